@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import logging
 import math
 import os
 import re
@@ -353,6 +354,28 @@ def test_a_table_has_the_worst_positions_of_a_part(tmp_path: Path) -> None:
         parts = made.split.parts(store, pd.read_csv(table)["position_id"].to_numpy())
     assert (len(parts), set(parts)) == (of_part, {1})
     assert made.as_json()["parts"]["games"]["positions"] == made.parts["games"].positions > of_part
+
+
+def test_a_book_with_held_out_positions_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Quiet or not, and by whichever split: what the store's own split holds out is counted here by that split."""
+    db, book = Path(shutil.copy(SAMPLE, tmp_path / "a.db")), tmp_path / "book"
+    question = Question(threshold=0.35)
+    own = vr.make_split(db, tmp_path / "own.json", games=0.4, families=0).split
+    with vr.open_store(db) as store:
+        candidates = store.candidates(question)["position_id"].to_numpy()
+        other = vr.choose_split(store, games=0.4, families=0, seed=7)
+        held, elsewhere = (split.parts(store, candidates) != 0 for split in (own, other))
+    for split, leaks, chosen in ((None, held.sum(), held.size), (other, (held & ~elsewhere).sum(), (~elsewhere).sum())):
+        caplog.clear()
+        vr.write_books(db, book, question, split=split)
+        warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert leaks
+        assert [text.partition(" by ")[0] for text in warnings] == [
+            f"warning: {leaks} of these {chosen} positions are not for training"
+        ]
+    caplog.clear()
+    vr.write_books(db, book, question, split=tmp_path / "own.json")
+    assert not [record for record in caplog.records if record.levelno == logging.WARNING]
 
 
 def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> None:

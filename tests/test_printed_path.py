@@ -185,7 +185,9 @@ def test_nothing_that_is_held_out_is_in_a_book_or_a_chunk(loop: tuple[Path, dict
     done = here(*command, cwd=folder)
     leaked = keys_of(of_book(folder / "all-of-it" / "book.pgn")) & held
     assert leaked
-    leak = re.search(r"^([\d,]+) of these ([\d,]+) positions are not for training by split.json", done.stderr, re.M)
+    leak = re.search(
+        r"^warning: ([\d,]+) of these ([\d,]+) positions are not for training by split.json", done.stderr, re.M
+    )
     assert leak is not None
     assert int(leak[1].replace(",", "")) >= len(leaked)
     assert not re.search("not for training", here(*command, "--split", "split.json", cwd=folder).stderr)

@@ -108,20 +108,20 @@ def test_a_split_of_games_needs_the_store_that_has_them(
 ) -> None:
     """Without it every held-out position would become a training record."""
     monkeypatch.chdir(tmp_path)
-    options = SelfplayOptions(training="chunks", split=Split(games=0.5))
+    options, split = SelfplayOptions(training="chunks"), Split(games=0.5)
     with pytest.raises(UsageError, match=f"--split: holds out positions of a store, and {words}; give the store"):
-        vr.selfplay("book.pgn", "games.pgn", store, options)
+        vr.selfplay("book.pgn", "games.pgn", store, options, split=split)
     shutil.copy(SAMPLE, "empty.db")
     with closing(sqlite3.connect("empty.db")) as connection, connection:
         connection.execute("DELETE FROM positions")
     with pytest.raises(UsageError, match=r"--split: empty\.db has no positions"):
-        vr.selfplay("book.pgn", "games.pgn", "empty.db", options)
+        vr.selfplay("book.pgn", "games.pgn", "empty.db", options, split=split)
     assert [path.name for path in tmp_path.iterdir()] == ["empty.db"]
 
 
 def test_a_split_is_for_training_records() -> None:
     with pytest.raises(UsageError, match="--split: training records are what it cuts; give --training too"):
-        SelfplayOptions(split=Split())
+        vr.selfplay("book.pgn", "games.pgn", split=Split())
 
 
 @pytest.mark.parametrize(("split", "left"), [(("Sicilian Defense",), 2), (("King's Pawn Game",), 0), ((), 5)])

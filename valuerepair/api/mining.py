@@ -217,7 +217,7 @@ def expand(
         resolved_question = resolved(opened, question)
         if isinstance(split, str | os.PathLike) and options.split is not None:
             if (warning := warning_of_change(opened, options.split)) is not None:
-                log.info(warning)
+                log.warning(warning)
             keep_split(opened, split)
         summary = _expanded(opened, resolved_question, options, progress, deep, workers)
     return finished(summary, summary.state == "interrupted")

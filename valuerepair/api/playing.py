@@ -10,12 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from valuerepair import outputs
-from valuerepair.api.calls import Path, finished, paths_of, shown_progress
+from valuerepair.api.calls import Path, finished, paths_of, shown_progress, split_of
 from valuerepair.command import recorded_command
 from valuerepair.errors import UsageError
 from valuerepair.question import DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
+    from valuerepair.judge.split import Split
     from valuerepair.play.crosstable import Crosstable
     from valuerepair.play.experiment import Experiment, ExperimentOptions, Row
     from valuerepair.play.match import MatchEnd, MatchOptions
@@ -33,13 +34,15 @@ def selfplay(
     store: Path | None = "valuerepair.db",
     options: SelfplayOptions | None = None,
     *,
+    split: Split | Path | None = None,
     quiet: bool = True,
 ) -> SelfplayEnd:
     """Plays a game from each line of a book, into the PGN file `output`: `vr selfplay`.
 
     `book` is a PGN book that lc0 can read, or an EPD file. `options` say who plays and how, as in
     ``SelfplayOptions(net="my-net.pb.gz", nodes=800, training="chunks")``. A `store`, made if missing, keeps the games,
-    too. `quiet`: no progress on standard error.
+    too. Training records of a game end at the first position that the `split` holds out. `quiet`: no progress on
+    standard error.
 
     The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted, with all finished games kept.
     Returns the `SelfplayEnd`, all `games` of the run; `as_json()` has their figures, and `lines()` are the output of
@@ -51,7 +54,14 @@ def selfplay(
     command = recorded_command("selfplay", paths[0], "-o", paths[1])
     where = None if store is None else os.fspath(store)
     with shown_progress("Self-play", None, "games", quiet=quiet, own_eta=True) as progress:
-        end = play_book(*paths, options or SelfplayOptions(), store=where, command=command, progress=progress)
+        end = play_book(
+            *paths,
+            options or SelfplayOptions(),
+            split_of(split),
+            store=where,
+            command=command,
+            progress=progress,
+        )
     if end.interrupted:
         log.info(f"{paths[1]}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on")
     return finished(end, end.interrupted)

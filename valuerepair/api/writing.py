@@ -112,7 +112,7 @@ def make_split(
             file, split, counts, resolved_question.threshold, _after_split(opened, resolved_question, counts, file)
         )
         if not outputs.is_stream(file) and (warning := warning_of_change(opened, split)) is not None:
-            log.info(warning)
+            log.warning(warning)
     write_split(file, split)
     try:
         if outputs.is_stream(file):
@@ -211,8 +211,9 @@ def export_positions(
         resolved_question = resolved(opened, question)
         rows = opened.candidates(resolved_question) if candidates_only else opened.frame(resolved_question)
         frame = _of_part(opened, rows, held_out, part)
-        if held_out is None and (warning := warning_of_held_out(opened, frame["position_id"].to_numpy(np.int64))):
-            log.info(warning)
+        ids = frame["position_id"].to_numpy(np.int64)
+        if part in (None, "train") and (warning := warning_of_held_out(opened, ids, held_out)) is not None:
+            log.warning(warning)
     with _stream(file, outputs.TRAINERS[kind]) as stream:
         written = nnue.write_stream(frame, kind, stream, pawn)
     if file is not None:

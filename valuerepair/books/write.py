@@ -88,8 +88,9 @@ def write_books(
     # All rows, but only the column that is counted; the other columns are large and needed for candidates only.
     scored = store.frame(question, only=("disagreement",))
     candidates, confirmed, held_fens = add_knowledge(store, store.candidates(question), options, split)
-    if split is None and (warning := warning_of_held_out(store, candidates["position_id"].to_numpy("int64"))):
-        log.info(warning)
+    for_book = candidates if split is None else candidates[candidates["part"] == PARTS[TRAIN]]
+    if (warning := warning_of_held_out(store, for_book["position_id"].to_numpy("int64"), split)) is not None:
+        log.warning(warning)
     materials = () if split is None else split.materials
     selection = choose_rows(candidates, options, scored["disagreement"], question.threshold, held_fens, materials)
     contents: dict[str, bytes] = {}

@@ -135,11 +135,6 @@ def part_option(*others: str, help: str, usual: str) -> Callable[[Command], Comm
     )
 
 
-def split_of(path: str | None) -> vr.Split | None:
-    """The split of this file (vr split), None without one. Raises UsageError and ValueRepairError."""
-    return None if path is None else vr.read_split(path)
-
-
 ORACLE = click.option(
     "--oracle",
     shell_complete=oracles,

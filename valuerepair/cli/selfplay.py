@@ -25,7 +25,6 @@ from valuerepair.cli.options import (
     rules_of,
     rules_options,
     settings_of,
-    split_of,
 )
 from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
@@ -92,12 +91,11 @@ def command(book: str, **given: Any) -> None:
     names = ("engine", "net", "net2", "nodes", "repeat", "jobs", "training", "seed", "device")
     options = vr.SelfplayOptions(
         **{name: given[name] for name in names},
-        split=split_of(given["split"]),
         params=vr.SearchParams().with_settings(settings_of(given, ("temperature", "syzygy"))),
         rules=rules_of(given),
     )
     store, output, quiet = None if given["no_db"] else given["db"], given["output"], is_quiet() or given["json"]
-    print_result(lambda: vr.selfplay(book, output, store, options, quiet=quiet), given["json"])
+    print_result(lambda: vr.selfplay(book, output, store, options, split=given["split"], quiet=quiet), given["json"])
 
 
 def _check_lc0() -> None:

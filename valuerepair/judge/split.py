@@ -211,7 +211,7 @@ def choose_split(
     if not of_games.any():
         raise ValueRepairError(f"{store.path}: has no positions of games to split by; mine first")
     if games and len(stored.keys) > 1 and len(np.unique(stored.keys)) == 1:
-        log.info(
+        log.warning(
             f"warning: {store.path}: nothing tells its games apart, so --games holds out all or none; loose training "
             "chunks have no headers: pack them in a tar, and mine that"
         )
@@ -423,20 +423,24 @@ def warning_of_change(store: Store, split: Split) -> str | None:
     )
 
 
-def warning_of_held_out(store: Store, position_ids: Ids) -> str | None:
-    """What to say of positions that are chosen without a split, where the store knows one and these are not all of its
-    part ``train``."""
+def warning_of_held_out(store: Store, position_ids: Ids, split: Split | None) -> str | None:
+    """What to say of positions that are chosen for training, without a split or by another `split` than the store
+    knows, if the store's own split holds some of them out."""
     path = files.kept_path(store, files.SPLIT)
     if path is None:
         return None
     known = known_split(store)
+    if split is not None and (known is None or known[1] == split):
+        return None
     if known is None:
-        return f"{path} is missing: vr split recorded there what is held out of this store; now nothing is held out"
+        return (
+            f"warning: {path} is missing: vr split wrote there what is held out of this store; now nothing is held out"
+        )
     held = int((known[1].parts(store, position_ids) != TRAIN).sum())
     if not held:
         return None
     return (
-        f"{held:,} of these {len(position_ids):,} positions are not for training by {known[0]}; "
+        f"warning: {held:,} of these {len(position_ids):,} positions are not for training by {known[0]}; "
         f"--split {shlex.quote(known[0])} leaves them out"
     )
 

@@ -99,7 +99,7 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
         progress.stage("judge, net, training, games")
         measured = _measured_apart(conditions)
     if load > _BUSY * usable_cores():
-        log.info(
+        log.warning(
             f"warning: this machine was busy while it was measured (load {load:.1f}, {usable_cores()} cores); "
             f"when it is idle, remove {path} to measure again"
         )

@@ -85,8 +85,8 @@ class Expansion:
         frame = store.frame(of_pair, only=("position_id", "disagreement"))
         candidates = frame.loc[is_candidate(frame["disagreement"], of_pair.threshold), "position_id"].to_numpy(np.int64)
         chosen = candidates if split is None else candidates[split.parts(store, candidates) == TRAIN]
-        if split is None and (warning := warning_of_held_out(store, candidates)) is not None:
-            log.info(warning)
+        if (warning := warning_of_held_out(store, chosen, split)) is not None:
+            log.warning(warning)
         if not len(chosen):
             none = f"the split holds out all {len(candidates):,} candidates" if len(candidates) else "no candidates"
             raise ValueRepairError(

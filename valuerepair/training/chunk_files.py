@@ -365,7 +365,7 @@ def read_index(
     archives, left_out, sha = find_archives(given), LeftOut(), hashlib.sha256()
     for folder in given:
         if os.path.exists(os.path.join(folder, UNFINISHED)):
-            log.info(f"warning: {folder} is not finished: the command that writes it goes on when given again")
+            log.warning(f"warning: {folder} is not finished: the command that writes it goes on when given again")
     columns = (array("i"), array("q"), array("i"), array("i"), array("Q"))
     first: tuple[int, str] | None = None
 

@@ -61,15 +61,16 @@ class JudgedPositions:
         if usable.empty:
             raise ValueRepairError(f"{self.path}: none of its {len(frame):,} scored positions has a deep Q to learn")
         ids = usable["position_id"].to_numpy(np.int64)
-        if split is None and (warning := warning_of_held_out(store, ids)) is not None:
-            log.info(warning)
         if split is not None:
-            usable = usable[split.among(store, ids, part)]
+            in_part = split.among(store, ids, part)
+            usable, ids = usable[in_part], ids[in_part]
             if usable.empty:
                 words = "part to train on" if part == PARTS[TRAIN] else f"part {part}"
                 raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's {words}")
+        if part == PARTS[TRAIN] and (warning := warning_of_held_out(store, ids, split)) is not None:
+            log.warning(warning)
         self.fill = fill_of(self.attrs["net"]["history_fill"])
-        self.ids = usable["position_id"].to_numpy().astype(np.int64)
+        self.ids = ids
         self.games = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
         self.keys, self.net_d, self.deep_q, self.rung, weight = (
             usable[name].to_numpy() for name in ("key", "net_d", "deep_q", "rung", "weight")

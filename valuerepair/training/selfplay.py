@@ -40,8 +40,7 @@ class SelfplayOptions:
     """The players and their settings. `engine` is the built-in ``mcts``, or ``lc0``, which supports no second
     net, and chooses device and seed itself. `net`, `net2` are names or files; `params` are those of the
     search, `rules` end games; `repeat` games are played from each line. `jobs` games run at once, None: full batches.
-    `training` is a folder for a chunk of records of each game, which end at the first position that the `split` holds
-    out. Raises UsageError."""
+    `training` is a folder for a chunk of records of each game. Raises UsageError."""
 
     engine: SelfplayEngine = "mcts"
     net: str | None = None
@@ -52,7 +51,6 @@ class SelfplayOptions:
     rules: Rules = field(default_factory=Rules)
     jobs: int | None = None
     training: str | None = None
-    split: Split | None = None
     seed: int = 0
     device: str = "auto"
     threads: int | None = None
@@ -64,8 +62,6 @@ class SelfplayOptions:
             raise UsageError("--no-resign-share: nobody resigns without --resign PERCENT")
         if self.training is not None and self.nodes == 1:
             raise UsageError("--nodes 1: training records have shares of visits, which needs at least 2")
-        if self.split is not None and self.training is None:
-            raise UsageError("--split: training records are what it cuts; give --training too")
         if self.engine == "lc0" and self.net2:
             raise UsageError("--engine lc0: --net2 is for --engine mcts")
 
@@ -74,6 +70,7 @@ def play_book(
     book: str | Path,
     output: str | Path,
     options: SelfplayOptions,
+    split: Split | None = None,
     *,
     store: str | Path | None,
     command: str,
@@ -81,20 +78,21 @@ def play_book(
 ) -> SelfplayEnd:
     """Plays a game from each line of a book, and resumes an earlier call's run in `output` (PGN).
 
-    A `store`, created if missing, also gets the games. Raises as `play.selfplay.play_selfplay`, UsageError for a folder
+    A `store`, created if missing, also gets the games. Training records of a game end at the first position that the
+    `split` holds out. Raises as `play.selfplay.play_selfplay`, UsageError for a folder
     of training records with the name of `output`, and ValueRepairError for a book that lc0 would misread.
     """
     if options.training is not None and os.path.realpath(options.training) == os.path.realpath(output):
         raise UsageError(f"--training {options.training}: is the file of games, too; give a folder of another name")
-    if options.split is not None:
-        _check_divided(options.split, store)
+    if split is not None:
+        _check_split(split, options, store)
     openings = read_openings(book, strict=True)
     games, params = len(openings) * options.repeat, options.params
     with ExitStack() as stack:
         source = _source(options, games, output)
         stack.push(source)
         seed = options.seed if options.engine == "mcts" else None
-        facts = source.facts if options.split is None else {**source.facts, "Split": options.split.digest}
+        facts = source.facts if split is None else {**source.facts, "Split": split.digest}
         plan = SelfplayPlan(openings, Path(book).name, source.sides, facts, games, options.rules, seed)
         if not (params.temperature or params.noise_epsilon or params.n_scl) and (copies := plan.copies()):
             log.info(
@@ -102,7 +100,7 @@ def play_book(
                 "--temperature 0.5 makes them differ"
             )
         kept = None if store is None else stack.enter_context(Store.open(store, create=True))
-        held_out = None if options.split is None else HeldOut(options.split, kept)
+        held_out = None if split is None else HeldOut(split, kept)
         chunks = _chunks(options, source, output, held_out)
         end = play_selfplay(plan, source, output, store=kept, chunks=chunks, command=command, progress=progress)
         if held_out is not None and held_out.records:
@@ -111,8 +109,11 @@ def play_book(
         return end
 
 
-def _check_divided(split: Split, store: str | Path | None) -> None:
-    """Raises UsageError for a split of games without the store that has them: nothing of them would be held out."""
+def _check_split(split: Split, options: SelfplayOptions, store: str | Path | None) -> None:
+    """Raises UsageError for a split without training records, and for one of games without the store that has them:
+    none of the games would be held out."""
+    if options.training is None:
+        raise UsageError("--split: training records are what it cuts; give --training too")
     if not (split.games or split.archives):
         return  # families are known by their positions
     if store is None or not os.path.exists(store):

@@ -442,7 +442,7 @@ def _amplitude(fitted: Fitted) -> dict[str, Any] | None:
     if amplitude is None:
         return None
     if amplitude.factor < LOW:
-        log.info(
+        log.warning(
             f"warning: lambda is {amplitude.factor:.2f}: most of what was learned does not hold on held-out games; "
             "more positions, fewer --steps or a lower --lr would make more of it hold"
         )
