@@ -49,7 +49,7 @@ CASES = [
     (
         ["mine", "game.pgn", "--net", "junk.pb.gz"],
         1,
-        "vr: junk.pb.gz: is no net: neither lc0 weights (.pb.gz) nor an ONNX file",
+        "vr: junk.pb.gz: is not a net: neither lc0 weights (.pb.gz) nor an ONNX file",
     ),
     (
         ["mine", "game.pgn", "--net", "nosuch"],

@@ -266,7 +266,7 @@ def test_lc0s_utility_of_moves_left_would_be_a_part_of_q(lc0: str, shared_data: 
 def test_a_file_that_is_no_lc0_net_is_said_before_the_run(lc0: str, tmp_path: Path) -> None:
     onnx = tmp_path / "net.onnx"
     onnx.write_bytes(b"\x08\x07")
-    with pytest.raises(UsageError, match=r"is no lc0 net; lc0 needs the \.pb\.gz"):
+    with pytest.raises(UsageError, match=r"is not an lc0 net; lc0 needs the \.pb\.gz"):
         open_oracle("lc0", net_path=str(onnx))
 
 

@@ -459,7 +459,7 @@ def net_of(blocks: int) -> bytes:
     ("name", "content", "said"),
     [
         ("gigabytes of zeros", lambda: gzip.compress(LC0_MAGIC + bytes(300 << 20), 1), "unpacks to more than"),
-        ("nothing but empty members", lambda: gzip.compress(b"") * 100_000, "is no net"),
+        ("nothing but empty members", lambda: gzip.compress(b"") * 100_000, "is not a net"),
         ("100,000 empty blocks", lambda: gzip.compress(net_of(100_000)), "it has 100,000 blocks, which no net has"),
         ("100,000 empty blocks, not packed", lambda: net_of(100_000), "it has 100,000 blocks, which no net has"),
     ],

@@ -126,7 +126,7 @@ def test_float16_weights_stay_within_the_canarys_bound(net_file: str, reference:
     """The file that CUDA and TensorRT get at f16, run by the CPU, which rounds each layer's output to float16 too."""
     file = read_net_file(net_file)
     half = Session(to_onnx(file, half=True), file.sha256, Device(CPU, "f16"), variant="-f16")
-    difference = canary.apart(half, reference.session, 1)
+    difference = canary.differences(half, reference.session, 1)
     assert 1e-5 < difference.q <= canary.BOUNDS["f16"].q
     assert difference.prior <= canary.BOUNDS["f16"].prior
     assert to_onnx(file).name == f"{file.sha256}-{VERSION}.onnx"

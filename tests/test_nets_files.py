@@ -68,13 +68,13 @@ def test_damaged_headers_are_told_not_crashed(data: st.DataObject, shared_data: 
     ("name", "content", "message"),
     [
         ("empty.pb.gz", b"", "{path}: is empty, not a net"),
-        ("note.txt", b"a text", "{path}: is no net: neither lc0 weights (.pb.gz) nor an ONNX file"),
+        ("note.txt", b"a text", "{path}: is not a net: neither lc0 weights (.pb.gz) nor an ONNX file"),
         (
             "junk.pb.gz",
             gzip.compress(b"junk", mtime=0),
-            "{path}: is no net: neither lc0 weights (.pb.gz) nor an ONNX file",
+            "{path}: is not a net: neither lc0 weights (.pb.gz) nor an ONNX file",
         ),
-        ("cut.pb", LC0_MAGIC + b"\x52\xff\x01ab", "{path}: is no net that can be read: its protobuf is cut off"),
+        ("cut.pb", LC0_MAGIC + b"\x52\xff\x01ab", "{path}: cannot be read as a net: its protobuf is cut off"),
     ],
 )
 def test_what_is_no_net(name: str, content: bytes, message: str, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_what_is_no_net(name: str, content: bytes, message: str, tmp_path: Path)
 def test_truncated_gzip_is_no_net(shared_data: Path, tmp_path: Path) -> None:
     path = tmp_path / "half.pb.gz"
     path.write_bytes((shared_data / "nets" / "meangirl-8.pb.gz").read_bytes()[:1000])
-    with pytest.raises(ValueRepairError, match=r"half\.pb\.gz: is no net that can be read: damaged gzip data"):
+    with pytest.raises(ValueRepairError, match=r"half\.pb\.gz: cannot be read as a net: damaged gzip data"):
         weights.read_net_file(path)
 
 

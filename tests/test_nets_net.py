@@ -161,7 +161,7 @@ NEEDED = "an ONNX net as `lc0 leela2onnx` writes it is needed"
     [
         (
             onnx_model.model({"x": ("n", 3, 224, 224)}, {"y": ("n", 3, 224, 224)}, [("Relu", ["x"], ["y"])], {}),
-            "{path}: is no lc0 net: one input of planes [batch,112,8,8] is needed, it has x [n,3,224,224]",
+            "{path}: is not an lc0 net: one input of planes [batch,112,8,8] is needed, it has x [n,3,224,224]",
         ),
         (
             onnx_model.model({"x": ("n", 112, 8, 8)}, {"y": ("n", 112, 8, 8)}, [("Relu", ["x"], ["y"])], {}),

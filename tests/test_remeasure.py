@@ -522,7 +522,7 @@ def test_the_table(db: Path) -> None:
         (["--net", "key-net", "--net", "half-net", "--plot", "a.gif"], "a.gif: a plot's name ends in", 2),
         (["--net", "key-net", "--net", "half-net", "-o", "a.txt"], "does not say a format; end it in .parquet", 2),
         (["--net", "key-net", "--net", "half-net", "--oracle", "nosuch"], "no oracle nosuch in", 1),
-        (["--net", "key-net", "--net", "a.pb.gz"], "a.pb.gz: is no net", 1),
+        (["--net", "key-net", "--net", "a.pb.gz"], "a.pb.gz: is not a net", 1),
         (["--net", "key-net", "--net", "half-net", "--db", "none.db"], "there is no store at none.db", 1),
     ],
 )

@@ -419,7 +419,7 @@ class _Lc0(_WithNet):
     def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
         assert net is not None
         if net.header is None:
-            raise UsageError(f"{spec.where}{net.path} is no lc0 net; lc0 needs the .pb.gz: weights=FILE.pb.gz")
+            raise UsageError(f"{spec.where}{net.path} is not an lc0 net; lc0 needs the .pb.gz: weights=FILE.pb.gz")
         # An lc0.config beside the binary or in the working directory would silently change the search: an empty name
         # means no file.
         spec = replace(spec, arguments=spec.arguments or ("--config=",))

@@ -1,4 +1,4 @@
-"""The way back from a leaf to the root, as kernels: means of values, and bounds that spread by minimax."""
+"""Backs up the value of a leaf to the root, as kernels: running means, and bounds that spread by minimax."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LeafValue = tuple[np.float32, np.float32, np.float32]
 
 @kernel
 def begin_visit(trees: Trees, node: int) -> None:
-    """Counts a visit that is on its way to a node, there and in all nodes above."""
+    """Counts a pending visit in a node and in all nodes above it."""
     while node >= 0:
         trees.nodes[node, layout.PENDING] += 1
         node = np.int64(trees.nodes[node, layout.PARENT])
@@ -25,7 +25,7 @@ def begin_visit(trees: Trees, node: int) -> None:
 
 @kernel
 def end_visit(trees: Trees, node: int) -> None:
-    """The visit has arrived: undoes `begin_visit`."""
+    """Takes back the pending visit of `begin_visit`, which has arrived."""
     while node >= 0:
         trees.nodes[node, layout.PENDING] -= 1
         node = np.int64(trees.nodes[node, layout.PARENT])
@@ -85,9 +85,9 @@ def refresh_edge(trees: Trees, node: int, draw_score: np.float32) -> None:
 
 @inlined_kernel
 def spread_bounds(trees: Trees, node: int, plies_left: np.float32) -> tuple[bool, bool]:
-    """Bounds of a node from those of its moves (lc0's MaybeSetBounds).
+    """Sets the bounds of a node from those of its moves (lc0's MaybeSetBounds).
 
-    Returns whether they say anything, and whether they settled the node. `plies_left` counts the plies to the end after
+    Returns whether the node now has bounds, and whether they settle it. `plies_left` counts the plies to the end after
     the move that was just proven.
     """
     lower, upper, longest, by_tables = -1, -1, F0, False
@@ -130,8 +130,8 @@ def spread_bounds(trees: Trees, node: int, plies_left: np.float32) -> tuple[bool
 
 
 @kernel
-def take_mean(trees: Trees, node: int) -> None:
-    """Computes the mean of a node, within its bounds, and its visits again from its own value and its moves."""
+def recompute_mean(trees: Trees, node: int) -> None:
+    """Recomputes the visits of a node and its mean, within its bounds, from its own value and its moves."""
     wl, draw, visits = 0.0, 0.0, 0
     if not trees.nodes[node, layout.FORCED]:
         wl, draw, visits = trees.means[node, layout.OWN], trees.nodes[node, layout.OWN_DRAW] / layout.DRAW_UNIT, 1
@@ -170,7 +170,7 @@ def solved(trees: Trees, root: int) -> bool:
 
 @inlined_kernel
 def back_up_means(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth: int, value: LeafValue) -> None:
-    """The new means of a leaf and all nodes above it, as in lc0 (DoBackupUpdateSingleNode).
+    """Updates the means of a leaf and of all nodes above it, as lc0 does (DoBackupUpdateSingleNode).
 
     The first visit of a proven node spreads bounds upwards; a node that they settle gets its earlier visits revalued in
     every node above.
@@ -210,10 +210,10 @@ def back_up_means(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth:
 
 @kernel
 def back_up_certain(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth: int, value: LeafValue) -> None:
-    """The new means of a leaf and all nodes above it, with certainty.
+    """Updates the means of a leaf and of all nodes above it, with certainty.
 
-    A node's mean is that of its own value and of the means of its moves, weighted by their visits, brought into its
-    bounds. So a proof counts at once and for all earlier visits, in every node above.
+    A node's mean is the average of its own value and of its moves' means, weighted by visits and clamped to its bounds.
+    So a proof counts at once in every node above, also for all earlier visits.
     """
     root, node, parent = tree * rules.node_room, np.int64(leaf), np.int64(trees.nodes[leaf, layout.PARENT])
     wl, draw, plies_left = value
@@ -245,7 +245,7 @@ def back_up_certain(trees: Trees, rules: SearchRules, tree: int, leaf: int, dept
         if trees.nodes[node, layout.KIND] == layout.OPEN:
             trees.means[node, layout.LEFT] += (plies - trees.means[node, layout.LEFT]) / (visits + 1)
             if has_bounds(trees, node):
-                take_mean(trees, node)  # bounds may hide the sum
+                recompute_mean(trees, node)  # clamped means do not give the sum of the values
             else:
                 trees.means[node, layout.WL] = (wl_sum - wl_change) / (visits + 1)
                 trees.means[node, layout.DRAW] = (draw_sum + draw_change) / (visits + 1)

@@ -1,4 +1,4 @@
-"""How a search asks for evaluations: positions as compact planes in, values and logits of the legal moves out."""
+"""The evaluator of a search: positions go in as compact planes; values and logits of the legal moves come out."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ class Evaluations(NamedTuple):
 
 
 class LeafEvaluator(ABC):
-    """What a search asks for evaluations: called with leaves, it answers.
+    """Evaluates the leaves of a search.
 
-    `input_format` is lc0's id of the planes that the leaves must be in; `moves_left`: it says how many plies are left.
+    `input_format` is lc0's id of the planes that the leaves must be in; `moves_left` says whether it predicts the
+    number of plies left.
     """
 
     input_format = CLASSICAL
@@ -77,8 +78,9 @@ class LeafEvaluator(ABC):
 
 
 Floats = NDArray[np.float32]
-# Largest difference of a net's outputs with bitboards and without, relative above 1; half and single precision: 0.012.
-MOST_APART = 0.05
+# The largest difference allowed between a net's outputs with bitboards and without, relative where they exceed 1. Half
+# and single precision differ by up to 0.012.
+MAX_DIFFERENCE = 0.05
 
 
 class NetEvaluator(LeafEvaluator):
@@ -94,7 +96,7 @@ class NetEvaluator(LeafEvaluator):
         self.moves_left = net.session.tensors.mlh is not None
         self.streams = net.session.streams
         self._session = net.session
-        self._room = threading.local()
+        self._buffers = threading.local()
         self._compact: CompactSession | None = None
         if not net.session.on_cpu if compact is None else compact:
             try:
@@ -138,19 +140,19 @@ class NetEvaluator(LeafEvaluator):
         except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
             raise ValueRepairError(f"{onnx}: cannot be run with bitboards: {first_line(error)}") from None
         parts = [np.abs(a - b) / np.maximum(np.abs(a), 1) for a, b in zip(plain, answer, strict=True)]
-        apart = float(np.concatenate(parts).max())
-        if not apart <= MOST_APART:  # NaN fails, too
-            raise ValueRepairError(f"{onnx}: its outputs differ with bitboards (by {apart:.2g})")
+        difference = float(np.concatenate(parts).max())
+        if not difference <= MAX_DIFFERENCE:  # NaN fails, too
+            raise ValueRepairError(f"{onnx}: its outputs differ with bitboards (by {difference:.2g})")
         return session
 
     def _planes(self, masks: NDArray[np.uint64], rule50: Floats) -> Floats:
         """Unpacks planes into a buffer that belongs to this thread, which reuses it for its next batch."""
         n = len(masks)
-        room: Floats | None = getattr(self._room, "planes", None)
-        if room is None or len(room) < n:
-            room = self._room.planes = np.empty((n, *PLANES_SHAPE), np.float32)
-        unpack_masks(masks, rule50, room)
-        return room[:n]
+        buffer: Floats | None = getattr(self._buffers, "planes", None)
+        if buffer is None or len(buffer) < n:
+            buffer = self._buffers.planes = np.empty((n, *PLANES_SHAPE), np.float32)
+        unpack_masks(masks, rule50, buffer)
+        return buffer[:n]
 
 
 def run_masks(session: CompactSession, leaves: Leaves, rows: slice, answer: Evaluations) -> None:
@@ -188,8 +190,8 @@ def write_values(raw: RawOutputs, answer: Evaluations, rows: slice) -> None:
         answer.m[rows] = raw.mlh
 
 
-# Leaves of one tree per core and batch: with 4 maia-1900 gives 1,776 evaluations a core-second, with 1 1,336, with
-# more at most 1,912; and the more leaves are chosen at once, the less each choice knows of the others.
+# Leaves of one tree per core and batch. A core evaluates 1,336 leaves a second with 1 (maia-1900), 1,776 with 4 and at
+# most 1,912 with more; but the more leaves are chosen at once, the less each choice knows of the others.
 LEAVES_A_CORE = 4
 MOST_LEAVES = 32
 LEAVES_ON_GPU = 64

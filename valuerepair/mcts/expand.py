@@ -131,7 +131,7 @@ def look_ahead(trees: Trees, tree: int, node: int, depth: int) -> None:
 def wants_probe(trees: Trees, rules: SearchRules, tree: int, depth: int) -> bool:
     """The position is one that tablebases know: few men, no castling rights, right after a capture or pawn move.
 
-    Where they chose the root's moves the search does not probe them again, as in lc0: it only has to mate.
+    When tables chose the root's moves, the search does not probe them again, as in lc0: it only has to find the mate.
     """
     if rules.tablebase_men == 0 or depth == 0 or trees.slots[tree, layout.PROBED] == layout.IN_TABLES:
         return False
@@ -208,6 +208,7 @@ def order_as_generated(trees: Trees, row: int, first: int, count: int) -> None:
 
 @kernel
 def swap(trees: Trees, a: int, b: int) -> None:
+    """Exchanges two new edges."""
     trees.move[a], trees.move[b] = trees.move[b], trees.move[a]
     trees.prior[a], trees.prior[b] = trees.prior[b], trees.prior[a]
     if len(trees.certain):
@@ -241,7 +242,7 @@ def partition(trees: Trees, first: int, last: int) -> int:
 def sort_as_lc0(trees: Trees, first: int, count: int) -> None:
     """Sorts new edges by descending prior as libstdc++'s std::sort does, which lc0 calls and which is not stable.
 
-    It has no switch to a heap sort after too many unlucky partitions: no position's moves lead to that.
+    It never switches to heap sort, as std::sort does after too many unlucky partitions: no position's moves need it.
     """
     # The column of children, which new edges do not have, holds the ends of the segments to sort.
     begin, level = first, 0

@@ -13,7 +13,7 @@ LN_2, LOG2_E = np.float32(0.6931471805599453), np.float32(1.442695040)
 LOG_A, LOG_B = np.float32(1.3465552), np.float32(0.34655523)
 EXP_A, EXP_B = np.float32(0.6602339), np.float32(0.33976606)
 ONE = np.float32(1)
-NOTHING: np.float32 = np.float32(0)
+ZERO: np.float32 = np.float32(0)
 NO_PRIOR = np.int32(3 << 28).view(np.float32)  # a stored prior of 0 reads back as 4.66e-10
 
 
@@ -32,11 +32,11 @@ def rough_exp(x: np.float32) -> np.float32:
     """e to the power of x."""
     a = LOG2_E * x
     if a < np.float32(-126):
-        return NOTHING
-    whole = np.int64(a - ONE) if a < np.float32(0) else np.int64(a)
-    fraction = a - np.float32(whole)
+        return ZERO
+    exponent = np.int64(a - ONE) if a < np.float32(0) else np.int64(a)
+    fraction = a - np.float32(exponent)
     fraction = ONE + fraction * (EXP_A + EXP_B * fraction)
-    bits = np.int64(np.float32(fraction).view(np.int32)) + (whole << 23)
+    bits = np.int64(np.float32(fraction).view(np.int32)) + (exponent << 23)
     result: np.float32 = np.int32(bits).view(np.float32)
     return result
 

@@ -31,7 +31,7 @@ from valuerepair.mcts.outcome import read_result
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.roots import keep_moves, make_root, plant_root, play_game, put_game, start_search
-from valuerepair.mcts.rounds import LONGEST_CHAIN, absorb, answer_probe, gather, room_to_ask
+from valuerepair.mcts.rounds import LONGEST_CHAIN, absorb, answer_probe, empty_round, gather
 from valuerepair.mcts.select import random_word
 from valuerepair.mcts.snapshot import Snapshot, evaluated_nodes, read_evaluated_line, read_snapshot
 from valuerepair.mcts.syzygy import Tables
@@ -71,10 +71,10 @@ class Forest:
         )
         check_memory(trees, self._rules)
         self._trees = layout.plant(trees, self._rules)
-        self._leaves = room_to_ask(trees * self.params.minibatch_size)
+        self._leaves = empty_round(trees * self.params.minibatch_size)
         self._lines = lines
         self._tags: list[object] = [None] * trees
-        self._only: dict[int, tuple[str, ...]] = {}  # of roots that are not expanded yet
+        self._root_moves: dict[int, tuple[str, ...]] = {}  # to keep when a root is expanded; other roots keep all
         self._in_tables: set[int] = set()  # trees whose root's moves the tables chose
         self._free = list(range(trees - 1, -1, -1))
 
@@ -100,7 +100,7 @@ class Forest:
         game, initial = play(position)
         chosen = None
         if not root_moves and self._tables.may_have(position.fen):
-            # Before it takes a tree, which a damaged table would leave half begun.
+            # Probe before taking a tree: a damaged table raises an error, which would leave the tree half begun.
             nearest = self.params.syzygy_fast_play or repeated_since_zeroing(game)
             chosen = self._tables.root_moves(position.fen, nearest=nearest)
         self._make_room_for(nodes)
@@ -110,9 +110,9 @@ class Forest:
         self._tags[slot] = tag
         self._in_tables.discard(slot)
         if root_moves:
-            self._only[slot] = tuple(root_moves)
+            self._root_moves[slot] = tuple(root_moves)
         elif chosen is not None:
-            self._only[slot], by_distance = chosen
+            self._root_moves[slot], by_distance = chosen
             self._in_tables.add(slot)
             self._trees.slots[slot, layout.PROBED] = layout.IN_TABLES if by_distance else 0
         return slot
@@ -201,7 +201,7 @@ class Forest:
     def release(self, slot: int) -> None:
         """Frees the tree of a slot."""
         self._trees.slots[slot, layout.STATE], self._tags[slot] = layout.FREE, None
-        self._only.pop(slot, None)
+        self._root_moves.pop(slot, None)
         self._free.append(slot)
 
     def search(self, positions: Iterable[Position], nodes: int) -> Iterator[tuple[int, SearchResult]]:
@@ -245,12 +245,12 @@ class Forest:
             leaves.masks[:n], leaves.rule50[:n], leaves.indices[: leaves.offsets[n]], leaves.offsets[: n + 1]
         )
         done: bool = absorb(self._trees, self._rules, leaves, n, self._evaluator(batch))
-        if self.params.noise_epsilon > 0 or self._only:
+        if self.params.noise_epsilon > 0 or self._root_moves:
             for slot, node, _ in leaves.leaf[:n][leaves.leaf[:n, 2] == 0].tolist():
                 if self.params.noise_epsilon > 0:
                     add_noise(self._trees, slot, node, self.params)
-                if only := self._only.pop(slot, ()):
-                    keep_moves(self._trees, self._rules, slot, encode_moves(only))
+                if root_moves := self._root_moves.pop(slot, ()):
+                    keep_moves(self._trees, self._rules, slot, encode_moves(root_moves))
                     state = self._trees.slots[slot]
                     if (
                         state[layout.STATE] == layout.DONE
@@ -267,7 +267,7 @@ class Forest:
             self._grow(*layout.room_for(nodes), self._rules.row_room)
 
     def _make_room(self) -> None:
-        """Grows the rooms that trees lack, and sets these trees searching again."""
+        """Makes room for the nodes, edges or rows that trees wait for, and lets these trees search again."""
         states = self._trees.slots[:, layout.STATE]
         nodes, edges, rows = self._rules.node_room, self._rules.edge_room, self._rules.row_room
         if (states == layout.NEEDS_NODES).any():
@@ -352,7 +352,7 @@ def repeated_since_zeroing(game: Boards) -> bool:
 
 
 def seed_of(seed: int, game: Boards) -> int:
-    """The seed of a tree: from the search's seed and the position, whatever other positions are searched beside it."""
+    """The seed of a tree: it depends on the search's seed and the position, not on the forest's other trees."""
     word = np.uint64(seed) ^ keys(game[-1:])[0]
     return int(np.uint64(random_word(word)).astype(np.int64))
 
@@ -373,9 +373,9 @@ def add_noise(trees: Trees, tree: int, root: int, params: SearchParams) -> None:
 
 
 def warm_up(evaluator: LeafEvaluator, params: SearchParams) -> None:
-    """Compiles or loads all kernels that searches need, also later in a game, and logs when it has to compile.
+    """Compiles or loads all kernels that searches need, also later in a game; logs if it has to compile them.
 
-    A mark beside the compiled kernels notes that they are there.
+    An empty file beside the compiled kernels records that they exist.
     """
     mark = None if CACHE_FOLDER is None else CACHE_FOLDER / f"searched-{sys.implementation.cache_tag}"
     if mark is None or not mark.exists():

@@ -1,4 +1,4 @@
-"""Many positions searched at once: one thread a stream of the net, each with a forest fed from one queue."""
+"""Many positions searched at once: each stream of the net has a thread with a forest; all take from one queue."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class ForestPool:
 
         A round's time is shared among its trees, so that the seconds of all searches add up to those of the threads.
         For a position that cannot be searched (illegal, game over) it holds what `on_failure` returns for the reason.
-        The future can be cancelled until the search begins, and raises ValueRepairError when the net or the search
-        broke as a whole, and what `on_result` and `on_failure` raise. When the tree has its visits, `more` returns the
-        number of visits to grow to, 0 to finish. `seed` is as in `Forest.add`.
+        The future can be cancelled until the search begins. It raises ValueRepairError when the net or the search
+        as a whole broke, and any error that `on_result` or `on_failure` raised. When the tree has its visits, `more`
+        returns the number of visits to grow to, 0 to finish. `seed` is as in `Forest.add`.
         `on_result`, `on_failure`, `more` and callbacks run in a forest's thread: keep them short.
         """
         job = _Job(position, nodes, on_result, on_failure, Future(), more, seed)
@@ -94,7 +94,7 @@ class ForestPool:
     def close(self, *, cancel: bool = False) -> None:
         """Cancels the searches that have not begun, and finishes those in flight, or with `cancel` abandons them.
 
-        The futures of abandoned searches raise CancelledError; that takes about one round.
+        The futures of abandoned searches raise CancelledError, after about one round.
         """
         with self._wake:
             self._closed = True
@@ -132,7 +132,7 @@ class ForestPool:
             job.future.set_exception(self._broken or CancelledError())
 
     def _next_jobs(self, forest: Forest) -> list[_Job[Any]] | None:
-        """The jobs that this forest begins now; waits while it has no job at all. None at the end."""
+        """The jobs that this forest begins now; waits while the forest is empty and no job waits. None at the end."""
         with self._wake:
             while True:
                 if self._abandoned or self._broken is not None:
@@ -149,7 +149,7 @@ class ForestPool:
     def _plant(self, forest: Forest, jobs: list[_Job[Any]], growing: set[_Job[Any]], clock: float) -> None:
         begun = [job for job in jobs if job.future.set_running_or_notify_cancel()]
         growing.update(begun)
-        self._leave(len(jobs) - len(begun))
+        self._count_ended(len(jobs) - len(begun))
         for job in begun:
             job.begun = clock
             try:
@@ -163,7 +163,7 @@ class ForestPool:
 
     def _finish(self, job: _Job[Any], answer: Callable[[], Any], growing: set[_Job[Any]]) -> None:
         growing.discard(job)
-        self._leave()
+        self._count_ended()
         try:
             outcome = answer()
         except Exception as error:
@@ -171,7 +171,7 @@ class ForestPool:
         else:
             job.future.set_result(outcome)
 
-    def _leave(self, jobs: int = 1) -> None:
+    def _count_ended(self, jobs: int = 1) -> None:
         with self._wake:
             self._running -= jobs
 

@@ -177,10 +177,10 @@ def score_of(move: RootMove, result: SearchResult, *, has_wdl: bool = True, lc0_
 
 
 def _random_walk(wl: float, d: float, log: Real, logistic: Real) -> tuple[float, float, float]:
-    """(mu, wl, d): the mean of the logistic cut by -1 and 1 into L, D and W, and W - L and D back from mean and spread.
+    """(mu, wl, d): mu is the mean of the logistic distribution that -1 and 1 cut into L, D and W.
 
-    Both come back unchanged but for the errors of lc0's approximations. lc0's bound on the spread acts only with
-    contempt.
+    `wl` (W - L) and `d` are recomputed from its mean and spread: they change only by the errors of lc0's
+    approximations. lc0's bound on the spread matters only with contempt.
     """
     win, loss = (1 + wl - d) / 2, (1 - wl - d) / 2
     if not all(_LEAST_SHARE < share < 1 - _LEAST_SHARE for share in (win, d, loss)):

@@ -9,7 +9,7 @@ from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, clock, copy_row, make, mark_repetition
 from valuerepair.chess.rows import FLIP, ROW, Boards, Moves
 from valuerepair.mcts import layout
-from valuerepair.mcts.backup import refresh_edge, take_mean
+from valuerepair.mcts.backup import recompute_mean, refresh_edge
 from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.select import new_node, step_down
 from valuerepair.nets.planes import HISTORY
@@ -28,7 +28,7 @@ def play_game(start: Boards, moves: Moves) -> Boards:
 
 @kernel
 def put_game(trees: Trees, rules: SearchRules, tree: int, game: Boards, initial: bool) -> None:
-    """Copies the end of a game before the line of a tree: positions that the net sees and that may be repeated."""
+    """Copies the end of a game, up to the root, into a tree's rows: positions that the net sees or that may recur."""
     last = len(game) - 1
     plies_before = min(max(clock(game, last), HISTORY), layout.HISTORY_ROWS - 1, last)
     base = tree * rules.row_room
@@ -40,7 +40,7 @@ def put_game(trees: Trees, rules: SearchRules, tree: int, game: Boards, initial:
 
 @kernel
 def plant_root(trees: Trees, rules: SearchRules, tree: int, limit: int, seed: int) -> None:
-    """Begins a tree again with a root that has no visits yet; `put_game` has written its game."""
+    """Begins a new tree with a root without visits; `put_game` has written its game."""
     for column in (layout.USED_NODES, layout.USED_EDGES, layout.POLICY, layout.PROBED):
         trees.slots[tree, column] = 0
     new_node(trees, rules, tree, -1, -1)
@@ -116,7 +116,7 @@ def make_root(trees: Trees, rules: SearchRules, tree: int, move: int) -> bool:
         reopen(trees, base)
     trees.nodes[base, layout.LOWER], trees.nodes[base, layout.UPPER], trees.nodes[base, layout.ARRANGED] = -1, 1, 0
     if rules.certainty:
-        retake_means(trees, depths, base, black, rules.draw_score)
+        recompute_means(trees, depths, base, black, rules.draw_score)
     return bool(trees.nodes[base, layout.VISITS] > 0)
 
 
@@ -186,21 +186,21 @@ def take_back(trees: Trees, drawn: int, draw_score: np.float32) -> None:
     wl, draw, plies_left = 0.0, 1.0, trees.means[drawn, layout.LEFT]
     trees.nodes[drawn, layout.KIND] = layout.OPEN
     while node >= 0:
-        rest = trees.nodes[node, layout.VISITS] - visits
+        visits_left = trees.nodes[node, layout.VISITS] - visits
         if trees.nodes[node, layout.KIND] != layout.OPEN:
             wl, draw, plies_left = (
                 trees.means[node, layout.WL],
                 trees.means[node, layout.DRAW],
                 trees.means[node, layout.LEFT],
             )
-        elif rest <= 0:
+        elif visits_left <= 0:
             trees.means[node, layout.WL], trees.means[node, layout.DRAW], trees.means[node, layout.LEFT] = 0.0, 1.0, 0.0
         else:
-            share = visits / rest
+            share = visits / visits_left
             trees.means[node, layout.WL] -= share * (wl - trees.means[node, layout.WL])
             trees.means[node, layout.DRAW] -= share * (draw - trees.means[node, layout.DRAW])
             trees.means[node, layout.LEFT] -= share * (plies_left - trees.means[node, layout.LEFT])
-        trees.nodes[node, layout.VISITS] = max(rest, 0)
+        trees.nodes[node, layout.VISITS] = max(visits_left, 0)
         if trees.nodes[node, layout.PARENT] >= 0:
             refresh_edge(trees, node, draw_score)
         node, draw_score = np.int64(trees.nodes[node, layout.PARENT]), np.float32(-draw_score)
@@ -208,12 +208,12 @@ def take_back(trees: Trees, drawn: int, draw_score: np.float32) -> None:
 
 
 @kernel
-def retake_means(trees: Trees, depths: NDArray[np.int64], base: int, black: int, draw_score: np.float32) -> None:
-    """Computes the means of all nodes again after some visits were taken back; children come after their parents."""
+def recompute_means(trees: Trees, depths: NDArray[np.int64], base: int, black: int, draw_score: np.float32) -> None:
+    """Recomputes the means of all nodes after some visits were taken back; children come after their parents."""
     for i in range(len(depths) - 1, -1, -1):
         node = base + i
         if trees.nodes[node, layout.KIND] == layout.OPEN and trees.nodes[node, layout.VISITS] > 0:
-            take_mean(trees, node)
+            recompute_mean(trees, node)
         if i > 0:
             black_moved = (black + depths[i]) & 1
             refresh_edge(trees, node, -draw_score if black_moved else draw_score)
@@ -223,7 +223,7 @@ def retake_means(trees: Trees, depths: NDArray[np.int64], base: int, black: int,
 def reopen(trees: Trees, root: int) -> None:
     """Makes a proven node that has become the root an ordinary one (lc0's MakeNotTerminal).
 
-    Its value comes from its moves, and from the proven value in the place of its own evaluation.
+    Its value then comes from its moves, and from the proven value, which takes the place of its own evaluation.
     """
     wl, draw, visits = 0.0, 0.0, 1
     if trees.nodes[root, layout.FORCED]:

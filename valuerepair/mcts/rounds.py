@@ -31,7 +31,7 @@ class RoundLeaves(NamedTuple):
     leaf: NDArray[np.int64]
 
 
-def room_to_ask(rows: int) -> RoundLeaves:
+def empty_round(rows: int) -> RoundLeaves:
     """Memory for the leaves of a round."""
     return RoundLeaves(
         np.zeros((rows, PLANES), np.uint64),
@@ -43,7 +43,7 @@ def room_to_ask(rows: int) -> RoundLeaves:
 
 
 @inlined_kernel
-def ask(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, leaves: RoundLeaves, n: int) -> None:
+def write_leaf(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, leaves: RoundLeaves, n: int) -> None:
     """Writes a leaf, whose moves are written already, as row n of the round."""
     row = trees.slots[tree, layout.ROOT_ROW] + depth
     first_row, initial = trees.slots[tree, layout.FIRST_ROW], trees.slots[tree, layout.INITIAL] != 0
@@ -74,7 +74,7 @@ def lacks_room(trees: Trees, rules: SearchRules, tree: int) -> bool:
 
 @inlined_kernel
 def wants_visit(trees: Trees, rules: SearchRules, tree: int) -> bool:
-    """The tree needs one more visit beside those in flight."""
+    """The tree needs one more visit than those in flight."""
     root = tree * rules.node_room
     pending = trees.nodes[root, layout.PENDING]
     if trees.slots[tree, layout.STATE] != layout.SEARCHING:
@@ -103,13 +103,13 @@ def extend_chain(trees: Trees, rules: SearchRules, tree: int, node: int, depth: 
 
 @inlined_kernel
 def pick_leaf(trees: Trees, rules: SearchRules, tree: int, leaves: RoundLeaves, n: int) -> bool:
-    """Visits a tree until a leaf needs the net and writes it as row n; False if no leaf does: the state says why.
+    """Visits a tree until a leaf needs the net, and writes it as row n; False if no leaf does (the state says why).
 
     Visits that end in settled nodes are counted on the way.
     """
     while wants_visit(trees, rules, tree) and not lacks_room(trees, rules, tree):
         node, depth = descend(trees, rules, tree)
-        # With visits in flight it may only seem that all is proven: their bounds are not spread yet.
+        # With visits in flight the moves may only seem proven: the bounds of these visits are not spread yet.
         if node == ALL_PROVEN and trees.nodes[tree * rules.node_room, layout.PENDING] == 0:
             trees.slots[tree, layout.STATE] = layout.DONE
         elif node == NO_NODES:
@@ -127,7 +127,7 @@ def pick_leaf(trees: Trees, rules: SearchRules, tree: int, leaves: RoundLeaves, 
                 trees.slots[tree, layout.STATE] = layout.NEEDS_PROBE
                 trees.slots[tree, layout.PROBED], trees.slots[tree, layout.PROBED_DEPTH] = node, depth
                 return False
-            ask(trees, rules, tree, node, depth, leaves, n)
+            write_leaf(trees, rules, tree, node, depth, leaves, n)
             return True
         visit_settled(trees, rules, tree, node, depth)
     return False
@@ -174,7 +174,7 @@ def answer_probe(
     node, depth = trees.slots[tree, layout.PROBED], trees.slots[tree, layout.PROBED_DEPTH]
     trees.slots[tree, layout.STATE] = layout.SEARCHING
     if not has_table:
-        ask(trees, rules, tree, node, depth, leaves, n)
+        write_leaf(trees, rules, tree, node, depth, leaves, n)
         return n + 1
     trees.slots[tree, layout.USED_EDGES] -= trees.nodes[node, layout.COUNT]
     trees.nodes[node, layout.COUNT] = 0
@@ -212,8 +212,8 @@ def keep_policy(trees: Trees, tree: int, root: int) -> None:
 
 
 @inlined_kernel
-def on_scale(rules: SearchRules, q: np.float32, draw: np.float32) -> tuple[np.float32, np.float32]:
-    """The net's Q and share of draws on the scale of the search; draws have the room that Q leaves."""
+def scaled(rules: SearchRules, q: np.float32, draw: np.float32) -> tuple[np.float32, np.float32]:
+    """The net's Q and share of draws on the scale of the search; the share of draws is at most 1 - |Q|."""
     if rules.q_scale == F1:
         return q, draw
     q = min(max(q * rules.q_scale, -F1), F1)
@@ -227,7 +227,7 @@ def absorb(trees: Trees, rules: SearchRules, leaves: RoundLeaves, n: int, answer
     for i in range(n):
         tree, node, depth = leaves.leaf[i, 0], leaves.leaf[i, 1], leaves.leaf[i, 2]
         set_priors(trees, rules, node, logits, leaves.offsets[i])
-        value, draw = on_scale(rules, q[i], d[i])
+        value, draw = scaled(rules, q[i], d[i])
         set_own_value(trees, node, -np.float64(value), draw, m[i])
         if depth == 0:
             keep_policy(trees, tree, node)

@@ -14,11 +14,11 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.snapshot import Snapshot
 
-FIRST_ROOM = 10_000  # visits there is room for at first
+FIRST_ROOM = 10_000  # the visits that a tree has room for at first
 
 
 class Search:
-    """One root. Not to be shared between threads.
+    """The search of one position at a time. Not to be shared between threads.
 
     A tree has at most `room` visits; its memory grows with it. `nodes_before` are the visits that the root had when its
     last search began.
@@ -39,10 +39,10 @@ class Search:
         return 0 if self._slot is None else self._forest.visits(self._slot)
 
     def set_position(self, position: Position) -> bool:
-        """Sets the position to search; True when it keeps a part of the last one's tree.
+        """Sets the position to search; True if a part of the previous tree is kept.
 
-        It does so when the position is the same game some moves later. Raises ValueRepairError for an illegal or
-        finished position, and keeps the last one.
+        It is kept if the position is the same game some moves later. Raises ValueRepairError for an illegal or
+        finished position; the previous one then stays set.
         """
         play(position)
         kept = self._keep(position)
@@ -111,7 +111,7 @@ class Search:
         return slot
 
     def _keep(self, position: Position) -> bool:
-        """Makes the node of a later position of the same game the root."""
+        """Makes the node of a later position of the same game the root; False if the tree cannot be kept."""
         last = self._position
         if last is None or self._slot is None or self._restricted or last.start_fen != position.start_fen:
             return False

@@ -1,4 +1,4 @@
-"""The way from the root to a leaf, as kernels: PUCT as in lc0's classic search, search-contempt, virtual visits."""
+"""Walks from the root to a leaf, as kernels: PUCT as in lc0's classic search, search-contempt, virtual visits."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def sampled(trees: Trees, rules: SearchRules, tree: int, node: int) -> int:
 
 
 @inlined_kernel
-def chosen(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, draw_score: np.float32) -> int:
+def choose_edge(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int, draw_score: np.float32) -> int:
     """The edge that the next visit takes; -1 if all are proven.
 
     With search-contempt (arXiv 2504.07757) an opponent's node, at odd depth, is frozen after n_scl visits to its moves.
@@ -226,8 +226,8 @@ def descend(trees: Trees, rules: SearchRules, tree: int) -> tuple[int, int]:
     """Walks to the node of the next visit, making it if needed; returns it and its depth.
 
     The positions of the line are then in the rows after the root's. Instead of a node it returns `ALL_PROVEN` when
-    all moves are proven, `IN_FLIGHT` when the leaf is already being evaluated (virtual visits), `NO_NODES` or `NO_ROWS`
-    when there is no room; then only rows have changed.
+    all moves are proven, `IN_FLIGHT` when the leaf is already being evaluated (virtual visits), and `NO_NODES` or
+    `NO_ROWS` when the tree has no room; in that case only rows have changed.
     """
     random = trees.slots[tree, layout.RANDOM]
     node, depth, row = tree * rules.node_room, 0, trees.slots[tree, layout.ROOT_ROW]
@@ -239,7 +239,7 @@ def descend(trees: Trees, rules: SearchRules, tree: int) -> tuple[int, int]:
         if row == last_row:
             trees.slots[tree, layout.RANDOM] = random
             return NO_ROWS, depth
-        edge = chosen(trees, rules, tree, node, depth, draw_score)
+        edge = choose_edge(trees, rules, tree, node, depth, draw_score)
         if edge < 0:
             return ALL_PROVEN, depth
         step_down(trees, tree, edge, row)

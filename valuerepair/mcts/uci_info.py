@@ -90,7 +90,7 @@ def _exploration(params: SearchParams, nodes: int) -> float:
 
 
 def _left_utility(params: SearchParams, result: SearchResult, move: RootMove) -> float:
-    """The utility of a root move beside Q, from the plies left after it (`select.moves_left_utility`)."""
+    """What the plies left after a root move add to its Q (`select.moves_left_utility`)."""
     threshold, most = params.moves_left_threshold, params.moves_left_max_effect
     if abs(result.root_wl) <= threshold or math.isnan(move.q):
         return 0.0

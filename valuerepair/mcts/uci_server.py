@@ -1,7 +1,7 @@
 """The UCI protocol: one thread reads commands, another loads the net and searches, so that a search can be stopped.
 
 Every ``go`` gets one ``bestmove`` (``0000`` if the search failed). A command that is not understood gets an ``info
-string``. A command that cannot run beside a search waits for the search to end; a search without a limit is stopped.
+string``. A command that cannot run during a search waits for the search to end; a search without a limit is stopped.
 """
 
 from __future__ import annotations

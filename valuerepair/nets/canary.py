@@ -49,7 +49,7 @@ def positions() -> PositionBatch:
     return PositionBatch.from_positions([read_position(line) for line in _LINES])
 
 
-def apart(session: Session, reference: Session, input_format: int) -> Bound:
+def differences(session: Session, reference: Session, input_format: int) -> Bound:
     """The largest differences of Q and of a legal prior between two sessions of one net; NaN if either has NaN."""
     batch = positions()
     planes = encode(batch, input_format=input_format)
@@ -67,11 +67,11 @@ def check(session: Session, reference: Path, input_format: int) -> None:
     """
     bound, name = BOUNDS[session.device.precision], f"{session.onnx.name}: {session.device.name} computes it wrongly"
     try:
-        apart_by = apart(session, Session(reference, session.sha256), input_format)
+        largest = differences(session, Session(reference, session.sha256), input_format)
     except ValueRepairError as error:  # not a number, or another shape
         raise ValueRepairError(f"{name}: {error}; use --device cpu") from None
-    if not (apart_by.q <= bound.q and apart_by.prior <= bound.prior):  # NaN fails too
+    if not (largest.q <= bound.q and largest.prior <= bound.prior):  # NaN fails too
         raise ValueRepairError(
-            f"{name}: Q is up to {apart_by.q:.2g} and priors are up to {apart_by.prior:.2g} from the CPU's (at most "
+            f"{name}: Q is up to {largest.q:.2g} and priors are up to {largest.prior:.2g} from the CPU's (at most "
             f"{bound.q:g}); use --device cpu"
         )

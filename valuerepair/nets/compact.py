@@ -35,8 +35,8 @@ def compact_model(content: bytes, tensors: Tensors) -> bytes:
     """The ONNX file of a net with added nodes that unpack its input and pick from its policy.
 
     Inputs: `MASKS` uint8[n, 112, 8], the bytes of bitboards, ranks in order; `RULE50` float32[n, 1, 1, 1], plane 109;
-    `MOVES` int32[n, k], indices into the policy. Outputs: the net's, `LOGITS` [n, k] for its policy. Raises
-    ValueError if the file cannot be changed so.
+    `MOVES` int32[n, k], indices into the policy. Outputs: the net's, with `LOGITS` [n, k] in place of its policy.
+    Raises ValueError if the file cannot be changed this way.
     """
     try:
         opsets = [
@@ -52,7 +52,7 @@ def compact_model(content: bytes, tensors: Tensors) -> bytes:
 
 
 def _wrapped(graph: bytes, tensors: Tensors) -> bytes:
-    """The GraphProto with these nodes before and after its own."""
+    """The GraphProto with the added nodes before and after its own."""
     replaced = {(om.INPUT_FIELD, tensors.planes), (om.OUTPUT_FIELD, tensors.policy)}
     unchanged = []
     for at, part in fields(graph):
@@ -128,9 +128,10 @@ class CompactSession:
         return MOVES_MOST if self._plain.device.provider == TENSORRT else max(1, -(-moves // MOVES_STEP)) * MOVES_STEP
 
     def run(self, masks: NDArray[np.uint64], rule50: NDArray[np.float32], moves: NDArray[np.int32]) -> RawOutputs:
-        """`Session.run` for bitboards uint64[n, 112] and plane 109 float32[n], with the legal moves' logits for policy.
+        """`Session.run` for bitboards uint64[n, 112] and plane 109 float32[n]; its policy has only the legal moves.
 
-        `moves` int32[n, k] are indices below 1858 (filled up with any); `policy` of the answer is float32[n, k].
+        `moves` int32[n, k] are indices below 1858 (rows are padded with any index); `policy` of the answer is
+        float32[n, k], the logits of these moves.
         """
         n = len(masks)
         full = self._plain.full_rows(n)
@@ -138,14 +139,14 @@ class CompactSession:
             cuts = (slice(i, i + full) for i in range(0, n, full))
             return join_outputs([self.run(masks[cut], rule50[cut], moves[cut]) for cut in cuts])
         fed = {
-            MASKS: filled_up(masks, full).astype("<u8", copy=False).view(np.uint8).reshape(full, PLANES, 8),
-            RULE50: filled_up(rule50, full).reshape(full, 1, 1, 1),
-            MOVES: filled_up(moves, full),
+            MASKS: padded(masks, full).astype("<u8", copy=False).view(np.uint8).reshape(full, PLANES, 8),
+            RULE50: padded(rule50, full).reshape(full, 1, 1, 1),
+            MOVES: padded(moves, full),
         }
         return self._plain.read(self._session.run(self._wanted, fed), n, moves.shape[1])
 
 
-def filled_up(rows: NDArray[np.generic], full: int) -> NDArray[np.generic]:
+def padded(rows: NDArray[np.generic], full: int) -> NDArray[np.generic]:
     """The rows, padded with zeros to `full` rows."""
     missing = full - len(rows)
     return np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)]) if missing else rows

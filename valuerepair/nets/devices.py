@@ -1,4 +1,4 @@
-"""The values of ``--device``: what computes a net, and in which precision. Imports little: the command line needs it.
+"""The values of ``--device``: what computes a net, and in which precision. It imports little, for the command line.
 
 The reference is float32. Values of another precision belong to another `variant` of the net in a store.
 """

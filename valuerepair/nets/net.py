@@ -1,4 +1,4 @@
-"""A net as the rest of the project sees it: positions in, values and priors out."""
+"""A net as the rest of the project sees it: positions go in, values and priors come out."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Net:
     def __init__(self, identity: NetIdentity, session: Session, history_fill: HistoryFill = "fen_only") -> None:
         self.identity, self.session, self.history_fill = identity, session, history_fill
         self._pool = ThreadPoolExecutor(session.streams, thread_name_prefix="net")
-        self._room = threading.local()
+        self._buffers = threading.local()
         self._tuning = threading.Lock()
 
     @property
@@ -170,7 +170,7 @@ class Net:
     def _chunks(self, batch: PositionBatch, work: Callable[[PositionBatch], T]) -> Iterator[T]:
         if len(batch) >= TUNE_FROM_ROWS:
             self.tune()
-        # Less than a batch where a small job would not use every stream.
+        # Smaller than a batch if a small job would otherwise leave streams idle.
         size = max(1, min(self.batch_size, -(-len(batch) // self.session.streams)))
         cuts = (batch.take(np.arange(i, min(i + size, len(batch)))) for i in range(0, len(batch), size))
         return iter(self._pool.map(work, cuts))
@@ -181,10 +181,10 @@ class Net:
 
     def _encode(self, batch: PositionBatch) -> NDArray[np.float32]:
         """Planes in this thread's own memory, which its next batch reuses."""
-        room: NDArray[np.float32] | None = getattr(self._room, "planes", None)
-        if room is None or len(room) < len(batch):
-            room = self._room.planes = np.empty((max(len(batch), self.batch_size), *PLANES_SHAPE), np.float32)
-        return encode(batch, self.history_fill, self.identity.input_format, out=room[: len(batch)])
+        buffer: NDArray[np.float32] | None = getattr(self._buffers, "planes", None)
+        if buffer is None or len(buffer) < len(batch):
+            buffer = self._buffers.planes = np.empty((max(len(batch), self.batch_size), *PLANES_SHAPE), np.float32)
+        return encode(batch, self.history_fill, self.identity.input_format, out=buffer[: len(batch)])
 
     def close(self) -> None:
         """Ends the threads. The net cannot be used afterwards."""
@@ -224,7 +224,7 @@ def _join_priors(parts: list[Priors]) -> Priors:
 
 
 def fill_of(name: str) -> HistoryFill:
-    """The history fill of this name; ``fen_only`` for a net whose values were recorded in an archive, without one."""
+    """The history fill of this name; ``fen_only`` for other names, as of a net whose values an archive recorded."""
     return next((fill for fill in FILLS if fill == name), "fen_only")
 
 

@@ -39,7 +39,7 @@ def model(
 
 
 def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], *, name: str = "", **attributes: int) -> bytes:
-    """A node of a graph, as its field; the attributes are integers from 0."""
+    """A node of a graph, as its field; the attributes are non-negative integers."""
     names = b"".join(field(1, word.encode()) for word in inputs)
     names += b"".join(field(2, word.encode()) for word in outputs) + field(4, operator.encode())
     names += field(3, name.encode()) if name else b""
@@ -105,7 +105,7 @@ def field(at: int, content: bytes) -> bytes:
 
 
 def number(at: int, content: int) -> bytes:
-    """A field that holds an integer, not negative."""
+    """A field that holds a non-negative integer."""
     return _varint(at << 3) + _varint(content)
 
 

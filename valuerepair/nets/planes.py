@@ -59,7 +59,7 @@ PAWN_BACK = np.uint64(2**48 + 2**32)  # their pawn from its fifth rank back to i
 
 @kernel
 def files_flipped(board: np.uint64) -> np.uint64:
-    """Files a-h as h-a."""
+    """The board with its files reversed: a becomes h."""
     for i in range(3):
         shift = np.uint64(1 << i)
         low = np.uint64((0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)[i])
@@ -69,7 +69,7 @@ def files_flipped(board: np.uint64) -> np.uint64:
 
 @kernel
 def transposed(board: np.uint64) -> np.uint64:
-    """Reflected in the diagonal h1-a8."""
+    """The board reflected in the diagonal h1-a8."""
     half = board ^ board << np.uint64(36)
     board ^= np.uint64(0xF0F0F0F00F0F0F0F) & (half ^ board >> np.uint64(36))
     half = np.uint64(0xCCCC0000CCCC0000) & (board ^ board << np.uint64(18))
@@ -81,7 +81,7 @@ def transposed(board: np.uint64) -> np.uint64:
 
 @kernel
 def transformed(board: np.uint64, transform: int) -> np.uint64:
-    """The bits of a board flipped, mirrored and transposed, in this order, as the bits of `transform` say."""
+    """The board flipped, mirrored and transposed, in this order, each if its bit in `transform` is set."""
     if transform & FLIP_FILES:
         board = files_flipped(board)
     if transform & MIRROR_RANKS:
@@ -166,9 +166,7 @@ def write_masks(
 
     Rows first..last are the known game, each made from the row before, with repetitions marked where needed.
     `initial` says that row `first` is the standard starting position. Plane 109 is written as ones; the factor for
-    it is returned: the half-move clock, divided by 100 in formats that require it.
-
-    The loop is lc0's.
+    it is returned: the half-move clock, divided by 100 in formats that require it. The loop follows lc0's.
     """
     canonical, repeats_only = form >= CANONICAL, form in (CANONICAL_V2, ARMAGEDDON_V2)
     state = rows[last, STATE]

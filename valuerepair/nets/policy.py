@@ -47,7 +47,7 @@ for _index, _move in enumerate(POLICY_MOVES.tolist()):
 def policy_index(rows: Boards, r: int, move: int, transform: int) -> int:
     """The index of a legal mover-relative move of row r.
 
-    For canonical nets both squares are moved as lc0 does: ranks and files are turned, never exchanged, even where
+    For canonical nets both squares are moved as lc0 does: ranks and files are reversed, never exchanged, even when
     the planes are transposed.
     """
     origin, goal, promotion = move & 63, move >> 6 & 63, move >> 12
@@ -81,7 +81,7 @@ def write_indices(
 def softmax_rows(
     logits: Logits, indices: NDArray[np.int64], offsets: NDArray[np.int64], priors: NDArray[np.float32]
 ) -> None:
-    """Writes to the priors of each row the softmax of its legal moves' logits; the moves of row r are offsets[r] on."""
+    """Writes the softmax of the legal moves' logits of each row to `priors`; the moves of row r begin at offsets[r]."""
     exponents = np.empty(MAX_MOVES, np.float64)
     for r in range(len(logits)):
         begin, count = offsets[r], offsets[r + 1] - offsets[r]

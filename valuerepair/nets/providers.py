@@ -91,9 +91,9 @@ def install(provider: str) -> str:
 
 
 def why_no_driver() -> str | None:
-    """The fault of the NVIDIA driver; None if it suits the installed ONNX Runtime.
+    """What is wrong with the NVIDIA driver; None if it suits the installed ONNX Runtime.
 
-    To be checked first: without a driver ONNX Runtime fills standard error with the libraries it cannot load.
+    Check this first: without a driver ONNX Runtime fills standard error with the libraries it cannot load.
     """
     version, needed = _driver_cuda(), _runtime_cuda()
     if version is None:
@@ -127,7 +127,7 @@ def _needed(cuda: int) -> str:
 
 
 def _has_cuda_libraries(cuda: int) -> bool:
-    """Whether the largest package of the extra is installed. CUDA may come from elsewhere, too; the canary shows it."""
+    """Whether the largest package of the extra is installed. CUDA may also come from elsewhere; the canary tells."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return bool(importlib.metadata.version(f"nvidia-cudnn-cu{cuda}"))
     return False
@@ -157,7 +157,8 @@ def new_session(model: str | bytes, options: Any, providers: Sequence[str | tupl
     """An onnxruntime.InferenceSession of a file or of bytes.
 
     ONNX Runtime warns when it drops a provider, and continues. The callers check the session's provider and raise, so
-    the warning is suppressed. So are errors of algorithms that it tries and does without, as cuDNN's for float16.
+    the warning is suppressed. So are the errors of algorithms that it tries but can do without, such as some of cuDNN's
+    for float16.
     """
     import onnxruntime
 

@@ -95,8 +95,8 @@ def locate(spec: str | os.PathLike[str] | None) -> Path:
         return pull_net(spec).path
     if spec.startswith(ENGINE):
         raise UsageError(
-            f"net {spec!r}: an engine's evaluation is no net here; vr mine and vr remeasure take it for one, "
-            "without --cluster"
+            f"net {spec!r}: an engine's evaluation cannot be used here; only vr mine and vr remeasure take one as "
+            "a net, without --cluster"
         )
     path = Path(spec).expanduser()
     if path.exists() or "/" in spec or path.suffix in (".gz", ".pb", ".onnx"):

@@ -81,7 +81,10 @@ class RawOutputs:
 
 
 def load(onnx: Path, device: Device, sha256: str) -> Any:
-    """What runs a file on a device as an onnxruntime.InferenceSession does. Raises ValueRepairError."""
+    """Loads a file on a device; the result has the methods of an onnxruntime.InferenceSession that we use.
+
+    Raises ValueRepairError.
+    """
     load_one = partial(_load, onnx, device, sha256)
     return _SessionsBySize(load_one) if device.provider == CUDA else load_one()
 
@@ -103,7 +106,7 @@ def _load(onnx: Path, device: Device, sha256: str) -> Any:
 
 
 class _SessionsBySize:
-    """ONNX Runtime's sessions of one file on CUDA, one for each number of rows, loaded when it first comes.
+    """ONNX Runtime's sessions of one file on CUDA, one for each number of rows, loaded at its first run.
 
     A session keeps cuDNN's plans for the latest batch size only, and makes new ones for another size: 0.05 s for a
     net of six blocks, fifty times what the batch takes (Conv<T>::UpdateState in ONNX Runtime's conv.cc).
@@ -162,9 +165,9 @@ class Session:
         return self.read(self._plain_run(fed, options), n)
 
     def full_rows(self, n: int) -> int:
-        """The rows to run for n rows: some files fix the number, and on a GPU each new one costs time.
+        """The number of rows to run for n rows: some files fix it, and on a GPU each new number costs time.
 
-        TensorRT builds an engine for each, and CUDA has a session for each.
+        TensorRT builds an engine for each number, and CUDA has a session for each.
         """
         if self.tensors.fixed_batch:
             return self.tensors.fixed_batch
@@ -174,7 +177,7 @@ class Session:
         return next((size for size in sizes if n <= size < self.batch_size), self.batch_size)
 
     def read(self, answers: Sequence[Any], n: int, moves: int = POLICY_SIZE) -> RawOutputs:
-        """The first n rows of ONNX Runtime's answers, which are in the order of `wanted`; the policy is of `moves`.
+        """The first n rows of ONNX Runtime's answers, in the order of `wanted`; the policy has `moves` columns.
 
         Raises ValueRepairError for rows of another shape, and for NaN or infinite values.
         """
@@ -224,7 +227,9 @@ class Session:
                 f"{self.onnx}: output {self.tensors.wdl} gives no probabilities (they sum to {wdl.sum():.3g})"
             )
         if value is not None and not abs(float(value[0])) <= 1.001:
-            raise ValueRepairError(f"{self.onnx}: output {self.tensors.value} is no value in [-1, 1] ({value[0]:.3g})")
+            raise ValueRepairError(
+                f"{self.onnx}: output {self.tensors.value} is not a value in [-1, 1] ({value[0]:.3g})"
+            )
 
     @property
     def batch_size(self) -> int:
@@ -329,7 +334,7 @@ PLANES_NAME, POLICY_NAME, WDL_NAME = "/input/planes", "/output/policy", "/output
 VALUE_NAME, MOVES_LEFT_NAME = "/output/value", "/output/mlh"
 MOVES_LEFT_WORDS = ("mlh", "moves_left", "movesleft", "moves-left")
 DTYPES: dict[str, type[np.float32] | type[np.float16]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-MOST_FIXED = 4096  # of a batch size fixed by the file: every run needs memory for all of it
+MOST_FIXED = 4096  # rows of a batch fixed by the file: every run needs memory for all of them
 LC0_EXPORT = "an ONNX net as `lc0 leela2onnx` writes it is needed"
 
 
@@ -348,7 +353,7 @@ class Tensors:
 
 
 def find_tensors(session: Any, path: Path) -> Tensors:
-    """The tensors of an onnxruntime.InferenceSession. Raises ValueRepairError if it is no lc0 net."""
+    """The tensors of an onnxruntime.InferenceSession. Raises ValueRepairError if it is not an lc0 net."""
     planes = _find_planes(session.get_inputs(), path)
     outputs = session.get_outputs()
     policy = _pick(outputs, POLICY_NAME, POLICY_SIZE)
@@ -384,7 +389,7 @@ def _find_planes(inputs: Sequence[Any], path: Path) -> Any:
     fitting = [i for i in inputs if tuple(i.shape[1:]) == PLANES_SHAPE]
     if len(inputs) != 1 or len(fitting) != 1:
         raise ValueRepairError(
-            f"{path}: is no lc0 net: one input of planes [batch,112,8,8] is needed, it has {_listed(inputs)}"
+            f"{path}: is not an lc0 net: one input of planes [batch,112,8,8] is needed, it has {_listed(inputs)}"
         )
     if fitting[0].type not in DTYPES:
         raise ValueRepairError(

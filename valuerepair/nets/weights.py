@@ -61,10 +61,10 @@ def _identify(path: Path, content: bytes) -> NetHeader | None:
         if message.startswith(LC0_MAGIC):
             return read_header(message)
     except ValueError as error:
-        raise ValueRepairError(f"{path}: is no net that can be read: {error}") from None
+        raise ValueRepairError(f"{path}: cannot be read as a net: {error}") from None
     if message is content and (content.startswith(ONNX_MAGIC) or path.suffix == ".onnx"):
         return None
-    raise ValueRepairError(f"{path}: is no net: neither lc0 weights (.pb.gz) nor an ONNX file")
+    raise ValueRepairError(f"{path}: is not a net: neither lc0 weights (.pb.gz) nor an ONNX file")
 
 
 Field = tuple[int, int | bytes]  # field number; varints and fixed32 as int, length-delimited as bytes

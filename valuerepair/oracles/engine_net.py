@@ -39,7 +39,7 @@ _HASH_MB = "1"  # it is cleared before every position
 
 @dataclass(frozen=True, slots=True)
 class EngineNetSpec:
-    """``uci:ENGINE[,SETTING...]``: the engine with its limit, and `alpha`, which makes Q of its centipawns.
+    """``uci:ENGINE[,SETTING...]``: the engine with its limit, and `alpha`, which turns its centipawns into Q.
 
     Without alpha (None) Q is that of the engine's W/D/L.
     """
@@ -54,7 +54,7 @@ def is_engine(net: str | None) -> bool:
 
 
 def engine_hint(net: str) -> str:
-    """What to add to the message for a ``--net`` that is no net, where it names an engine as ``--deep`` does."""
+    """An addition to the message for a ``--net`` that is not a net, if it names an engine as ``--deep`` does."""
     name, _, settings = net.partition(":")
     kind = KINDS.get(name, UCI)
     if kind.takes_net or not (kind.searches and kind.here) or find_engine(name) is None:
@@ -63,8 +63,10 @@ def engine_hint(net: str) -> str:
 
 
 def locate_net(net: str | None) -> str | None:
-    """The file of a ``--net``, as `nets.registry.locate`; None for an engine. Raises UsageError, which names the engine
-    that is meant where the text is one of ``--deep``, and ValueRepairError."""
+    """The file of a ``--net``, as `nets.registry.locate`; None for an engine.
+
+    Raises ValueRepairError, and UsageError, which suggests the engine if the text names one as ``--deep`` does.
+    """
     if is_engine(net):
         return None
     try:
@@ -96,7 +98,7 @@ def parse_engine_net(text: str) -> EngineNetSpec:
 
 
 class EngineNet:
-    """Engines that evaluate positions, each on its own to the limit of the spec: an `Evaluator` of many at once.
+    """Engines that evaluate positions to the limit of the spec, one position per engine at a time: an `Evaluator`.
 
     They are supervised as the engines of a deep search: restarted when they crash or hang, with three attempts a
     position. Close it, or use it as a context manager.
@@ -104,7 +106,7 @@ class EngineNet:
 
     provider = "UCI"
     history_fill = ENGINE_FILL
-    at_once = 2  # chunks: one at work and the next one
+    at_once = 2  # chunks: the one in progress and the next
 
     def __init__(self, spec: EngineNetSpec, workers: int) -> None:
         """Starts the first engine. Raises UsageError and ValueRepairError."""
@@ -123,8 +125,8 @@ class EngineNet:
         return quantity(self._oracle.workers, "engine")
 
     def answer(self, batch: PositionBatch) -> Future[tuple[NetValues, Mapping[int, tuple[str, int]]]]:
-        """Queues positions; gives the values of the positions that have one and, by row, the reason and the number of
-        attempts of the others."""
+        """Queues positions. The future holds the values of the positions that have one and, by row, the reason and the
+        number of attempts for the others."""
         return self._chunks.submit(self._answer, batch)
 
     def evaluate(self, batch: PositionBatch) -> NetValues:

@@ -41,17 +41,17 @@ _SHARE_OF_MEMORY = 0.5
 
 
 class MctsOracle(Oracle):
-    """Searches positions with a net, one for each tree at once: `workers` is the number of trees.
+    """Searches positions with a net, each in a tree of its own: `workers` is the number of trees.
 
-    A result's `q` is `SearchResult.q`, Q of the best move of the root, ±1 or 0 where that is proven; with a single node
+    A result's `q` is `SearchResult.q`, Q of the best move of the root, ±1 or 0 if that is proven; with a single node
     it is the net's own value. `cp` and `wdl` are as lc0 shows them; `nodes` are the root's visits,
-    `time_ms` is a tree's share of the rounds it took part in.
+    `time_ms` is a tree's share of the time of the rounds it took part in.
     """
 
     def __init__(self, net: Net, params: SearchParams, nodes: int, trees: int, *, owned: bool = False) -> None:
-        """Makes the trees, and searches two nodes, so that errors show at once.
+        """Makes the trees and searches two nodes, so that errors show at once.
 
-        `trees` in all are spread over the net's streams, one thread each. With `owned` the net is closed with this.
+        The `trees` are spread over the net's streams, one thread each. With `owned`, `close` also closes the net.
         Raises UsageError and ValueRepairError.
         """
         self._net, self._owned = net, owned
@@ -83,7 +83,7 @@ class MctsOracle(Oracle):
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
         """Queues a search in steps; see `Oracle`. The tree keeps growing, so the whole search equals `submit`'s.
 
-        With a `minibatch_size` above 1 it does so only about: a batch ends at a rung.
+        With a `minibatch_size` above 1 they are only about equal, because a batch ends at each rung.
         """
         if reason := cannot_be_searched(position):
             return finished(DeepFailure(reason))
@@ -157,7 +157,7 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
 
 
 def _tables(folders: str) -> str:
-    """The number and a digest of the names of the Syzygy tables, in whichever folders they are."""
+    """The number of Syzygy tables and a digest of their names, whichever folders they are in."""
     names = {path.name for folder in folders.split(os.pathsep) if folder for path in Path(folder).glob("*.rtb[wz]")}
     digest = hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
     # Versions in which tables did not choose root moves have no such word.

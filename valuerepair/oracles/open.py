@@ -24,7 +24,7 @@ _GPU_WORKERS = 2
 
 @contextmanager
 def without_remarks() -> Iterator[None]:
-    """Within, oracles are opened without a word: only to look at them, or for another purpose than deep searches."""
+    """Oracles opened inside log nothing: they are only looked at, or serve another purpose than deep searches."""
     logger = logging.getLogger("valuerepair.oracles")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -45,7 +45,7 @@ def open_oracle(
 
     None is Stockfish at 1,000,000 nodes if it is installed, else the project's own search with the net at 200 nodes.
     `net_path` is the net of lc0 and of our own search if the text gives no weights; `net`, that file opened, is then
-    shared and must outlive the oracle. By default one engine a core searches, or as many trees as fill the net's
+    shared and must outlive the oracle. By default `workers` is one engine per core, or as many trees as fill the net's
     batches. The first search is made here, so that a missing or wrong engine shows at once. Raises UsageError and
     ValueRepairError.
     """

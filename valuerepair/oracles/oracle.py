@@ -44,14 +44,14 @@ Self = TypeVar("Self", bound="Oracle")
 
 
 def game_over(board: chess.Board) -> str | None:
-    """Why a position without a legal move cannot be searched; None if there is one."""
+    """Why a position without a legal move cannot be searched; None if it has a legal move."""
     if any(board.generate_legal_moves()):
         return None
     return "game over: " + ("checkmate" if board.is_check() else "stalemate")
 
 
 def finished(outcome: T) -> Future[T]:
-    """A future that is done: for a position that needs no search."""
+    """A future that already holds this outcome, for a position that needs no search."""
     future: Future[T] = Future()
     future.set_result(outcome)
     return future
@@ -89,9 +89,9 @@ class Oracle(ABC):
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
         """Queues a search that stops at each of `rungs`, total nodes, ascending and below the oracle's own.
 
-        Each step continues with the hash tables or the tree of the step before. After it `go_on`, called in another
-        thread, decides whether to search deeper; keep it short. Nodes and time of results are those of all searches of
-        the position so far. The future is as that of `submit`.
+        Each step continues with the hash tables or the tree of the step before. After each step `go_on`, called in
+        another thread, decides whether to search deeper; keep it short. Nodes and time of a result are those of all
+        searches of the position so far. The future behaves as that of `submit`.
         """
 
     @abstractmethod

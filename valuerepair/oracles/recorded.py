@@ -1,6 +1,6 @@
 """Evaluations recorded in archives: which ones a run imports, their names in the store, and a position's values.
 
-The store keeps one kind of record as the values of one oracle, so that its centipawns have an alpha of their own.
+The store keeps each kind of record as the values of an oracle of its own, so that its centipawns have their own alpha.
 Training chunks also have values of the net that played: the store keeps these as the values of a net.
 """
 
@@ -46,7 +46,7 @@ class RecordedNet:
 @dataclass(frozen=True)
 class RecordedSource:
     """The evaluations that a run imports: which ones (`wanted`), their `identity` in the store, and the `net` whose
-    values training chunks have, None for other kinds."""
+    values the training chunks have (None for other kinds)."""
 
     wanted: RecordedOptions
     identity: OracleIdentity
@@ -99,10 +99,10 @@ def deep_columns(recorded: QColumns) -> DeepColumns:
 
 
 def recorded_options(spec: EngineSpec, paths: Sequence[str]) -> RecordedOptions:
-    """The evaluations that a ``--deep recorded`` means; without ``kind=`` those of the kind that comes first.
+    """The evaluations that a ``--deep recorded`` means; without ``kind=`` the kind of the archives' first evaluation.
 
-    The first evaluation also decides between evaluations with a depth and without, as they must not be mixed. Raises
-    UsageError for settings that contradict each other, and the errors of `detect`.
+    The first evaluation also decides whether evaluations with or without a depth are taken: the two must not be mixed.
+    Raises UsageError for settings that contradict each other, and the errors of `detect`.
     """
     settings = spec.options
     detected = detect(paths) if "kind" not in settings else None

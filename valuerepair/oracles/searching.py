@@ -38,7 +38,7 @@ _SHARE_OF_MEMORY = 1 / 3
 
 @dataclass(frozen=True)
 class Searched:
-    """A position with the result of a search, or the `reason` for its lack; `seconds` is its share of the time.
+    """A position with the result of its search, or the `reason` why it has none; `seconds` is its share of the time.
 
     `tree` is set if the caller wanted nodes of the tree.
     """

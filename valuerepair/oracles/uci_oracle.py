@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 _OVERSHOOT = 1.5
 _OVERSHOOT_NODES = 20_000
 
-# lc0's verbose statistics of one root move; Q itself is printed after a lossy round trip, but S - U is exact as long as
-# nothing is added for moves left (lc0: search/classic/search.cc, GetVerboseStats).
+# lc0's verbose statistics of one root move. The Q that it prints is inexact, but S - U is exact as long as the utility
+# of moves left adds nothing (lc0: search/classic/search.cc, GetVerboseStats).
 _LOSSY = 0.01
 _ONE_NODE = re.compile(r"node\s+\(\s*\d+\s*\) N:\s+1 .*\(Q:\s*(-?[\d.]+)\)")
 _MOVE_STATS = re.compile(r"(\S+)\s+\(\s*\d+\s*\) N:\s+(\d+) .*\(U:\s*(-?[\d.]+)\) \(S:\s*(-?[\d.]+)\)")
@@ -168,10 +168,10 @@ def _board(position: Position) -> chess.Board | DeepFailure:
 
 
 def exact_q(notes: Sequence[str], move: str, board: chess.Board) -> float | None:
-    """Q of a move (UCI) from lc0's verbose move statistics, or None where they give none.
+    """Q of a move (UCI) from lc0's verbose move statistics; None if they do not give it.
 
-    After a search of one node, which visits no move, it is the net's Q of the position. lc0 writes castling there as
-    king takes rook, whatever it does elsewhere.
+    After a search of one node, which visits no move, it is the net's Q of the position. In these statistics lc0 always
+    writes castling as king takes rook.
     """
     names = {move, board.uci(chess.Move.from_uci(move), chess960=True)}
     of_position = None
