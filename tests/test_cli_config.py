@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -252,7 +253,27 @@ def test_errors_about_variables_of_the_environment_name_these(
         "vr: VALUEREPAIR_STATS_TRESHOLD is set in the environment: vr stats has no such option; "
         "did you mean VALUEREPAIR_STATS_THRESHOLD?\n"
     )
-    # Those of another command, and of a command below a command.
+    # Those of another command, and an option of a command below a command.
     for variable in ("MINE_X", "BOOKS_CHECK_JSON"):
         monkeypatch.setenv(f"VALUEREPAIR_{variable}", "1")
     assert vr(["books", "--help"], capsys)[0] == 0
+    for words in ("store check", "books check", "nets list", "experiment match"):
+        group, variable = words.split()[0], f"VALUEREPAIR_{words.replace(' ', '_').upper()}_FOO"
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, "1")
+            for help in (f"{words} --help", f"{group} --help"):
+                code, _, err = vr(help.split(), capsys)
+                assert code == 2, help
+                assert err.startswith(f"vr: {variable} is set in the environment: vr {words} has no such option")
+
+
+def test_variables_on_the_page_of_conventions_set_options() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "conventions.md").read_text()
+    examples = re.findall(r"`VALUEREPAIR_([A-Z_]+)=", page)
+    known = {
+        f"{path.removeprefix('vr ')} {option.name}".replace(" ", "_").replace("-", "_").upper()
+        for path, command in TREE.items()
+        for option in command.params
+    }
+    assert len(examples) > 1
+    assert set(examples) <= known

@@ -139,17 +139,21 @@ def variable_of(context: click.Context, option: click.Parameter) -> str:
     return shared or f"{context.auto_envvar_prefix}_{option.name}".upper()
 
 
-def check_environment(prefix: str, name: str, command: click.Command) -> None:
-    """Raises UsageError for a variable that begins as those of the command `name` do, but sets none of its options.
+def check_environment(prefix: str, command: click.Command, *words: str) -> None:
+    """Raises UsageError for a variable that begins as those of the command `words` do, but sets none of its options.
 
-    Those of the commands below a group begin as the group's own.
+    Also for those of the commands below it, whose variables begin as its own.
     """
-    begins = f"{prefix}_{name.replace('-', '_')}_".upper()
+    begins = "_".join([prefix, *words, ""]).replace("-", "_").upper()
     variables = [f"{begins}{option.name}".upper() for option in command.params]
-    below = [f"{begins}{child}_".upper() for child in (command.commands if isinstance(command, click.Group) else ())]
+    below = command.commands if isinstance(command, click.Group) else {}
+    of_below = tuple(f"{begins}{child}_".replace("-", "_").upper() for child in below)
     for key in os.environ:
-        if key.startswith(begins) and key not in [*variables, f"{begins}HELP"] and not key.startswith(tuple(below)):
-            raise UsageError(f"{key} is set in the environment: vr {name} has no such option{nearest(key, variables)}")
+        if key.startswith(begins) and key not in [*variables, f"{begins}HELP"] and not key.startswith(of_below):
+            name = " ".join(["vr", *words])
+            raise UsageError(f"{key} is set in the environment: {name} has no such option{nearest(key, variables)}")
+    for child, each in below.items():
+        check_environment(prefix, each, *words, child)
 
 
 def tree(command: click.Command) -> Iterator[click.Command]:

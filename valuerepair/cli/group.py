@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
             ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
         found = super().resolve_command(ctx, args)
         if found[1] is not None and not ctx.resilient_parsing:
-            check_environment(ctx.auto_envvar_prefix or "", name, found[1])
+            check_environment(ctx.auto_envvar_prefix or "", found[1], name)
         if isinstance(ctx.obj, Config) and found[1] is not None:
             try:
                 ctx.obj.check_names(ctx)
