@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli_tree import SAMPLE, vr
+from tests.cli_tree import SAMPLE, TREE, options_of, vr
 from valuerepair.api.calls import worst_threshold
 from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
@@ -133,3 +133,17 @@ def test_books_of_a_label_that_needs_the_policy_ask_the_net(folder: Path, capsys
     with Store.open(folder / "valuerepair.db", write=True) as store:  # held by a writer, as while mining
         assert store.connection.execute("SELECT count(*) FROM priors").fetchone()[0] > 0
         assert vr(words, capsys)[0] == 0
+
+
+def test_the_help_of_training_says_that_positions_beside_the_games_are_learned_in_any_case() -> None:
+    """`tests/test_training_samples.py` shows that they are, by `--expanded no`, too."""
+    help = {
+        path: option.help or ""
+        for path, command in TREE.items()
+        for option in options_of(command)
+        if option.name == "expanded"
+    }
+    assert "vr books" in help
+    assert all("--aside" in text for text in help.values())
+    assert "Positions beside the games (vr mine --aside) are always learned." in help["vr train"]
+    assert "--format chunks includes positions beside the games in any case." in help["vr export"]

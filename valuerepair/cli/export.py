@@ -10,6 +10,7 @@ import valuerepair as vr
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     DB,
+    EXPANDED,
     FILE,
     SPLIT,
     part_option,
@@ -75,6 +76,7 @@ _CHUNK_OPTIONS = ("policy", "result", "share", "draw", "form")
 @question(
     "Write only candidates, the largest disagreement first. With --format chunks: the threshold that --share uses.",
     default=None,
+    expanded_help=f"{EXPANDED} --format chunks includes positions beside the games in any case.",
 )
 def command(
     db: str,

@@ -216,13 +216,15 @@ HEADS = click.option(
 )
 
 
-_EXPANDED = click.option(
-    "--expanded",
-    type=click.Choice(get_args(Expanded)),
-    default="no",
-    help="Positions beside the games (vr mine --aside) and those of vr expand: exclude them, include the searched "
-    "ones, or include all, also those with inferred values.",
+_WHICH_EXPANDED = "exclude them, include the searched ones, or include all, also those with inferred values."
+EXPANDED = "Positions beside the games (vr mine --aside) and those of vr expand: " + _WHICH_EXPANDED
+EXPANDED_TO_LEARN = (
+    "Positions of vr expand: " + _WHICH_EXPANDED + " Positions beside the games (vr mine --aside) are always learned."
 )
+
+
+def _expanded_option(help: str) -> Callable[[Command], Command]:
+    return click.option("--expanded", type=click.Choice(get_args(Expanded)), default="no", help=help)
 
 
 def question(
@@ -234,6 +236,7 @@ def question(
     calibrated: bool = True,
     oracle: bool = True,
     net: str = "Net in the store, by name, file or SHA-256.  [default: the one with most scored positions]",
+    expanded_help: str = EXPANDED,
 ) -> Callable[[Command], Callable[..., Any]]:
     """The options that make up a `Question`; the command gets them as one `question`.
 
@@ -257,7 +260,7 @@ def question(
             return command(*positional, question=with_threshold(question, threshold), **named)
 
         for option in (
-            *([_EXPANDED] if expanded else []),
+            *([_expanded_option(expanded_help)] if expanded else []),
             *([CALIBRATION] if scale and calibrated else []),
             *([ALPHA] if scale else []),
             *([ORACLE] if oracle else []),

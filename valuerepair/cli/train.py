@@ -12,6 +12,7 @@ from valuerepair.cli.files import Output
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     ARCHIVE,
+    EXPANDED_TO_LEARN,
     FILE,
     HEADS,
     SEED,
@@ -70,7 +71,7 @@ _DEFAULTS = TrainOptions()
     help="Draw the store's positions by these weights; weights in the value loss undo it.",
 )
 @HEADS
-@question(net="The net to train, a .pb.gz.")
+@question(net="The net to train, a .pb.gz.", expanded_help=EXPANDED_TO_LEARN)
 @click.option(
     "--set",
     multiple=True,
