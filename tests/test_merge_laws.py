@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 import tempfile
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.merge_stores import NETS, NODES, ORACLES, RUNS, Row, contents, write_store
 from valuerepair.chess.origins import KINDS
+from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
 from valuerepair.store import schema
 from valuerepair.store.merge import merge
@@ -40,6 +42,13 @@ fits = st.dictionaries(st.tuples(some, some), st.tuples(st.sampled_from([150.0, 
 stores = st.tuples(st.lists(rows, max_size=6, unique_by=lambda row: row.key), fits, st.integers(0, 2))
 law = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 Drawn = tuple[list[Row], dict[tuple[int, int], tuple[float, int]], int]
+
+
+def chosen(path: Path) -> tuple[str, str] | None:
+    """The net and the oracle that commands take without a word of them; None where nothing is scored."""
+    with Store.open(path) as store, contextlib.suppress(ValueRepairError):
+        return store.names(*store.pick())
+    return None
 
 
 class Folder:
@@ -88,6 +97,7 @@ def test_one_store_merged_is_itself(drawn: Drawn) -> None:
         a = folder.store(drawn)
         before = a.read_bytes()
         assert contents(folder.merged(a)) == contents(a)
+        assert chosen(folder.merged(a)) == chosen(a)
         assert contents(folder.merged(a, folder.copy(a))) == contents(a)
         assert a.read_bytes() == before
 
@@ -101,15 +111,36 @@ def test_any_order_and_again_is_the_same(first: Drawn, second: Drawn) -> None:
         a, b = folder.store(first), folder.store(second)
         both = folder.merged(a, b)
         assert contents(folder.merged(b, a)) == contents(both)
+        assert chosen(folder.merged(b, a)) == chosen(both)
         assert contents(folder.merged(both, a)) == contents(both)
         assert contents(folder.merged(b, both)) == contents(both)
         into = folder.copy(a)
         merge([str(b)], into=str(into))
         assert contents(into) == contents(both)
+        assert chosen(into) == chosen(both)
         merge([str(b), str(a)], into=str(into))
         assert contents(into) == contents(both)
 
     in_folder(check)(first, second)
+
+
+def test_of_two_judges_with_as_many_positions_the_last_one_stays_the_one_that_is_asked(tmp_path: Path) -> None:
+    """Whatever their numbers, which a merge gives by the labels."""
+    folder = Folder(tmp_path)
+    by_judge = {1: ("full", 50, NODES), 2: ("full", 90, NODES)}
+    for first, last in ((1, 2), (2, 1)):
+        parts = [
+            folder.store(([Row(run, 0, 1, run, net_q={1: 0.1}, deep={judge: by_judge[judge]})], {}, 0))
+            for run, judge in ((1, first), (2, last))
+        ]
+        for part in parts:
+            with closing(sqlite3.connect(part, isolation_level=None)) as connection:
+                connection.execute("UPDATE oracles SET label = 'oracle z' WHERE id = 1")
+        into = [folder.copy(part) for part in parts]
+        merge([str(parts[1])], into=str(into[0]))
+        merge([str(parts[0])], into=str(into[1]))
+        merged = [*into, folder.merged(*parts), folder.merged(folder.merged(*parts[::-1]))]
+        assert [chosen(store) for store in merged] == [(NETS[0][1], ORACLES[last - 1][1])] * len(merged)
 
 
 @law

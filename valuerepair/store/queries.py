@@ -294,7 +294,7 @@ def pick(connection: StoreConnection, net: str | None, oracle: str | None) -> tu
         return pairs[0]
     counts = {pair: _scored(connection, *pair) for pair in pairs}
     most = [pair for pair, count in counts.items() if count == max(counts.values())]
-    return most[0] if len(most) == 1 else max(most, key=lambda pair: (_last_mined(connection, pair[0]), pair))
+    return most[0] if len(most) == 1 else max(most, key=lambda pair: _latest(connection, *pair))
 
 
 def fitting(connection: StoreConnection, net: str | None) -> list[int]:
@@ -352,16 +352,24 @@ def _scored(connection: StoreConnection, net_id: int, oracle_id: int) -> int:
     return int(connection.execute(query, (net_id, oracle_id)).fetchone()[0])
 
 
-def _last_mined(connection: StoreConnection, net_id: int) -> int:
-    """The newest run that was for this net, 0 for none: one that was only compared is not the one that is mined for.
+def _latest(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[tuple[Any, ...], ...]:
+    """Sorts pairs with equally many positions: the last runs of the net and of the oracle, then their names.
 
-    A comparison is known by the options of its run (`judge.compared_nets`), however it was asked for.
+    Numbers of rows play no part in it, as a merge gives others. A run that only compared a net does not count: that net
+    is not the one that is mined for. Such a run is known by its options (`judge.compared_nets`).
     """
-    query = """
-        SELECT coalesce(max(run_id), 0) AS "net_values.run_id" FROM net_values
-        WHERE net_id = ? AND run_id NOT IN (SELECT id FROM runs WHERE json_extract(options, '$.history_fill') NOT NULL)
+    last_run = "SELECT started, identity FROM runs WHERE id IN ({}) ORDER BY started DESC, identity DESC LIMIT 1"
+    mined = """
+        SELECT n.run_id FROM net_values n JOIN runs r ON r.id = n.run_id
+        WHERE n.net_id = ? AND json_extract(r.options, '$.history_fill') IS NULL
     """
-    return int(connection.execute(query, (net_id,)).fetchone()[0])
+    judged = f"SELECT run_id FROM deep_values WHERE oracle_id = ? AND stage = '{FULL}'"
+    names = "SELECT n.sha256, n.history_fill, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
+    return (
+        connection.execute(last_run.format(mined), (net_id,)).fetchone() or (),
+        connection.execute(last_run.format(judged), (oracle_id,)).fetchone() or (),
+        connection.execute(names, (net_id, oracle_id)).fetchone(),
+    )
 
 
 def _is_net(words: str, name: str, sha256: str) -> bool:

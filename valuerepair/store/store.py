@@ -348,7 +348,8 @@ class Store:
     def pick(self, net: str | None = None, oracle: str | None = None) -> tuple[int, int]:
         """(net_id, oracle_id) of the pair with most scored positions among those that the given words fit.
 
-        Of equal ones that of the net mined for last, whatever nets were compared with it since (`vr remeasure`).
+        Of equal ones that of the net mined for last, whatever nets were compared with it since (`vr remeasure`); then
+        that of the oracle whose last run began last.
         `net` is a name, a file's path or the beginning of its SHA-256; `oracle` a label, the beginning of its digest,
         or what was given to ``--deep`` (``stockfish:nodes=20000``). Raises ValueRepairError when nothing fits.
         """
