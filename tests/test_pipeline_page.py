@@ -124,7 +124,7 @@ def test_a_better_player_wins_with_the_whole_interval(low: float | None, high: f
 def test_how_broadly_both_searched_stands_beside_the_result() -> None:
     elo = match(60, 91, 124)
     assert outcome(judged("games", ALL), elo=elo).better_player.line == (
-        "better player: shown; at equal breadth Elo +91 (95 %: +60 to +124), 390 games, +200 =90 -100; "
+        "better player: shown; at equal breadth Elo +91 (95 %: +60 to +124), 390 games, +200 -100 =90; "
         "effective root moves 3.43, the opponent's 3.47"
     )
     elo["advised"] = {"player": "repaired", "q_scale": 0.81}

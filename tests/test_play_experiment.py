@@ -105,6 +105,8 @@ def test_no_interval_is_without_width(result: str) -> None:
     assert (row["interesting_low"], row["interesting"]) == (0, 0)
     assert row["interesting_high"] == pytest.approx(1000 * proportion_confint(0, 8, method="wilson")[1])
     text = "\n".join(selfplay_lines([row]))
+    assert "White +W -L =D" in text
+    assert ("+8 -0 =0" in text, "+0 -0 =8" in text) == (result == "1-0", result != "1-0")
     assert ("no draw      above 2.08" in text) == (result == "1-0")
     assert "inf" not in text
 

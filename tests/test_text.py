@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from valuerepair.intervals import Interval, Rate, wilson
-from valuerepair.text import json_fields, positions_of_games, quantity, table_lines
+from valuerepair.text import formatted, json_fields, positions_of_games, quantity, table_lines
 
 
 @dataclass(frozen=True)
@@ -81,3 +81,8 @@ def test_a_table_without_heads_has_rows_only() -> None:
 def test_counts_have_the_plural_of_their_noun(number: int, noun: str, words: str) -> None:
     assert quantity(number, noun) == words
     assert positions_of_games(1, 1) == "1 position of 1 game"
+
+
+def test_per_cent_has_a_blank_before_the_sign_in_words_as_in_tables() -> None:
+    assert formatted(0.3333, ".2%") == "33.33 %"
+    assert table_lines("share:<8.2%", [(0.3333,)])[1] == "33.33 %"

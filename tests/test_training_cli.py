@@ -265,7 +265,8 @@ def test_positions_beside_the_games_have_rows_of_their_own(maia_file: str, tmp_p
     at = next(i for i, line in enumerate(lines) if line[:1] == ["candidates"])
     assert [line[0] for line in lines[at + 1 : at + 4]] == ["game", "aside", "search"]
     first = json.loads(out.with_name("new.training.json").read_text())["curve"][0]
-    assert float(lines[at + 2][1].rstrip("%")) / 100 == pytest.approx(first["rate_aside"], abs=1e-4)
+    assert float(lines[at + 2][1]) / 100 == pytest.approx(first["rate_aside"], abs=1e-4)
+    assert lines[at + 2][2] == "%"
 
 
 # -- what is wrong is said --------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from valuerepair.api.writing import export_positions
 from valuerepair.chess.values import OWN_Q, q_to_cp
 from valuerepair.cli import cli
 from valuerepair.engines.find import find_engine
@@ -335,6 +336,13 @@ def test_the_command_writes_what_the_store_has(tmp_path: Path) -> None:
         assert entry.score == row["cp"] or abs(entry.score) > 31_507
         mover = {"1-0": 1, "0-1": -1}.get(row["result"], 0) * (1 if row["side"] == "w" else -1)
         assert entry.result == mover
+
+
+def test_one_position_is_one_position(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Store.open(SAMPLE) as store, caplog.at_level("INFO", "valuerepair"):
+        largest = float(np.floor(1e6 * store.frame()["disagreement"].abs().max()) / 1e6)
+        export_positions(store, tmp_path / "x.plain", Question(threshold=largest), candidates_only=True, pawn=361)
+    assert f"{tmp_path}/x.plain: 1 position, scores of 361 a pawn" in caplog.messages
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def json_fields(result: Any) -> Any:
 
 
 def formatted(number: float | None, form: str, unknown: str = "?") -> str:
-    """The number in a format such as ``+.3f``; for None and NaN the text `unknown`."""
-    return unknown if number is None or isnan(number) else format(number, form)
+    """The number in a format such as ``+.3f`` or ``.1%`` (``50.0 %``); for None and NaN the text `unknown`."""
+    return unknown if number is None or isnan(number) else _with_blank(format(number, form))
 
 
 def quantity(number: int, noun: str) -> str:
@@ -55,7 +55,7 @@ def table_lines(columns: str, rows: Iterable[Iterable[object]], indent: str = ""
     lines = [list(heads)] if any(heads) else []
     for row in rows:
         cells = zip(row, forms, strict=False)
-        lines.append([_formatted(cell, form) if isinstance(cell, Real) else str(cell) for cell, form in cells])
+        lines.append([_with_blank(format(cell, form)) if isinstance(cell, Real) else str(cell) for cell, form in cells])
     for i, form in enumerate(forms):
         side, least = _ALIGNMENT.findall(form)[0]
         column = [line for line in lines if i < len(line)]
@@ -66,9 +66,9 @@ def table_lines(columns: str, rows: Iterable[Iterable[object]], indent: str = ""
     return [(indent + "".join(line)).rstrip() for line in lines]
 
 
-def _formatted(number: Real, form: str) -> str:
-    """The number in this form; a share in per cent has a blank before the sign."""
-    return format(number, form).replace("%", " %")
+def _with_blank(number: str) -> str:
+    """A share in per cent has a blank before the sign."""
+    return number.replace("%", " %")
 
 
 def wdl_words(wdl: Iterable[float]) -> str:

@@ -17,6 +17,7 @@ from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, s
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.question import Question
+from valuerepair.text import quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,7 +218,7 @@ def export_positions(
     with _stream(file, outputs.TRAINERS[kind]) as stream:
         written = nnue.write_stream(frame, kind, stream, pawn)
     if file is not None:
-        log.info(f"{file}: {written.positions:,} positions, scores of {pawn:g} a pawn")
+        log.info(f"{file}: {quantity(written.positions, 'position')}, scores of {pawn:g} a pawn")
     for line in written.lines():
         log.info(line)
     return written

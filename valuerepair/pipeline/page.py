@@ -19,6 +19,7 @@ from valuerepair.intervals import Z95, Interval
 from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
+from valuerepair.play.elo import MatchScore
 from valuerepair.report.static_page import document, escape
 from valuerepair.text import formatted, table_lines
 
@@ -223,7 +224,7 @@ def _match(match: Mapping[str, Any]) -> str:
     middle, low, high = (formatted(elo[k], "+.0f") for k in ("value", "low", "high"))
     return (
         f"Elo {middle} (95 %: {low} to {high}), {match['games']:,} games, "
-        f"+{score['wins']} ={score['draws']} -{score['losses']}; {_breadth(match)}"
+        f"{MatchScore(score['wins'], score['draws'], score['losses'])}; {_breadth(match)}"
     )
 
 

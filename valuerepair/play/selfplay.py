@@ -20,6 +20,7 @@ from valuerepair.chess.time_left import Remaining, Turns
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
+from valuerepair.play.elo import MatchScore
 from valuerepair.play.figures import PlayedGame, figures, lines, played
 from valuerepair.play.forest_player import Fill, ForestPlayer, games_at_once, search_facts
 from valuerepair.play.game import GameRecord
@@ -308,7 +309,7 @@ def _note(games: Sequence[PlayedGame], rate: float, remaining: Remaining | None)
     wins, losses = (sum(game.result == result for game in games) for result in ("1-0", "0-1"))
     time_left = f", about {format_duration(remaining.seconds)} left" if remaining is not None else ""
     draws = sum(game.z == 0 for game in games)
-    return f"+{wins:,} ={draws:,} -{losses:,}, {rate:,.0f} nodes/s{time_left}"
+    return f"{MatchScore(wins, draws, losses)}, {rate:,.0f} nodes/s{time_left}"
 
 
 class _Keeper:

@@ -19,7 +19,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import read_regular, written_whole
 from valuerepair.inputs import MOST_JSON
 from valuerepair.intervals import wilson_bounds
-from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, elo_words
+from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, MatchScore, elo_words
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing
 from valuerepair.text import formatted, table_lines
@@ -32,7 +32,7 @@ UNFINISHED = "* not all games of the setting are over: those that are over are t
 _LOOKS = (("wins", "White wins", style.ORANGE, "o"), ("draws", "draws", style.GREY, "s"),
           ("losses", "Black wins", style.BLUE, "^"))  # fmt: skip
 _SWEEP_COLUMNS = (
-    "setting:<20 | games:>6, | White +W =D -L:>20 | (w+l)/d:>8 | 95 %:>15 | "
+    "setting:<20 | games:>6, | White +W -L =D:>20 | (w+l)/d:>8 | 95 %:>15 | "
     "same to 20:>11 | whole:>7 | interesting/1000:>17 | 95 %:>13 | plies:>6.0f"
 )
 _MATCH_COLUMNS = "match:<50 | games:>6, | +W -L =D:>18 | points:>8 | Elo at 0.95:>28 | shown at:<"
@@ -62,7 +62,7 @@ def selfplay_lines(rows: Sequence[Row]) -> list[str]:
         if not row["games"]:
             cells.append((row["setting"], "not played yet"))
             continue
-        score = f"+{row['wins']} ={row['draws']} -{row['losses']}"
+        score = str(MatchScore(row["wins"], row["draws"], row["losses"]))
         ratio, interesting = formatted(row["ratio"], ".2f", "no draw"), formatted(row["interesting"], ".1f", "-")
         repeats = _percent(row["repeats_20"]), _percent(row["repeats_whole"])
         intervals = _bounds(row, "ratio", 2), _bounds(row, "interesting", 1)
@@ -76,7 +76,7 @@ def match_lines(rows: Sequence[Row]) -> list[str]:
     """The table of matches: the first side's score, points, Elo at 0.95, and the verdict at each level."""
     cells = []
     for row in rows:
-        score = f"+{row['wins']:,} -{row['losses']:,} ={row['draws']:,}"
+        score = str(MatchScore(row["wins"], row["draws"], row["losses"]))
         points = "-" if row["points"] is None else f"{100 * row['points']:.1f} %"
         verdicts = [(row[f"elo_{round(100 * level)}_verdict"], level) for level in LEVELS]
         words = ", ".join(f"{verdict} {level:.2f}" for verdict, level in verdicts if verdict != NOT_SHOWN) or NOT_SHOWN

@@ -28,7 +28,7 @@ from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.text import json_fields, positions_of_games, quantity, table_lines
+from valuerepair.text import formatted, json_fields, positions_of_games, quantity, table_lines
 from valuerepair.training import checkpoint
 from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.options import POLICY, TrainOptions
@@ -112,7 +112,7 @@ class Training:
             best = judged if amplitude is None else amplitude["measures"]
             lines.append(f"held out: {positions_of_games(games['judged'], games['held_out'])} of {games['all']:,}")
             rows = (
-                (words, format(old, form), format(best[name], form))
+                (words, formatted(old, form), formatted(best[name], form))
                 for name, (words, form) in _of_kinds(self.rows[0]).items()
                 if (old := self.rows[0][name]) is not None
             )
