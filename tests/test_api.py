@@ -301,7 +301,7 @@ def closed_store() -> vr.MinedStore:
     ("call", "words"),
     [
         (lambda: vr.evaluate("nonsense"), "position 'nonsense'"),
-        (lambda: vr.evaluate(f"{FEN} extra"), "'extra' is too much"),
+        (lambda: vr.evaluate(f"{FEN} extra"), "'extra' is one word too many"),
         (lambda: vr.evaluate(FEN, net="nowhere.pb.gz"), "nowhere.pb.gz"),
         (lambda: vr.evaluate([3]), "give a FEN"),  # type: ignore[list-item]  # what is refused
         (lambda: vr.evaluate(pd.DataFrame({"fen": [FEN]})), "no column 'start_fen'"),

@@ -123,7 +123,7 @@ def test_what_was_recorded_in_the_game_is_not_of_this_position() -> None:
     recorded = Position(chess.STARTING_FEN, origin=Origin("a.pgn", 1, played="e2e4", recorded=Recorded("eval", cp=30)))
     origin = aside(PositionBatch.from_positions([recorded]), 0)[0][0].origin
     assert (origin.played, origin.recorded) == (None, None)
-    with pytest.raises(UsageError, match=r"^--aside: nothing is recorded of positions that were not played"):
+    with pytest.raises(UsageError, match=r"^--aside: positions that were not played have no recorded evaluation"):
         SampleOptions(aside=0.5, recorded=RecordedOptions("eval"))
 
 
@@ -163,7 +163,7 @@ def test_a_share_is_a_number_or_one_for_each_kind() -> None:
     [
         ("", "give a share"),
         ("games.pgn", "for --aside without a value of earlier versions give --aside aside:1"),
-        ("game:0.5", "there are the kinds aside, policy, search"),
+        ("game:0.5", "the kinds are aside, policy, search"),
         ("aside:much", "give a share"),
         ("aside:0.5,aside:0.1", "gives a kind twice"),
         ("aside:0.7,search:0.7", "together they are at most 1"),

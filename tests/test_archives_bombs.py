@@ -76,7 +76,7 @@ def test_no_more_bytes_are_given_than_asked_for(tmp_path: Path, ending: str, mos
                 data += buffer[:count]
         assert data == (b"1. e4 *\n" * 500)[:most]
         assert (stream.broken is not None) == (most < 4000)
-        assert stream.broken is None or f"more than the {most:,} bytes asked for" in stream.broken
+        assert stream.broken is None or f"more than {most:,} bytes, the limit" in stream.broken
 
 
 def test_a_bounded_archive_is_the_beginning_of_it(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_bounded_archive_is_the_beginning_of_it(tmp_path: Path) -> None:
     assert report.rejected == {"cut off": 1}
     ((source, why),) = report.truncated
     assert source == str(path)
-    assert why.startswith(f"there are more than the {ends:,} bytes asked for (at byte ")
+    assert why.startswith(f"there are more than {ends:,} bytes, the limit (at byte ")
     exact = ReadReport()
     assert sum(map(len, sample([str(path)], SampleOptions(max_bytes=len(whole)), exact))) == 20
     assert not exact.truncated
@@ -109,7 +109,7 @@ def test_tars_are_bounded_too(tmp_path: Path) -> None:
     options = SampleOptions(max_bytes=600 + len(packed) + -len(packed) % 512, min_ply=0)
     assert sum(map(len, sample([str(tmp_path / "a.tar")], options, report))) == 1
     ((_, why),) = report.truncated
-    assert "bytes asked for" in why
+    assert "bytes, the limit" in why
 
 
 @pytest.mark.faults

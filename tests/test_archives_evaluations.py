@@ -280,7 +280,7 @@ def test_detection_looks_through_archives_in_order(tmp_path: Path) -> None:
     (tmp_path / "a.pgn").write_text(game("1. e4 e5"))
     (tmp_path / "b.epd").write_text("4k3/8/8/8/8/8/4P3/4K3 w - - bm e4;\n")
     with pytest.raises(
-        ValueRepairError, match=r"a\.pgn, .*b\.epd: no recorded evaluation in the first 64 MiB; known are"
+        ValueRepairError, match=r"a\.pgn, .*b\.epd: no recorded evaluation in the first 64 MiB; the known kinds are"
     ):
         detect([str(tmp_path)])
     (tmp_path / "c.pgn").write_text(game("1. e4 e5") * 40_000 + game("1. e4 {[%eval 0.30,12]} e5"))

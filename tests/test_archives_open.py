@@ -122,13 +122,13 @@ def test_the_outline_is_whole_only_where_a_frame_ends() -> None:
     for cut in range(len(packed) + 1):
         outline = ZstdOutline()
         outline.feed(packed[:cut])
-        if outline.whole:
+        if outline.complete:
             whole_at.append(cut)
     assert whole_at == [0, len(zstd(TEXT[:5000])), len(packed)]
     bytewise = ZstdOutline()
     for i in range(len(packed)):
         bytewise.feed(packed[i : i + 1])
-    assert bytewise.whole
+    assert bytewise.complete
 
 
 def test_a_long_repeat_stays_small_in_memory(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_files_in_which_there_is_nothing(tmp_path: Path) -> None:
         run_paths([empty])
     junk = tmp_path / "junk.pgn"
     junk.write_bytes(np.random.default_rng(1).bytes(300_000))
-    with pytest.raises(ValueRepairError, match=r"junk\.pgn: no games found; this is no PGN"):
+    with pytest.raises(ValueRepairError, match=r"junk\.pgn: no games found; this is not PGN"):
         run_paths([junk])
     words = tmp_path / "words.txt"
     words.write_text("Dear reader,\n\nthis is a letter.\n")

@@ -376,7 +376,7 @@ def test_what_cannot_be_checked_is_an_error(
         ("4k3/8/8/8/8/8/4P3/4K3 w KQ - hmvc 0;", "not a legal position: bad castling rights"),
         ("4k3/8/8/8/8/8/4P3/4K3 w - e6 hmvc 0;", "not a legal position: invalid ep square"),
         ("4k3/8/8/8/8/8/4P3/4K3 x - - hmvc 0;", "expected 'w' or 'b' for turn part of fen"),
-        ("4k3/8/8/8/8/8/4P3/4K3 w - - hmvc zero;", "hmvc 'zero' is no number"),
+        ("4k3/8/8/8/8/8/4P3/4K3 w - - hmvc zero;", "hmvc 'zero' is not a number"),
         ("4k3/8/8/8/8/8/4P3/4K3 w - - bm e5;", "bm e5: no legal move"),
         ('4k3/8/8/8/8/8/4P3/4K3 w - - id "open;', "cannot read the operations"),
         ("4k3/8/8/8/8/8/8/4K3 w - - hmvc 0;", "no game can be played from here: insufficient material"),

@@ -306,10 +306,10 @@ def test_nothing_left_and_nothing_there_have_no_narrow_interval() -> None:
     deep = np.tanh(np.arctanh(net) / 2)  # scale and nothing else
     fitted = fit(net, deep, weight, game, resamples=0)
     beyond = beyond_scale(fitted, net, deep, weight, game, 0.2)
-    assert (beyond.left.count, beyond.left.low) == (0, 0.0)
-    assert beyond.left.total > 500
+    assert (beyond.remaining.count, beyond.remaining.low) == (0, 0.0)
+    assert beyond.remaining.total > 500
     # 0 of n independent positions have an upper end of about 3.7 / n; those of a game may be alike.
     games = len(np.unique(game[np.abs(net - deep) >= 0.2]))
-    assert 3.7 / beyond.left.total < beyond.left.high < 3.7 / games
-    nothing = beyond_scale(fitted, net, deep, weight, game, 1.5).left
+    assert 3.7 / beyond.remaining.total < beyond.remaining.high < 3.7 / games
+    nothing = beyond_scale(fitted, net, deep, weight, game, 1.5).remaining
     assert (nothing.count, nothing.total) == (0, 0)

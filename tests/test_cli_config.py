@@ -163,7 +163,7 @@ WRONG = [
     ('[defaults]\ndb = "a\\u0000b"', '[defaults] db = "a\\u0000b": has a NUL character'),
     ("[mien]\nthreshold = 1", "[mien]: no such command; did you mean mine?"),
     ('db = "a"', "db: is outside any table; put it under [defaults] or a command, as [mine]"),
-    ("[mine", "is no TOML file: Expected ']' at the end of a table declaration (at line 1, column 6)"),
+    ("[mine", "is not a TOML file: Expected ']' at the end of a table declaration (at line 1, column 6)"),
 ]
 
 
@@ -188,7 +188,7 @@ def test_a_file_that_is_not_there_or_not_to_be_read(folder: Path, capsys: Captur
     (folder / "valuerepair.toml").write_bytes(b"[mine]\nnet = '\xff'\n")
     code, _, err = vr(["stats"], capsys)
     assert (code, err.count("\n")) == (2, 1)
-    assert err.startswith("vr: valuerepair.toml: is no TOML file: 'utf-8' codec")
+    assert err.startswith("vr: valuerepair.toml: is not a TOML file: 'utf-8' codec")
 
 
 def sample_of(option: click.Option) -> Any:

@@ -172,7 +172,7 @@ def test_a_word_too_many_behind_a_position_is_refused(name: str, quoted: bool, f
     text = f"{chess.STARTING_FEN} extra"
     code, out, err = vr([name, *([text] if quoted else text.split())], capsys)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"vr: position '{text}': 'extra' is too much")
+    assert err.startswith(f"vr: position '{text}': 'extra' is one word too many")
 
 
 JSON_WHOLE = ["stats --fit-alpha --labels --worst 3", "similar 1", "show 1", "split", "nets describe"]

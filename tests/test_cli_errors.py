@@ -181,7 +181,7 @@ def test_an_argument_without_a_place_is_only_refused(folder: Path, command: str,
 
 ARCHIVES = [
     ("empty.pgn", "vr: empty.pgn: no games found; the file is empty"),
-    ("junk.pgn", "vr: junk.pgn: no games found; this is no PGN, EPD or FEN"),
+    ("junk.pgn", "vr: junk.pgn: no games found; this is not PGN, EPD or FEN"),
     ("illegal.pgn", "vr: illegal.pgn: no position to mine in 1 game (1 illegal move)"),
     ("headers.pgn", "vr: headers.pgn: no position to mine in 1 game (1 no moves)"),
 ]

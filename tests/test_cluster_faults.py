@@ -216,7 +216,7 @@ def test_the_scheduler_is_lost_for_good(two: Machines, tmp_path: Path, monkeypat
     db = tmp_path / "a.db"
     with (
         Meanwhile(db, 30, lambda over: two.kill_scheduler()),
-        pytest.raises(ValueRepairError, match=r"what was scored is kept: give the same command"),
+        pytest.raises(ValueRepairError, match=r"what was scored is kept: run the same command"),
     ):
         run(db, two.address, fake("think=0.1"), [])
     before = rows(db)
@@ -237,7 +237,7 @@ def test_ctrl_c_keeps_what_is_in_flight_and_the_same_command_goes_on(two: Machin
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "give the same command again" in out
+    assert "run the same command again" in out
     assert "Traceback" not in err
     kept = rows(db)
     assert 20 <= kept < 200

@@ -442,7 +442,7 @@ def test_builds_of_one_name_are_told_apart(mined: Path, stockfish: str, monkeypa
     by_name = vr("stats", "--db", "e.db", "--net", "foo 3.1-dev nodes=1")
     [taken] = [key for key in keys if f"foo 3.1-dev nodes=1 ({key[:12]}) against stockfish" in by_name.output]
     [other] = [key for key in keys if key != taken]
-    remark = f"fits 2 nets; foo 3.1-dev nodes=1 ({taken[:12]}) is taken, the others have the SHA-256 {other[:12]}\n"
+    remark = f"fits 2 nets; foo 3.1-dev nodes=1 ({taken[:12]}) is used, the others have the SHA-256 {other[:12]}\n"
     assert f"--net foo 3.1-dev nodes=1 {remark}" in by_name.output
     for words in (other[:12], f"foo 3.1-dev nodes=1 ({other[:12]})"):
         by_digest = vr("stats", "--db", "e.db", "--net", words).output

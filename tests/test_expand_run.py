@@ -271,7 +271,7 @@ def test_a_signal_ends_cleanly_and_the_next_run_goes_on(db: Path, whole: Dump) -
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "give the same command again" in printed
+    assert "run the same command again" in printed
     assert table(db, "SELECT state FROM runs ORDER BY id DESC LIMIT 1") == [{"state": "interrupted"}]
     expand_store(db)
     assert dump(db) == whole

@@ -114,7 +114,7 @@ def test_ctrl_c_keeps_games_and_the_same_command_goes_on(maia: list[str], tmp_pa
     running.send_signal(signal.SIGINT)
     out, errors = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "give the same command again" in errors
+    assert "run the same command again" in errors
     assert "not all games of the setting are over" in out
     kept = games.read_bytes()
     assert 4 <= kept.count(b"[Event ") < 600

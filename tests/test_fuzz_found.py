@@ -174,7 +174,7 @@ def test_lines_without_end_are_one_rejected_line_and_no_memory() -> None:
     blocks = []
     for at in range(0, len(whole), 100_000):
         blocks.append(splitter.feed(whole[at : at + 100_000], last=at + 100_000 >= len(whole)))
-        assert len(splitter._rest) <= MAX_LINE
+        assert len(splitter._partial) <= MAX_LINE
     assert [offset for block in blocks for offset in block.offsets] == [
         0,
         len(fen) + 1,

@@ -185,4 +185,4 @@ def test_a_device_is_no_file_to_go_on_from(tmp_path: Path) -> None:
     match = ("match", *sides, "--nodes", "1", "--openings", "book.pgn")
     done = here(*match, "-o", "/dev/full", "-q", cwd=tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert "is no plain file" in done.stderr
+    assert "is not a regular file" in done.stderr

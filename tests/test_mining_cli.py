@@ -189,7 +189,7 @@ def test_ctrl_c_stops_stockfish_too(tmp_path: Path, shared_data: Path, net: Path
     os.killpg(running.pid, signal.SIGINT)
     out, err = running.communicate(timeout=30)
     assert running.returncode == 130
-    assert "give the same command again" in out
+    assert "run the same command again" in out
     assert err.splitlines()[-1] == "vr: interrupted"
     with pytest.raises(ProcessLookupError):
         os.killpg(running.pid, 0)

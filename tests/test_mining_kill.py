@@ -69,7 +69,7 @@ def test_a_signal_ends_cleanly_and_the_next_run_goes_on(
     said, _ = process.communicate(timeout=30)
     assert time.monotonic() - asked < 9
     assert process.returncode == 130
-    assert "give the same command again" in said
+    assert "run the same command again" in said
     with Store.open(db) as store:
         ((state, counts),) = store.connection.execute("SELECT state, counts FROM runs").fetchall()
     assert state == "interrupted"

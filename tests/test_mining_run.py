@@ -130,7 +130,7 @@ def test_a_limit_stops_and_the_same_command_goes_on(archive: Path, db: Path, tmp
     options = MineOptions(sample=SampleOptions(per_game=4), limit=50)
     first = mine_by_key(archive, db, options=options)
     assert (first.state, first.scored + first.failed) == ("limited", 50)
-    assert "give the same command again" in "\n".join(first.lines())
+    assert "run the same command again" in "\n".join(first.lines())
     mine_by_key(archive, db, options=replace(options, limit=None))
     assert said == [f"resuming: {first.scored} already scored"]
     mine_by_key(archive, tmp_path / "whole.db")

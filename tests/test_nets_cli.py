@@ -138,7 +138,7 @@ def test_what_python_chess_finds_too_much_is_refused(counters: str, behind: str)
     try:
         chess.Board(whole)
     except ValueError:
-        with pytest.raises(ValueError, match=re.escape(f"{behind.split()[0]!r} is too much")):
+        with pytest.raises(ValueError, match=re.escape(f"{behind.split()[0]!r} is one word too many")):
             read_position(text)
     else:
         assert read_position(whole).fen == chess.Board(whole).fen()

@@ -364,7 +364,7 @@ def test_a_plan_to_look_at_is_the_shortest_where_the_budget_is_too_small(tmp_pat
     settings = replace(SETTINGS, budget="3s", sizes=Sizes())
     with pytest.raises(TooLittleTime) as error:
         planned(tmp_path, settings)
-    shown = planned(tmp_path, settings, to_look_at=True)
+    shown = planned(tmp_path, settings, for_display=True)
     *stages, whole, games, judge = shown.lines()
     assert len(stages) == 2 * len(shown.plan.stages)
     assert whole.split()[:2] == ["in", "all"]
@@ -389,7 +389,7 @@ def test_two_at_one_folder_are_one_too_many(tmp_path: Path, commands: Commands) 
 @pytest.mark.parametrize("content", ["{", '{"stages": [{"name": "mine"}]}', '{"stages": 3}', "[]"])
 def test_notes_that_are_none_are_one_line(content: str, tmp_path: Path, commands: Commands) -> None:
     (tmp_path / NOTES).write_text(content)
-    with pytest.raises(ValueRepairError, match=r"stages\.json: is no list of stages") as error:
+    with pytest.raises(ValueRepairError, match=r"stages\.json: is not a list of stages") as error:
         of(SETTINGS, tmp_path)
     assert "\n" not in str(error.value)
 

@@ -123,7 +123,7 @@ def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("archives = [", "is no TOML file"),
+        ("archives = [", "is not a TOML file"),
         ('net = "a"', "archives: is missing"),
         ("archives = []", "archives = []: which games"),
         ('archives = ["-x.pgn"]', "-x.pgn: would be taken for an option; write ./-x.pgn"),

@@ -476,7 +476,7 @@ def test_a_signal_ends_the_stage_cleanly_and_says_how_to_go_on(begun: Path, numb
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"not done yet: vr repair -o {begun} goes on where it stopped" in err
+    assert f"not done yet: vr repair -o {begun} resumes it" in err
     assert "Traceback" not in err
     assert not stage.is_running()
     (noted,) = notes(begun)

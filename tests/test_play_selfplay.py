@@ -138,7 +138,7 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: P
         kept = len(read_written(path)[0])
         if how == signal.SIGINT and kept < 16:
             assert process.returncode == 130, errors
-            assert "give the same command again to go on" in errors
+            assert "run the same command again to resume" in errors
             assert len(plays(tmp_path / "a.db")) == kept
     with path.open("a") as file:
         file.write('[Event "vr self')  # a game that a crash cut
@@ -269,7 +269,7 @@ def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: s
         (("--engine", "lc0", "--set", "lc0_floats=1"), "--engine lc0: it has no lc0_floats"),
         (("--engine", "lc0", "--set", "certainty=1"), "--engine lc0: it has no certainty"),
         (("--engine", "lc0", "--draw", "40,8,0.01"), "--engine lc0: it has its own rules for the end of a game"),
-        (("-o", "/dev/full"), "/dev/full: is no plain file"),
+        (("-o", "/dev/full"), "/dev/full: is not a regular file"),
         (("-o", "/"), "/: is a folder; give the name of a file"),
         (("-o", "/none/games.pgn"), "/none/games.pgn: there is no folder /none; make it, or give another name"),
     ],

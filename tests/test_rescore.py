@@ -330,7 +330,7 @@ def test_no_command_writes_into_what_it_reads(tmp_path: Path, capfd: pytest.Capt
         f"weights {chunks} --sampled {out}",
     ):
         code, _, error = command(words.split(), capfd)
-        assert (code, error) == (2, f"vr: {out}: lies in {chunks}, which is read; give a folder elsewhere\n")
+        assert (code, error) == (2, f"vr: {out}: lies in {chunks}, which is an input; give a folder elsewhere\n")
     assert not out.exists()
 
 

@@ -563,10 +563,10 @@ def test_a_written_split_is_the_same_when_read(path: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "is no split"),
-        ("[]", "is no split"),
-        ('{"games": 0.1}', "is no split"),
-        ({"games": "many"}, "is no split"),
+        ("", "is not a split"),
+        ("[]", "is not a split"),
+        ('{"games": 0.1}', "is not a split"),
+        ({"games": "many"}, "is not a split"),
         ({"openings": ["Sicilan Defense"]}, "Sicilan Defense: no opening family"),
         ({"materials": ["KRvKQ"]}, "KRvKQ: no material family"),
         ({"materials": ["KRPvKR"]}, "KRPvKR: no material family"),

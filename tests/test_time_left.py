@@ -161,7 +161,7 @@ def test_games_handed_over_at_once_begin_one_after_another(at_once: bool) -> Non
     def hand_over(most: int) -> None:
         nonlocal handed
         while handed < min(most, len(games)):
-            turns.comes(handed)
+            turns.add(handed)
             handed += 1
 
     hand_over(len(games) if at_once else jobs)
@@ -182,7 +182,7 @@ def test_a_game_that_never_had_its_turn_says_nothing() -> None:
     """lc0 drops long games without a word; they are known at the end only."""
     turns = Turns(1, lambda: 5.0)
     for number in range(3):
-        turns.comes(number)
+        turns.add(number)
     turns.ended(2)
     assert turns.remaining(2) is None
     turns.ended(0)
@@ -249,7 +249,7 @@ def shared_looks(games: int, alone: float, together: float, *, shared: bool) -> 
     for ended in range(1, games + 1):
         while len(so_far) < 64 and begun < games:
             so_far[begun] = 0
-            turns.comes(begun)
+            turns.add(begun)
             begun += 1
         next_plies = min(int(plies[number]) - done for number, done in so_far.items())
         time += next_plies * (alone + together * len(so_far))

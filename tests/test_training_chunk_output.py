@@ -170,7 +170,7 @@ def test_what_holds_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is a file"):
         write(tmp_path / "out" / "mine")
     (tmp_path / "out" / "mine").rename(tmp_path / "out" / "unfinished.json")
-    with pytest.raises(UsageError, match="is no list of chunks that a stopped run left"):
+    with pytest.raises(UsageError, match="is not a list of chunks that a stopped run left"):
         write(tmp_path / "out")
     assert content(tmp_path / "out") == {"unfinished.json": b"mine"}
 

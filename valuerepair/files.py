@@ -1,4 +1,4 @@
-"""The cache folder, files and folders that appear whole or not at all, files that one process locks."""
+"""The cache folder; files and folders that appear complete or not at all; files that one process locks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def cache_root() -> Path:
     if folder := os.environ.get("VALUEREPAIR_CACHE", ""):
         return Path(folder).expanduser().absolute()
     xdg = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification has relative paths ignored.
+    # The XDG specification says to ignore relative paths.
     return (Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache") / "valuerepair"
 
 
@@ -86,7 +86,7 @@ def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     """The bytes of a regular file. Raises as `open_regular`, and ValueRepairError for more than `most` bytes."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
-        content = file.read(min(size, most) + 1)  # no more of a file that grows or reports a wrong size
+        content = file.read(min(size, most) + 1)  # bounded also for a file that grows or reports a wrong size
     if len(content) > most:
         raise ValueRepairError(f"{os.fspath(path)}: has more than {most >> 20} MiB, which is too large for its kind")
     return content
@@ -112,9 +112,9 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         import tomli as tomllib
     try:
         tables: dict[str, Any] = tomllib.loads(read_regular(path, MOST_TOML).decode())
-        repr(tables)  # fails for an integer with thousands of hexadecimal digits
+        repr(tables)  # an integer with thousands of hexadecimal digits fails here, and not in a later message
     except (ValueError, RecursionError) as error:
-        raise ValueRepairError(f"{os.fspath(path)}: is no TOML file: {one_line(error)}") from None
+        raise ValueRepairError(f"{os.fspath(path)}: is not a TOML file: {one_line(error)}") from None
     return tables
 
 
@@ -122,11 +122,11 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 def written_whole(target: str | os.PathLike[str], kind: FileKind | None) -> Iterator[Path]:
     """A hidden file beside `target` that becomes `target` when the block ends well, and vanishes otherwise.
 
-    It is on the disk before it gets its name. Two processes that write the same file at once both succeed; readers see
-    one whole file or none. An existing file is replaced only if it is of this `kind`; None is for names that the
-    program chose itself. A link stays and its target is replaced; a pipe or device, and ``-``, standard output, gets
-    the whole content at the end. Raises UsageError for a file that may not be replaced (`outputs.check_output`),
-    OSError with the name of `target`.
+    It is on the disk before it gets its name. If two processes write the same file at once, both succeed, and readers
+    see one complete file or none. An existing file is replaced only if it is of this `kind`; None is for names that the
+    program chose itself. A link stays and its target is replaced; a pipe, a device, and standard output (``-``) get all
+    of the content at the end. Raises UsageError for a file that may not be replaced (`outputs.check_output`), OSError
+    with the name of `target`.
     """
     with written_together({target: kind}) as (partial,):
         yield partial
@@ -158,7 +158,7 @@ def written_together(targets: Mapping[str | os.PathLike[str], FileKind | None]) 
                 else:
                     os.replace(partial, os.path.realpath(target))
         except OSError as error:
-            # An error of a full disk has no file name, and the hidden one tells the user nothing.
+            # The error of a full disk has no file name, and the name of the hidden file tells the user nothing.
             failed_path = Path(error.filename) if isinstance(error.filename, str | os.PathLike) else None
             if error.errno is not None and (error.filename is None or failed_path in partials):
                 target = partials[failed_path] if failed_path in partials else next(iter(targets))
@@ -199,7 +199,7 @@ def _opened_stream(target: str | os.PathLike[str]) -> BinaryIO:
 
 def sync(path: Path) -> None:
     """Waits until the file is on the disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDWR)  # Windows syncs no file that is open for reading alone
+    descriptor = os.open(path, os.O_RDWR)  # Windows does not sync a file that is open for reading only
     try:
         os.fsync(descriptor)
     finally:
@@ -219,7 +219,7 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
     """The descriptor of a file that is locked against other processes until the block ends; made if missing.
 
     The kernel unlocks it when the process dies. A file that is empty at the end is removed. Raises `HeldError` if
-    another process holds the lock, OSError if the file cannot be opened (with EINVAL if it is not a plain file),
+    another process holds the lock, OSError if the file cannot be opened (with EINVAL if it is not a regular file),
     ValueRepairError on a system without such locks.
     """
     try:
@@ -233,12 +233,12 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "is no plain file", os.fspath(path))
+                raise OSError(errno.EINVAL, "is not a regular file", os.fspath(path))
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise HeldError(os.pread(descriptor, 80, 0)) from None
-            # Else its last holder removed it after it was opened here, and it has no name any more.
+            # Otherwise its last holder removed it after it was opened here, and it has no name any more.
             if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 try:
                     yield descriptor
@@ -263,15 +263,15 @@ class HeldError(Exception):
 def whole_folder(out: str | Path) -> Iterator[Path]:
     """The folder to write to; it becomes `out` when the block ends well, and vanishes otherwise.
 
-    Its files are on the disk before it gets its name, but for hard links, which are files of others. Raises UsageError
-    if `out` is a file or a folder that is not empty, ValueRepairError if nothing can be written (no permission, no
-    room).
+    Its files are on the disk before it gets its name, except hard links, whose files others wrote. Raises UsageError if
+    `out` is a file or a folder that is not empty, ValueRepairError if nothing can be written (no permission, disk
+    full).
     """
     check_new_folder(out)
     target = Path(os.path.realpath(out))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _clear_left(target)
+        _remove_leftovers(target)
         partial = target.parent / f".{target.name}.{os.getpid()}.part"
         partial.mkdir()
     except OSError as error:
@@ -291,12 +291,12 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
 
 def check_new_folder(out: str | os.PathLike[str], inputs: Iterable[str] = ()) -> None:
     """Raises UsageError unless `whole_folder` can make the folder: it is missing or empty, its parents are writable,
-    and it does not lie in one of the folders that are read, `inputs`."""
+    and it does not lie in one of the `inputs`, folders that are read."""
     check_folder(out)
     target = Path(os.path.realpath(out))
     for folder in inputs:
         if Path(os.path.realpath(folder)) in target.parents:
-            raise UsageError(f"{out}: lies in {folder}, which is read; give a folder elsewhere")
+            raise UsageError(f"{out}: lies in {folder}, which is an input; give a folder elsewhere")
     check_empty(target, out)
     if os.path.ismount(target):
         raise UsageError(f"{out}: a disk is mounted there; give a folder on it")
@@ -322,8 +322,8 @@ def _size(number: int) -> str:
     return f"{number / 1e9:,.2f} GB" if number >= 1e9 else f"{number / 1e6:,.2f} MB"
 
 
-def _clear_left(target: Path) -> None:
-    """Removes the hidden folders of this name that killed runs left behind."""
+def _remove_leftovers(target: Path) -> None:
+    """Removes the hidden folders for this target that killed runs left behind."""
     for folder in target.parent.glob(f".{target.name}.*.part"):
         pid = folder.name.removesuffix(".part").rpartition(".")[2]
         if pid.isdigit() and not _alive(int(pid)):

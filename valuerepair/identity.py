@@ -1,6 +1,6 @@
 """What identifies a run when it is resumed: the options that differ from their defaults.
 
-So a new option does not change the identity of earlier runs.
+This way a new option does not change the identity of earlier runs.
 """
 
 from __future__ import annotations

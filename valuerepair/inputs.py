@@ -1,4 +1,4 @@
-"""What users and files give: JSON of bounded size with typed fields, settings and numbers."""
+"""Input from users and files: JSON of bounded size with typed fields, settings and numbers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
 def from_json(text: str | bytes, kind: type[T], where: str) -> T:
     """A JSON text as a value of a type: a `Record`, a dataclass, or anything else that msgspec decodes.
 
-    `where` begins the message of the ValueRepairError that is raised for everything else, followed by the field:
-    ``split.json: is no split: games: must be a number, not a text`` where `where` is ``split.json: is no split``.
+    Raises ValueRepairError for any other text. `where` begins its message, and the field follows:
+    ``split.json: is not a split: games: must be a number, not a text`` if `where` is ``split.json: is not a split``.
     """
     try:
         return cast(T, _decoder(cast(Any, kind)).decode(text))
@@ -43,16 +43,16 @@ def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def read_json(path: str | os.PathLike[str], kind: type[T], what: str, *, most: int = MOST_JSON) -> T:
-    """The value in a JSON file, as `from_json`; `what` names the expected content, as ``split that vr split wrote``.
+    """The value in a JSON file, as `from_json`; `what` names the expected content, as ``a split that vr split wrote``.
 
     Raises OSError if the file cannot be read, ValueRepairError if it holds something else.
     """
-    return from_json(read_regular(path, most), kind, f"{os.fspath(path)}: is no {what}")
+    return from_json(read_regular(path, most), kind, f"{os.fspath(path)}: is not {what}")
 
 
 def read_checked(path: str | os.PathLike[str], kind: type[Any], what: str) -> dict[str, Any]:
-    """As `read_json` of a kind of object, but with all fields of the file, also those that the kind does not name."""
-    content, where = read_regular(path, MOST_JSON), f"{os.fspath(path)}: is no {what}"
+    """As `read_json` of a kind of object, but with all fields of the file, even those that the kind does not name."""
+    content, where = read_regular(path, MOST_JSON), f"{os.fspath(path)}: is not {what}"
     from_json(content, kind, where)
     return from_json(content, dict[str, Any], where)
 
@@ -90,7 +90,7 @@ def settings_of(text: str) -> list[str]:
 
 
 def finite(text: str, where: str) -> float:
-    """A finite number. Raises UsageError that begins with `where`."""
+    """A finite number. Raises UsageError, whose message begins with `where`."""
     try:
         number = float(text)
     except ValueError:

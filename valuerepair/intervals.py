@@ -20,7 +20,7 @@ Ids = NDArray[np.int64]
 Z95 = 1.959963984540054
 # A rate that differs from count / total by more than this is a weighted one; less is rounding.
 _ROUNDING = 1e-9
-# The correlation assumed between positions of one game where there are too few candidates to measure it.
+# The correlation that is assumed between positions of one game if there are too few candidates to measure it.
 ALIKE = 0.1
 # The assumption weighs as much as this number of candidates (or other positions, if these are fewer).
 _BELIEF = 1
@@ -28,7 +28,8 @@ _BELIEF = 1
 _SPARSE = 8
 RESAMPLES = 2000
 FEWEST_RESAMPLES = 200
-# Draws of groups in all: a second or two. Many groups need few resamples, as their mean is close to normal.
+# The number of groups drawn in all resamples together takes a second or two. Many groups need few resamples, as their
+# mean is close to normal.
 _DRAWS = 200_000_000
 _BLOCK = 4_000_000
 
@@ -52,7 +53,7 @@ class Rate:
     def __str__(self) -> str:
         if self.total == 0:
             return "0 of 0"
-        # A weighted rate is not the rate of the rows: 9 of 88 with 4.5 % would look like an error without a word.
+        # A weighted rate is not the rate of the rows: without the word, "9 of 88, 4.5 %" would look like an error.
         among = ", weighted" if abs(self.rate - self.count / self.total) > _ROUNDING else ","
         return f"{self.count:,} of {self.total:,}{among} {self.percent}"
 
@@ -67,18 +68,18 @@ class Rate:
 
     @staticmethod
     def of_figures(row: Mapping[str, Any], count: str = "count", total: str = "total") -> Rate:
-        """The rate of a row with `figures` and with both numbers under these names."""
+        """The rate of a JSON row that has `figures`, and both numbers under these names."""
         return Rate(row[count], row[total], *_or_nan(row["rate"], row["low"], row["high"]))
 
 
 def _or_nan(middle: float | None, low: float | None, high: float | None) -> tuple[float, float, float]:
-    """Numbers of JSON, where None is NaN."""
+    """Three numbers of JSON, with NaN in place of None."""
     middle, low, high = (float("nan") if number is None else number for number in (middle, low, high))
     return middle, low, high
 
 
 def loose_bound_words(few_drawn: int) -> str:
-    """Why the upper bound of a rate is loose (`Rate.few_drawn`), as half a sentence; empty where it is not."""
+    """Why the upper bound of a rate is loose (`Rate.few_drawn`), as a clause; empty if it is not."""
     return "the upper bound is loose because few screened-out positions were searched in full" if few_drawn else ""
 
 
@@ -89,24 +90,23 @@ def wilson(count: int, total: int) -> Rate:
     return Rate(count, total, count / total, *wilson_bounds(count / total, total))
 
 
-def audit_weights(probability: Floats, cut: int = 0) -> Floats:
+def audit_weights(probability: Floats) -> Floats:
     """[n] the number of positions that each position represents, of those that the screening ladder would cut.
 
     The one place that defines it. A position leaves the ladder where its screen would cut it (the column `cut_at`).
-    Then it is *audited*, searched in full all the same, with a known `probability` [n], or else *cut*. Audited
-    positions represent all that left the ladder, themselves included: in proportion to the inverse of their
-    probability, scaled so that their weights sum to n and `cut` more. A probability of infinity is that of a cut
-    position, which represents none. Positions that did not leave the ladder weigh 1, and are a stratum of their own
-    (`WeightedCount`).
+    Then it is *audited* with a known `probability` [n], which means searched in full all the same, or else *cut*.
+    Audited positions represent all that left the ladder, themselves included: in proportion to the inverse of their
+    probability, scaled so that their weights sum to n. A cut position has the probability infinity here, and so
+    represents none. Positions that did not leave the ladder weigh 1, and are a stratum of their own (`WeightedCount`).
     """
-    return np.asarray((len(probability) + cut) / (float((1 / probability).sum()) or 1.0) / probability)
+    return np.asarray(len(probability) / (float((1 / probability).sum()) or 1.0) / probability)
 
 
 def weighted(hits: Flags, weights: Floats, groups: Ids | None = None) -> Rate:
     """The rate of `hits` [n] among rows of `weights` [n], such as `audit_weights`, as Hajek's ratio of weighted sums.
 
-    `count` and `total` are of the rows themselves; see `WeightedCount.rate`. Equal weights give `wilson`, but that rows
-    of one of the `groups` [n], such as positions of one game, may be alike, which widens the interval.
+    `count` and `total` are of the rows themselves; see `WeightedCount.rate`. Equal weights give `wilson`, except that
+    rows of one of the `groups` [n], such as positions of one game, may be alike, which widens the interval.
     """
     return WeightedCount().plus(hits, weights, groups).rate()
 
@@ -128,7 +128,8 @@ class _Squares:
         return _Squares(self.hits + others.hits, self.both + others.both, self.all + others.all)
 
     def about(self, rate: float) -> float:
-        """The sum of the squares of what each has more hits than this rate expects of its mass."""
+        """The sum of squares of the excess of hits: those of each row or group, less those this rate expects of its
+        mass."""
         return self.hits - 2 * rate * self.both + rate**2 * self.all
 
 
@@ -164,12 +165,12 @@ class _Stratum:
 
     @property
     def rate(self) -> float:
-        """The rate; exact for all or no hits, however the sums are rounded."""
+        """The rate; exactly 0 or 1 without or with all hits, however the sums are rounded."""
         rate = self.hit_mass / self.mass
         return float(round(rate)) if min(rate, 1 - rate) < _ROUNDING else rate
 
     def bounds(self, variance: float | None = None) -> tuple[float, float]:
-        """The 95 % interval of the rate: Korn and Graubard's, and Wilson's where no two rows have a group in common.
+        """The 95 % interval of the rate: Korn and Graubard's, or Wilson's if no two rows have a group in common.
 
         The default `variance` is that of Hajek's ratio between the groups. See `WeightedCount.rate`.
         """
@@ -217,13 +218,14 @@ class WeightedCount:
     across: _Squares = _Squares()
 
     def plus(self, hits: Flags, weights: Floats, groups: Ids | None = None) -> WeightedCount:
-        """The sums with rows added: `hits` [n], `weights` [n], and numbers [n] of `groups` that no other call has."""
+        """The sums with rows added: `hits` [n], `weights` [n], and the numbers of `groups` [n], which no other call
+        has."""
         numbers = _numbered(groups, len(hits))
         count = int(numbers.max(initial=-1)) + 1
         single = weights == 1
         strata, sums = [], []
         for stratum, of in ((self.single, single), (self.drawn, ~single)):
-            rows = slice(None) if of.all() else np.flatnonzero(of)  # mostly all rows: a copy takes longer than sums
+            rows = slice(None) if of.all() else np.flatnonzero(of)  # usually all rows: a copy takes longer than sums
             mass, number, at = weights[rows], numbers[rows], np.flatnonzero(hits[rows])
             sums.append(_Masses(_summed(mass[at], number[at], count), _summed(mass, number, count)))
             strata.append(stratum.plus(mass, mass[at], sums[-1]))
@@ -238,7 +240,7 @@ class WeightedCount:
         Hajek's ratio between groups is that of independent rows, both by Taylor's linearisation (C.-E. Särndal, B.
         Swensson, J. Wretman, Model Assisted Survey Sampling, 1992, section 5.6), times G / (G - 1). G is Kish's
         effective number of groups. Few candidates measure the effect badly, so it is shrunk towards that of groups that
-        are `ALIKE`, 1 + (m - 1) ALIKE for m rows in a group, which counts like one candidate; at least 1. Where no two
+        are `ALIKE`, 1 + (m - 1) ALIKE for m rows in a group, which counts like one candidate; at least 1. If no two
         rows have a group in common, the interval is Wilson's.
 
         The interval of both strata is recovered from theirs (MOVER: G. Y. Zou & A. Donner, Statistics in Medicine 27,
@@ -295,7 +297,7 @@ def wilson_bounds(p: float, total: float) -> tuple[float, float]:
     scale = 1 + Z95**2 / total
     centre = (p + Z95**2 / (2 * total)) / scale
     half = Z95 / scale * sqrt(p * (1 - p) / total + Z95**2 / (4 * total**2))
-    # At the ends the bounds are 0 and 1 exactly; rounding must not put them beside the rate.
+    # At the ends the bounds are exactly 0 and 1; rounding must not move them past the rate.
     return (0.0 if p == 0 else centre - half, 1.0 if p == 1 else centre + half)
 
 
@@ -304,8 +306,8 @@ def korn_graubard_bounds(p: float, effective: float, groups: float) -> tuple[flo
 
     Clopper and Pearson's for ``p n`` of n, which need not be whole numbers, where n is `effective` times the squared
     ratio of the 97.5 % quantiles of the normal distribution and of Student's t with ``groups - 1`` degrees of freedom
-    (E. L. Korn, B. I. Graubard, Survey Methodology 24, 193, 1998). R's survey has it as ``svyciprop(method="beta")``,
-    with t of all rows for the normal.
+    (E. L. Korn, B. I. Graubard, Survey Methodology 24, 193, 1998). R's package survey has it as
+    ``svyciprop(method="beta")``, with t of all rows in place of the normal distribution.
     """
     # Imported here: the rates of single positions need no scipy.
     from scipy.special import betaincinv, stdtrit
@@ -341,7 +343,7 @@ class Interval:
 
     @property
     def for_brackets(self) -> str:
-        """As `str`, without brackets; says so where there is no interval."""
+        """As `str`, without brackets; or the difference, and that there are too few games for an interval."""
         if isnan(self.low):
             return f"{formatted(self.difference, '+.4f')}, too few games for an interval"
         return "{}, 95 %: {} to {}".format(*self._words("+.4f"))
@@ -352,7 +354,7 @@ class Interval:
         return self._in_brackets("+.2f", 100, " points")
 
     def _in_brackets(self, form: str, times: int = 1, unit: str = "") -> str:
-        """The interval in brackets; says so where there is none."""
+        """The difference, and in brackets the interval, or that there are too few games for one."""
         difference, low, high = self._words(form, times)
         bounds = "too few games for an interval" if isnan(self.low) and isnan(self.high) else f"{low} to {high}"
         return f"{difference}{unit} ({bounds})"
@@ -371,16 +373,17 @@ def mean_interval(values: Floats) -> Interval:
 def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64]) -> list[Interval]:
     """Weighted means of `differences` [n, k] with 95 % intervals from resampled groups, one for each column.
 
-    `groups` [n] are the games: positions of one game are drawn together, because they are alike (A. C. Davison,
-    D. V. Hinkley, Bootstrap Methods and their Application, 1997, section 3.8). Percentile intervals of 2,000 draws, of
-    fewer where there are more than 100,000 games, at least 200; always the same draws. NaN for fewer than two games.
+    `groups` [n] are the games: positions of one game are drawn together, because they are alike (A. C. Davison, D. V.
+    Hinkley, Bootstrap Methods and their Application, 1997, section 3.8). The intervals are percentiles of 2,000 draws;
+    of fewer, but at least 200, for more than 100,000 games. The draws are always the same. NaN for fewer than two
+    games.
     """
     if not len(differences):
         return [Interval(float("nan"), float("nan"), float("nan"))] * differences.shape[1]
     means = (weights @ differences) / weights.sum()
-    standing = weights > 0  # games of weight 0 would only dilute the draws
-    names, place = np.unique(groups[standing], return_inverse=True)
-    differences, weights = differences[standing], weights[standing]
+    counted = weights > 0  # games of weight 0 would only dilute the draws
+    names, place = np.unique(groups[counted], return_inverse=True)
+    differences, weights = differences[counted], weights[counted]
     count = len(names)
     if count < 2:
         return [Interval(float(mean), float("nan"), float("nan")) for mean in means]
@@ -391,8 +394,11 @@ def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64]) -
 
 
 def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: Floats, groups: Ids) -> list[Interval]:
-    """`bootstrap`, with `share_change`, of `count` columns that are mostly 0: `changes` [m] in these `rows` [m] and
-    `columns` [m]; `weights` and `groups` are [n], of all rows."""
+    """`bootstrap` with `share_change` of `count` columns that are mostly 0.
+
+    The entries other than 0 are `changes` [m], in these `rows` [m] and `columns` [m]; `weights` and `groups` are [n],
+    of all rows.
+    """
     from scipy.sparse import csc_array
 
     if not count:
@@ -400,8 +406,8 @@ def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: 
     names, place = np.unique(groups, return_inverse=True)
     mass: Floats = np.bincount(place, weights, len(names)).astype(float)
     sums = csc_array((changes * weights[rows], (place[rows], columns)), (len(names), count))
-    standing = mass > 0
-    sums, mass = sums[standing], mass[standing]
+    counted = mass > 0
+    sums, mass = sums[counted], mass[counted]
     means = sums.sum(0) / mass.sum()
     low, high = _percentiles(sums, mass) if len(mass) > 1 else np.full((2, count), np.nan)
     intervals = (Interval(float(m), float(lo), float(hi)) for m, lo, hi in zip(means, low, high, strict=True))
@@ -433,7 +439,7 @@ def share_change(change: Interval, weights: Floats, groups: Ids) -> Interval:
 
 def resampled(groups: int, resamples: int, rng: np.random.Generator) -> Iterator[Ids]:
     """How often each of `groups` is drawn in `groups` draws with replacement: `resamples` rows, in blocks [rows,
-    groups]. Every bootstrap over games rests on these draws; the size of the blocks does not change them."""
+    groups]. Every bootstrap over games uses these draws, which do not depend on the size of the blocks."""
     block = max(1, _BLOCK // groups)
     for start in range(0, resamples, block):
         rows = min(block, resamples - start)

@@ -1,4 +1,4 @@
-"""Where the program may write: how it recognises its own files, the only ones that it replaces.
+"""Where the program may write: how it recognises its own files, which are the only ones that it replaces.
 
 The content tells a file's kind, never its name. Only a file of the same kind, or an empty one, is replaced.
 """
@@ -38,8 +38,8 @@ class FileKind:
 
 
 def check_output(path: str | os.PathLike[str], kind: FileKind) -> None:
-    """Raises UsageError unless a file of this kind can be written at `path`: no other file is lost, and the folder is
-    writable. Standard output, and other files that are not regular, are written to and not replaced."""
+    """Raises UsageError unless a file of this kind can be written at `path` without the loss of another file, and the
+    folder is writable. Standard output, and other files that are not regular, are written to and not replaced."""
     name = os.fspath(path)
     if is_stream(path):
         return
@@ -59,9 +59,9 @@ def check_output(path: str | os.PathLike[str], kind: FileKind) -> None:
 
 
 def check_regular(path: str | os.PathLike[str], kind: FileKind) -> None:
-    """As `check_output`, for a file that is also read again. Raises UsageError for a stream."""
+    """As `check_output`, for a file that will also be read. Raises UsageError for a stream."""
     if is_stream(path):
-        raise UsageError(f"{os.fspath(path)}: is no plain file; give another name")
+        raise UsageError(f"{os.fspath(path)}: is not a regular file; give another name")
     check_output(path, kind)
 
 
@@ -125,7 +125,7 @@ SPLIT = FileKind("a split of vr split", _JSON_HEAD + rb'[^"]*",\s*"games": ')
 MANIFEST = FileKind("a manifest of vr books", _JSON_HEAD + rb'[^"]*",\s*"net": \{')  # those of chunks begin otherwise
 CURVE = FileKind("the curve of a training", _JSON_HEAD + rb'[^"]*",\s*"output": ')
 
-# Plots are matplotlib's, which signs them.
+# Plots are recognised by the name of matplotlib, which it writes into them.
 PNG = FileKind("a plot of valuerepair", rb"\x89PNG\r\n\x1a\n.{0,200}?Software\0Matplotlib")
 SVG = FileKind("a plot of valuerepair", rb"<\?xml .{0,2000}?<dc:title>Matplotlib v")
 PDF = FileKind("a plot of valuerepair", rb"%PDF-1\.4\n%\xac\xdc \xab\xba\n", tail=rb"/Creator \(Matplotlib v")

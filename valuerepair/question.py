@@ -25,12 +25,12 @@ class Question:
 
     `net`: a name, a file's path or the beginning of its SHA-256; `oracle`: a label, the beginning of its digest, or the
     text of ``--deep``; None for the pair with most scored positions (`Store.pick`). `alpha`: centipawns of the logistic
-    to Q; None for the stored or fitted ones (`Store.alpha`). `q_from`: whether a
-    deep Q comes from centipawns or from the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``.
-    `expanded`: whether positions count that were not drawn from games: those beside the games (`vr mine --aside`) and
-    those reached from candidates (`vr expand`) that were searched in full, or also those whose value is inferred.
-    Rates, alpha and calibration always rest on positions of games. With `calibration` ``fitted`` deep Q is compared not
-    with net Q but with the deep Q expected given net Q (`Store.calibration`), so that the net's scale makes no
+    to Q; None for the stored or fitted ones (`Store.alpha`). `q_from`: whether deep Q comes from centipawns or from the
+    engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``. `expanded`: whether to include positions that were
+    not drawn from games, which are those beside the games (`vr mine --aside`) and those reached from candidates
+    (`vr expand`): ``no``; ``searched``, those searched in full; ``all``, also those whose value is inferred. Rates,
+    alpha and calibration always rest on positions of games alone. With `calibration` ``fitted`` deep Q is compared not
+    with net Q but with the deep Q expected given net Q (`Store.calibration`), so that a different scale alone makes no
     candidates.
 
     Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, and unknown words.
@@ -58,7 +58,8 @@ class Question:
 
     @classmethod
     def answered_by(cls, attrs: Mapping[Any, Any], threshold: float = DEFAULT_THRESHOLD) -> Question:
-        """The question that a frame with these attrs answers (`Store.frame`), by hash, digest and number."""
+        """The question that a frame with these attrs answers (`Store.frame`), with the net's hash, the oracle's digest
+        and the number of alpha."""
         return cls(
             net=attrs["net"]["sha256"],
             oracle=attrs["oracle"]["digest"],

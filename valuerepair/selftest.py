@@ -1,4 +1,4 @@
-"""The rules kernels, as compiled for this machine, against published perft counts and python-chess: `vr doctor`."""
+"""Compares the kernels of the rules, as compiled here, with published perft counts and python-chess: `vr doctor`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PLIES = 80
 
 
 def published() -> Iterator[str]:
-    """Perft of the published positions, to the deepest published count: one text for each count that differs."""
+    """Counts perft of the published positions to the deepest published depth; yields a text for each wrong count."""
     for _, fen, counts in PUBLISHED:
         row = rules.parse_fens([fen])
         for depth, leaves in enumerate(counts, 1):
@@ -63,7 +63,7 @@ def random_positions(count: int, seed: int = 0) -> Iterator[chess.Board]:
 
 
 def mismatches(board: chess.Board) -> Iterator[str]:
-    """One text for each answer that differs; the kernels play the board's moves from its first position."""
+    """A text for each answer of the kernels that differs; they play the board's moves from its first position."""
     played = encode_moves([m.uci() for m in board.move_stack])
     try:
         row = rules.replay(rules.parse_fens([board.root().fen()]), played, np.array([0, len(played)]))
@@ -73,11 +73,11 @@ def mismatches(board: chess.Board) -> Iterator[str]:
     plain = board.copy(stack=False)
     if not plain.has_legal_en_passant():
         plain.ep_square = None
-    for what, answer, expected in (
+    for subject, answer, expected in (
         ("legal moves", sorted(decode_moves(rules.legal_moves(row)[0])), sorted(m.uci() for m in board.legal_moves)),
         ("check", bool(rules.in_check(row)[0]), board.is_check()),
         ("FEN", rules.fens(row)[0], board.fen()),
         ("key", f"{rules.keys(row)[0]:016x}", f"{chess.polyglot.zobrist_hash(plain):016x}"),
     ):
         if answer != expected:
-            yield f"{board.fen()}: {what}: {answer}, not {expected}"
+            yield f"{board.fen()}: {subject}: {answer}, not {expected}"

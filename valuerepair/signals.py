@@ -11,7 +11,7 @@ open:
     looping  `left_to_loop`     is counted and wakes the loop, which reads `count` and ends as it sees fit; only
                                 `check` and waits raise, not `check_unless_looping` nor the end of a `held`
     ending   a signal in idle   changes nothing more; threads that would open something wait for the end
-    done     `last_check`       is ignored; the command only says what it made
+    done     `last_check`       is ignored; the command only reports what it made
 
 Programs that import the package keep Python's own handling in all states but looping, which the main thread of any
 program may enter.
@@ -45,7 +45,7 @@ _GRACE_S = 2.0  # for a child process to end by itself, and for compiled code to
 
 
 _count = 0  # signals since the handler was installed
-_handled = 0  # the signals that came before the end of a loop
+_handled = 0  # signals that came before the end of the last loop, which handled them
 _is_installed = _is_ending = False
 # What keeps a signal from ending the process: the `wake` of each loop, None for each `held`. It is changed by single
 # operations, which no other thread can interrupt.
@@ -54,7 +54,7 @@ _connections: WeakSet[sqlite3.Connection] = WeakSet()
 
 
 def install() -> None:
-    """Takes over both signals for the rest of the process; one that the caller ignores (`nohup`) stays ignored."""
+    """Takes over both signals for the rest of the process; a signal that the caller ignores (`nohup`) stays ignored."""
     global _is_installed
     _is_installed = True
     for number in _NUMBERS:
@@ -68,8 +68,8 @@ def count() -> int:
 
 
 def check() -> None:
-    """Raises KeyboardInterrupt if a signal has come. Call it where nothing is half done. It raises only in the
-    main thread, which ends the others."""
+    """Raises KeyboardInterrupt if a signal has come. Call it where nothing is half done. It raises only in the main
+    thread, which ends the other threads."""
     if _count and threading.current_thread() is threading.main_thread():
         raise KeyboardInterrupt
 
@@ -86,16 +86,16 @@ def last_check() -> None:
 
 
 def check_unless_looping() -> None:
-    """As `check`, but leaves the signal to the loop that is running or had it. For code that loops call, too."""
+    """As `check`, but not for a signal that a loop handles or has handled. For code that loops call, too."""
     if _count != _handled and not _wakes():
         check()
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Has a command only count signals, because something is open that must be closed. Any thread may use it.
+    """Makes a command only count signals, because something is open that must be closed. Any thread may use it.
 
-    Raises KeyboardInterrupt at the end of the outermost `held` if a signal came that no loop had.
+    Raises KeyboardInterrupt at the end of the outermost `held` if a signal came that no loop handled.
     """
     _open.append(None)
     while _is_ending:  # open nothing, raise nothing
@@ -127,8 +127,8 @@ def holding(opened: Callable[P, AbstractContextManager[T]]) -> Callable[P, Abstr
 def left_to_loop(wake: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Leaves signals to a loop that reads `count`; each signal also calls `wake`, which must be reentrant.
 
-    In other programs than the command line it installs the handlers until it ends, and `count` begins at 0. Outside of
-    the main thread it does nothing.
+    In programs other than the command line it installs the handlers until it ends, and `count` begins at 0. Outside the
+    main thread it does nothing.
     """
     global _count, _handled
     if threading.current_thread() is not threading.main_thread():
@@ -147,7 +147,7 @@ def left_to_loop(wake: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 def close_when_leaving(connection: sqlite3.Connection) -> None:
-    """Closes a connection if a signal ends the process at once; readers also create files beside a store."""
+    """Closes a connection if a signal ends the process at once, because readers, too, leave files next to a store."""
     _connections.add(connection)
 
 

@@ -46,10 +46,10 @@ def positions_of_games(positions: int, games: int) -> str:
 
 
 def table_lines(columns: str, rows: Iterable[Iterable[object]], indent: str = "") -> list[str]:
-    """Lines with aligned columns: the heads, if there are any, and the rows.
+    """Lines with aligned columns: the heads, unless all are empty, and the rows.
 
-    ``"phase:<12 | games:>9, | mean Q:>8.3f"`` has a head and a format for each column: alignment, least width, form of
-    the numbers. Other values are printed unchanged. A wider cell widens its column; a row may end early.
+    ``"phase:<12 | games:>9, | mean Q:>8.3f"`` has a head and a format for each column: alignment, least width, format
+    of the numbers. Other values are printed unchanged. A wider cell widens its column; a row may end early.
     """
     heads, _, forms = zip(*(column.rpartition(":") for column in columns.split(" | ")), strict=True)
     lines = [list(heads)] if any(heads) else []
@@ -79,7 +79,7 @@ def wdl_words(wdl: Iterable[float]) -> str:
 def printable(text: str, longest: int = 200) -> str:
     """`text` on one line, safe for a terminal: no control characters, escape sequences or bidirectional overrides.
 
-    Characters that Unicode calls not printable become an escape (``\\x1b``, ``\\u202e``), other spaces a space; a text
+    Characters that Unicode calls nonprintable become an escape (``\\x1b``, ``\\u202e``), other spaces a space; a text
     of more than `longest` characters is cut and ends in an ellipsis.
     """
     shown = "".join(_shown(c) for c in text[:longest])

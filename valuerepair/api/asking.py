@@ -34,7 +34,7 @@ _AT_ONCE = 4096  # positions of a batch for the net
 _TREE_NODES = 2000  # the most visited positions of a search whose tree is written
 # One position: a text as for `vr eval`, a position, or a candidate.
 One: TypeAlias = "str | Board | Position | Candidate"
-# One or many, or a frame of a store with its texts.
+# One or many of them, or a frame of a store with its text columns.
 Positions: TypeAlias = "One | Iterable[One] | pd.DataFrame"
 
 
@@ -44,7 +44,7 @@ def evaluate(positions: Positions, net: Path | Net | None = None) -> pd.DataFram
     `positions`: one or many; each a text (a FEN, an EPD line, ``startpos moves e2e4``), a ``Board`` of python-chess
     with the moves played on it, a `Position` or a `Candidate`; or a frame of `MinedStore.frame`, whose index the result
     has, so that it can be joined. The net reads the known history. `net` is a name or a file (.pb.gz, .pb, .onnx), None
-    the default net, downloaded once; or an open `Net`, which is not opened again and not closed.
+    the default net, downloaded once; or an open `Net`, which stays open.
 
     Columns, from the side to move: fen; q in [-1, 1]; w, d, l (probabilities, NaN for nets with a scalar head); best,
     the move of the highest prior (UCI, None if the game is over), best_p its prior, entropy of the policy (nats),
@@ -55,9 +55,9 @@ def evaluate(positions: Positions, net: Path | Net | None = None) -> pd.DataFram
     import pandas as pd
 
     rows = list(_positions(positions))
-    with _opened(net) as used:
-        values = used.evaluate(PositionBatch.from_positions(rows))
-        about = {"name": used.identity.name, "sha256": used.identity.key, "history_fill": used.history_fill}
+    with _opened(net) as opened:
+        values = opened.evaluate(PositionBatch.from_positions(rows))
+        net_attrs = {"name": opened.identity.name, "sha256": opened.identity.key, "history_fill": opened.history_fill}
     best = [decode_move(move) if move else None for move in values.best_move.tolist()]
     table: pd.DataFrame = pd.DataFrame(
         {
@@ -70,7 +70,7 @@ def evaluate(positions: Positions, net: Path | Net | None = None) -> pd.DataFram
     )
     if isinstance(positions, pd.DataFrame):
         table.index = positions.index
-    table.attrs["net"] = about
+    table.attrs["net"] = net_attrs
     return table
 
 
@@ -124,16 +124,16 @@ def evaluate_each(
     """A net's values of each position, with its `top` moves, one by one: `vr eval`.
 
     `positions` and `net` are as in `evaluate`; the positions of a file are ``read_positions("some.epd")``. `heads` of
-    the net and the `device` it runs on apply if it is opened here. Raises as `evaluate`, for a wrong first position
+    the net and the `device` it runs on apply if it is opened here. Raises as `evaluate`, and for a wrong first position
     before the net is opened.
     """
     unread = _positions(positions)
     batch = list(islice(unread, 1))
-    with _opened(net, heads, device) as used:
-        about = used.identity
-        log.info(f"{about.name} ({about.value_head} value head) on {used.where}; from the side to move")
+    with _opened(net, heads, device) as opened:
+        identity = opened.identity
+        log.info(f"{identity.name} ({identity.value_head} value head) on {opened.where}; from the side to move")
         while batch:
-            yield from _evaluated(used, batch, top)
+            yield from _evaluated(opened, batch, top)
             batch = list(islice(unread, _AT_ONCE))
 
 
@@ -169,16 +169,17 @@ def search(
 
     `positions` and `net` are as in `evaluate`. Each search ends at `nodes` visits of its root (800 without either
     limit) or after `seconds`. `params` are lc0's parameters and those of this project, as in
-    ``SearchParams(certainty=True, cpuct=2.5)``. Many positions without `seconds` grow at once, in common batches; with
-    `tree_nodes` one after the other, and `tree` keeps the `tree_nodes` most visited nodes of each (`write_tree`).
+    ``SearchParams(certainty=True, cpuct=2.5)``. Many positions are searched at once, in common batches; but one after
+    the other with `seconds` or `tree_nodes`. With `tree_nodes` the `tree` of each result keeps that number of its most
+    visited nodes (`write_tree`).
 
     Each `result` is a `SearchResult` (q, best_move, moves with visits and priors, ...) with values from the side to
     move (`q` of the best move, ±1 for a proven win or loss; `root_q` the mean over all visits), or None if there was
-    nothing to search (the game is over), as `reason` says. Raises UsageError for a wrong position, limit or parameter,
-    ValueRepairError for a file that is not a net.
+    nothing to search because the game is over; then `reason` says so. Raises UsageError for a wrong position, limit or
+    parameter, ValueRepairError for a file that is not a net.
     """
-    every = list(_positions(positions))
-    return list(search_each(every, nodes, net, params, seconds=seconds, tree_nodes=tree_nodes)) if every else []
+    rows = list(_positions(positions))
+    return list(search_each(rows, nodes, net, params, seconds=seconds, tree_nodes=tree_nodes)) if rows else []
 
 
 def search_each(
@@ -193,11 +194,11 @@ def search_each(
     heads: Heads | None = None,
     device: str = "auto",
 ) -> Iterator[Searched]:
-    """As `search`, but yields each `Searched` when it is done, and reads positions when needed: `vr search`.
+    """As `search`, but yields each `Searched` once it is done, and reads positions only when needed: `vr search`.
 
     The positions of a file are ``read_positions("some.epd")``. `tree` is a file (.json, .html) for the tree of the
-    first position. `heads` of the net and the `device` it runs on apply if it is opened here. Raises as `search`, for a
-    wrong first position before the net is opened.
+    first position. `heads` of the net and the `device` it runs on apply if it is opened here. Raises as `search`, and
+    for a wrong first position before the net is opened.
     """
     from valuerepair.mcts.params import SearchParams
     from valuerepair.oracles.searching import search_positions
@@ -212,10 +213,10 @@ def search_each(
     if tree is not None:
         search_tree.kind_of(tree)
         tree_nodes = tree_nodes or _TREE_NODES
-    coming = _positions(positions)
-    every = chain(list(islice(coming, 1)), coming)
-    with _opened(net, heads, device) as used:
-        for searched in search_positions(used, chosen, every, nodes=limit, seconds=seconds, tree_nodes=tree_nodes):
+    unread = _positions(positions)
+    checked = chain(list(islice(unread, 1)), unread)
+    with _opened(net, heads, device) as opened:
+        for searched in search_positions(opened, chosen, checked, nodes=limit, seconds=seconds, tree_nodes=tree_nodes):
             if tree is not None and searched.tree is not None:
                 search_tree.write_tree(searched, tree)
                 tree = None
@@ -257,7 +258,7 @@ def _position(position: One) -> Position:
 def _of_frame(frame: pd.DataFrame) -> Iterator[Position]:
     columns = ("fen", "start_fen", "moves", "ply", "history_known")
     if absent := [name for name in columns if name not in frame.columns]:
-        raise UsageError(f"this frame has no column {absent[0]!r}; take one of store.frame() with its texts")
+        raise UsageError(f"this frame has no column {absent[0]!r}; give one of store.frame() without text=False")
     for fen, start_fen, moves, ply, history_known in frame[list(columns)].itertuples(index=False):
         yield Position(fen, start_fen, tuple(moves.split()), int(ply), history_known=bool(history_known))
 
@@ -272,5 +273,5 @@ def _opened(net: Path | Net | None, heads: Heads | None = None, device: str = "a
         yield net
         return
     chosen = heads or Heads()
-    with open_net(net, device=device, value_head=chosen.value, policy_head=chosen.policy) as used:
-        yield used
+    with open_net(net, device=device, value_head=chosen.value, policy_head=chosen.policy) as opened:
+        yield opened

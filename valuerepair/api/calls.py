@@ -31,8 +31,8 @@ Stored: TypeAlias = "Store | Path"
 Asked: TypeAlias = "Question | Worst | None"
 Result = TypeVar("Result")
 
-# A threshold is rounded down to this many parts of 1, so that the printed number finds the same positions again.
-_DECIMALS = 10_000
+# A threshold is rounded down to a multiple of 1 / 10,000, so that the printed number finds the same positions again.
+_STEPS_OF_THRESHOLD = 10_000
 
 
 def paths_of(path_or_paths: Path | Iterable[Path]) -> list[str]:
@@ -43,8 +43,8 @@ def paths_of(path_or_paths: Path | Iterable[Path]) -> list[str]:
 
 @contextmanager
 def opened_store(store: Stored, *, write: bool = False, create: bool = False) -> Iterator[Store]:
-    """The open store. It is opened here, and closed afterwards, if it is a path, or is open for reading only and is to
-    be written."""
+    """The open store. A path is opened here and closed afterwards; so is a store that is open for reading only, if the
+    caller writes to it."""
     if isinstance(store, Store) and (store.is_writable or not (write or create)):
         yield store
         return
@@ -71,7 +71,7 @@ def finished(result: Result, interrupted: bool) -> Result:
 
 
 def plain(question: Asked) -> Question:
-    """The question itself, also where its threshold is a share. Raises UsageError for anything else, as a number."""
+    """The `Question`, also that of a `Worst`; None is the default one. Raises UsageError for anything else."""
     if not isinstance(question, Question | Worst | None):
         raise UsageError(f"a question is Question(threshold=0.55) or Worst(0.02); not {question!r}")
     return question.question if isinstance(question, Worst) else question or Question()
@@ -83,31 +83,31 @@ def asked_with(question: Asked, **changes: Any) -> Question | Worst:
     return Worst(question.share, changed) if isinstance(question, Worst) else changed
 
 
-def resolved(store: Store, given: Asked, *, mining: bool = False) -> Question:
+def resolved(store: Store, question: Asked, *, mining: bool = False) -> Question:
     """The question with a number as its threshold, and an engine identified by its program instead of its name.
 
-    A share of the positions is converted by the store, and logged; so is that screening cut some of these positions,
-    unless `mining` will judge them again. Raises UsageError for anything else, such as a bare number; ValueRepairError
-    if no position is scored, and for a net that the store does not have.
+    A share of the positions becomes the threshold that it has in this store, which is logged. It is also logged if
+    screening cut some of these positions, unless `mining` will judge them again. Raises UsageError for anything else,
+    such as a bare number; ValueRepairError if no position is scored, and for a net that the store does not have.
     """
-    if not isinstance(given, Worst):
-        question = plain(given)
-        return replace(question, net=_net(store, question))
-    base = resolved(store, given.question)
+    if not isinstance(question, Worst):
+        base = plain(question)
+        return replace(base, net=_net(store, base))
+    base = resolved(store, question.question)
     frame = store.frame(base, only=("disagreement", "weight")).dropna()
     disagreement, weight = (frame[name].to_numpy(float) for name in ("disagreement", "weight"))
-    threshold = worst_threshold(given.share, disagreement, weight)
+    threshold = worst_threshold(question.share, disagreement, weight)
     hit = is_candidate(disagreement, threshold)
     share = 100 * weight[hit].sum() / weight.sum()
-    log.info(f"threshold {given} is {threshold:g}: {hit.sum():,} of {len(frame):,} positions, by weight {share:.2f} %")
+    counts = f"{hit.sum():,} of {len(frame):,} positions, by weight {share:.2f} %"
+    log.info(f"threshold {question} is {threshold:g}: {counts}")
     if not mining:
-        _say_if_cut(store, given, threshold)
+        _log_if_cut(store, question, threshold)
     return replace(base, threshold=threshold)
 
 
-def _say_if_cut(store: Store, worst: Worst, threshold: float) -> None:
-    """Logs that screening cut some of the positions that a share stands for, where its threshold is below that of a
-    ladder."""
+def _log_if_cut(store: Store, worst: Worst, threshold: float) -> None:
+    """Logs that screening cut some of the positions that a share stands for, if its threshold is below the ladder's."""
     screened = cut_below(store, *store.pick(worst.question.net, worst.question.oracle))
     if threshold < screened:
         lower = np.floor(100 * threshold) / 100 or threshold
@@ -136,12 +136,12 @@ def worst_threshold(share: float, disagreement: NDArray[np.float64], weight: NDA
     order = np.argsort(-distance, kind="stable")
     within = np.cumsum(weight[order]) <= share * weight.sum()
     last = distance[order][max(int(within.sum()) - 1, 0)]
-    return max(float(np.floor(last * _DECIMALS)), 1.0) / _DECIMALS
+    return max(float(np.floor(last * _STEPS_OF_THRESHOLD)), 1.0) / _STEPS_OF_THRESHOLD
 
 
 def _net(store: Store, question: Question) -> str | None:
-    """The question's net; of an engine on this machine the key of the program itself, as its name fits other versions,
-    too. Where words fit several nets, which one they mean is logged."""
+    """The question's net; for an engine on this machine the key of the program itself, because its name also fits other
+    versions. If the text fits several nets, the one that is used is logged."""
     net = question.net
     if net is None:
         return None
@@ -150,19 +150,19 @@ def _net(store: Store, question: Question) -> str | None:
 
     path = parse_engine_net(net).engine.path if is_engine(net) else None
     if path is None or find_engine(path) is None:
-        _say_which(store, net, question.oracle)
+        _log_which(store, net, question.oracle)
         return net
     with open_engine_net(net, 1) as engine:
-        about = engine.identity
+        identity = engine.identity
     nets = store.nets()[["name", "sha256"]]
-    if about.key not in set(nets["sha256"]):
+    if identity.key not in set(nets["sha256"]):
         names = ", ".join(f"{name} ({key[:12]})" for name, key in nets.itertuples(index=False))
-        raise ValueRepairError(f"{store.path} has no values of this version of {about.name}; it has {names}")
-    return about.key
+        raise ValueRepairError(f"{store.path} has no values of this version of {identity.name}; it has {names}")
+    return identity.key
 
 
-def _say_which(store: Store, net: str, oracle: str | None) -> None:
-    """Logs which of the nets that words fit is meant."""
+def _log_which(store: Store, net: str, oracle: str | None) -> None:
+    """Logs which net is used, if the text fits several."""
     from valuerepair.store.queries import fitting
 
     nets = store.nets().set_index("id").loc[fitting(store.connection, net), ["sha256", "name"]]
@@ -170,5 +170,5 @@ def _say_which(store: Store, net: str, oracle: str | None) -> None:
     if len(names) > 1:
         key = store.names(*store.pick(net, oracle))[0]
         others = ", ".join(other[:12] for other in names if other != key)
-        taken = f"{names[key]} ({key[:12]})"
-        log.info(f"--net {net} fits {len(names)} nets; {taken} is taken, the others have the SHA-256 {others}")
+        used = f"{names[key]} ({key[:12]})"
+        log.info(f"--net {net} fits {len(names)} nets; {used} is used, the others have the SHA-256 {others}")

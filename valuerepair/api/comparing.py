@@ -40,18 +40,18 @@ def remeasure(
     """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
 
     `nets` are two or more files or names. Missing values and policies are computed and stored if a net's file is known;
-    only then is the store written to. `question.oracle` gives the scores, None means the oracle with most; its net is
-    ignored. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and the rows (`scores`).
-    Judge by all positions: the first net's own candidates were chosen as its worst errors, and any other net looks
-    better on them. `recalibrated` of a comparison is the difference after each net's Q went through its own curve. With
-    a `split` the positions are those that it holds out, or one `part` of them: ``games``, ``families``, ``archives``.
-    With `cut` (``--all``) they include those that screening cut, by the value of the last rung, and each position
-    counts for one. `by_kind` and `judge` of a comparison tell for each kind of position whether the net is the better
-    judge. With `regret`, as in ``RegretOptions(nodes=100)``, both nets also search, and `regret` of the result tells
-    which one chooses worse moves. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``, a deeper oracle
-    judges positions again, and `rejudged` has the comparison by it. `output` is a file (.parquet, .jsonl, .csv) for the
-    positions on which any net is wrong, `plot` one (.png, .svg, .pdf) for the figure (`plot_remeasured`). Raises
-    UsageError for an unknown net, ValueRepairError if there is nothing to compare.
+    only then is the store written to. `question.oracle` gives the scores, None means the oracle with most scores; the
+    question's net is ignored. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and the
+    rows (`scores`). Judge by all positions: the first net's own candidates were chosen as its worst errors, and any
+    other net looks better on them. `recalibrated` of a comparison is the difference after each net's Q went through its
+    own curve. With a `split` the positions are those that it holds out, or one `part` of them: ``games``, ``families``,
+    ``archives``. With `cut` (``--all``) they include those that screening cut, by the value of the last rung, and each
+    position has the weight 1. `by_kind` and `judge` of a comparison tell for each kind of position whether the net is
+    the better judge. With `regret`, as in ``RegretOptions(nodes=100)``, both nets also search, and `regret` of the
+    result tells which one chooses worse moves. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``, a
+    deeper oracle judges positions again, and `rejudged` of the result is the comparison by its values. `output` is a
+    file (.parquet, .jsonl, .csv) for the positions on which any net is wrong, `plot` one (.png, .svg, .pdf) for the
+    figure (`plot_remeasured`). Raises UsageError for an unknown net, ValueRepairError if there is nothing to compare.
     """
     from valuerepair.judge.compare import compare, complete_policies, wrong_positions
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
@@ -75,7 +75,7 @@ def remeasure(
         compared_nets = find_nets(opened, net_words, oracle)
     for number, copy in enumerate(compared_nets):
         if same := next((earlier for earlier in compared_nets[:number] if earlier.key == copy.key), None):
-            log.info(f"{copy.name} and {same.name} are one net: the files have the same content")
+            log.info(f"{copy.name} and {same.name} are the same net: the files have the same content")
     measure_missing(path, compared_nets, oracle, command=command, quiet=quiet, **net_options)
     with opened_store(path) as opened:
         compared_nets = find_nets(opened, net_words, oracle)

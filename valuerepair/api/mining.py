@@ -58,14 +58,14 @@ def mine(
     workers: int | None = None,
     quiet: bool = True,
 ) -> MineSummary:
-    """Scores positions of archives by a net at one node and by a deep search, and keeps all in `store`: `vr mine`.
+    """Scores positions of archives by a net at one node and by a deep search, and stores the values: `vr mine`.
 
     `archives` are files or folders; `sample` chooses the positions, None: one of each game. `net` is a name or file,
-    `deep` a deep search as ``stockfish:nodes=100000``, None the default of this machine. `screen` is as in `vr mine`:
-    ``"auto,recall=0.99"``; `question` defines a candidate; its net and oracle are ignored. `heads` of the net and the
-    `device` it runs on; `cluster` is where Dask mines, as ``tcp://HOST:8786``. `limit`: at most this number of deep
-    searches in this call; `retry_failed`: search positions again on which the engine failed. `workers`: searches at
-    once. `quiet`: no progress on standard error.
+    `deep` a deep search such as ``stockfish:nodes=100000``, None the default of this machine. `screen` is as in
+    `vr mine`: ``"auto,recall=0.99"``. `question` defines a candidate; its net and oracle are ignored. `heads` are the
+    heads of the net to read, `device` is where it runs, `cluster` the Dask cluster that mines: ``tcp://HOST:8786``.
+    `limit`: at most this number of deep searches in this call; `retry_failed`: search positions again on which the
+    engine failed. `workers`: searches at once. `quiet`: no progress on standard error.
 
     The store is made if it is missing; the same call resumes an interrupted one. An interruption (Ctrl-C) raises
     Interrupted, with everything scored so far kept. Returns the `MineSummary`, whose `lines()` are the output of
@@ -188,12 +188,12 @@ def expand(
 ) -> ExpandSummary:
     """Searches the positions around a store's candidates, and keeps the results: `vr expand`.
 
-    `question` chooses the candidates. `by` are the steps, `rounds` how many of them; `nodes` or `positions` in all end
-    it. `audit` is the share of inferred candidates that is searched, 1 for all. `deep` names the engine, if the store
-    does not know it. With a `split` only candidates of its part ``train`` are expanded; the store keeps a copy of a
-    split's file. The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted, with everything
-    found so far kept. Returns the `ExpandSummary`, whose `lines()` are the output of `vr expand`. Raises
-    ValueRepairError and UsageError.
+    `question` chooses the candidates. `by` are the steps, `rounds` is the number of rounds; it ends after `nodes` or
+    `positions` in total. `audit` is the share of inferred candidates that is searched, 1 for all. `deep` names the
+    engine, if the store does not know it. With a `split` only candidates of its part ``train`` are expanded; the store
+    keeps a copy of a split's file. The same call resumes an interrupted one. An interruption (Ctrl-C) raises
+    Interrupted, with everything found so far kept. Returns the `ExpandSummary`, whose `lines()` are the output of
+    `vr expand`. Raises ValueRepairError and UsageError.
     """
     from valuerepair.judge.split import keep_split, warning_of_change
     from valuerepair.runs.expand import ExpandOptions
@@ -226,7 +226,7 @@ def expand(
 def _expanded(
     store: Store, question: Question, options: ExpandOptions, progress: Progress, deep: str | None, workers: int | None
 ) -> ExpandSummary:
-    """Expands by the search that found the candidates, or by the games that have its values recorded."""
+    """Expands by the search that found the candidates, or by the games in which its values are recorded."""
     from valuerepair.engines.kinds import kind_of
     from valuerepair.judge.labelled import open_stored
     from valuerepair.runs.evaluators import fitting_screen

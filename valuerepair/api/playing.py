@@ -63,7 +63,7 @@ def selfplay(
             progress=progress,
         )
     if end.interrupted:
-        log.info(f"{paths[1]}: {len(end.games):,} of {end.planned:,} games; give the same command again to go on")
+        log.info(f"{paths[1]}: {len(end.games):,} of {end.planned:,} games; run the same command again to resume")
     return finished(end, end.interrupted)
 
 
@@ -94,12 +94,12 @@ def elo(
     """The results of the games in PGN files of any program: `vr elo`.
 
     `games` are files (compressed or not) and folders. `player` selects the games and the point of view; without it a
-    match of two is seen from its first side, and of several players there are only the `matches`. `sprt` is a test,
+    match of two is seen from its first side, and games of more players give only the `matches`. `sprt` is a test,
     ``elo0=0,elo1=5``. `quiet`: no progress on standard error.
 
     Returns a `Crosstable`: `whole` is the match of two, or `player` against all others, with `results`, `levels` (Elo
     with its interval and a verdict at each level), `normalized`, `tally` (by colour, by pairs), `by_ending`, `faults`,
-    `verdict` (of the test); `matches` are those of each two players. `lines()` and `as_json()` are the output of
+    `verdict` (of the test); `matches` has one for each pair of players. `lines()` and `as_json()` are the output of
     `vr elo`. Raises UsageError for a missing file or player, ValueRepairError for files without a match.
     """
     from valuerepair.play.crosstable import crosstable
@@ -147,7 +147,7 @@ def experiment_selfplay(
 ) -> ExperimentTable:
     """Sweeps settings of the search in self-play: `vr experiment selfplay`.
 
-    A setting is a side of `match`, parameters of the built-in search: ``n_scl=5,nodes=100``; the default are some
+    A setting is a side of `match`, parameters of the built-in search: ``n_scl=5,nodes=100``; the default is a range of
     values of ``n_scl`` and ``temperature``. `match`, one of them, then plays `match_games` against the temperature of
     the same (wins + losses) / draws. Games, table and plot are in `folder`, where the same call resumes. An
     interruption (Ctrl-C) raises Interrupted, with all finished games kept.
@@ -167,12 +167,12 @@ def experiment_selfplay(
     lines = selfplay_lines(rows)
     if target is not None and not experiment.stopped:
         if (chosen := experiment.equal_temperature(target, rows)) is None:
-            lines += ["", "no match: (w + l) / d of the setting, or of every temperature, is no number above 0"]
+            lines += ["", "no match: (w + l) / d of the setting, or of every temperature, is not a number above 0"]
         else:
             final = replace(experiment, games=match_games).match(target, setting_of(f"temperature={chosen[0]:g}"))
             lines += ["", *match_lines([final])]
             if not chosen[1]:
-                lines.append("the setting's ratio lies outside those of the temperatures: the nearest one was taken")
+                lines.append("the setting's ratio lies outside those of the temperatures: the nearest one is used")
             rows.append(final)
     return _written(experiment, rows, lines)
 
@@ -205,7 +205,7 @@ def experiment_match(
 
 
 def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool) -> Experiment:
-    """The experiment of all settings. Raises UsageError if another file is in the place of one of its files."""
+    """The experiment of all settings. Raises UsageError if one of its files would replace a file of another kind."""
     from valuerepair.play.experiment import Experiment, ExperimentOptions, choose_openings
     from valuerepair.report.experiment import PLOT, TABLE
 
@@ -225,5 +225,5 @@ def _written(experiment: Experiment, rows: Sequence[Row], lines: Sequence[str]) 
     write_table(rows, experiment.folder)
     style.save(draw(rows), experiment.folder / PLOT)
     if experiment.stopped:
-        log.info(f"{experiment.folder}: stopped, all games that ended are kept; give the same command again")
+        log.info(f"{experiment.folder}: stopped; all finished games are kept; run the same command again to resume")
     return finished(ExperimentTable(rows, lines), experiment.stopped)

@@ -1,4 +1,4 @@
-"""The whole repair, from games to a repaired net: `repair`, and its plan: `plan_repair`."""
+"""The complete repair, from games to a repaired net: `repair`, and its plan: `plan_repair`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def repair(
 
     Missing arguments come from the folder's repair.toml, else they have their defaults: `net` maia-1900, `budget`
     ``1h``, `deep` the judge of this machine, `test_deep` the same judge at more nodes, `threshold` 0.55. `control`:
-    also train a net without candidates. `store` is a store that was mined already; a copy of it replaces `archives`.
+    also train a net without candidates. `store` is a store that is already mined; a copy of it replaces `archives`.
     `normal` are training chunks of ordinary games; `cluster` is where Dask mines. The same call, or one with the folder
     alone, resumes an interrupted one.
 
@@ -50,15 +50,21 @@ def repair(
     from valuerepair.pipeline.page import finish
     from valuerepair.pipeline.run import run
 
-    given: dict[str, object] = {"net": net, "budget": budget, "deep": deep, "test_deep": test_deep, "control": control}
-    given |= {"threshold": threshold, "seed": seed}
-    planned = _planned(archives, normal, store, output, given, cluster, quiet)
+    arguments: dict[str, object] = {
+        "net": net,
+        "budget": budget,
+        "deep": deep,
+        "test_deep": test_deep,
+        "control": control,
+    }
+    arguments |= {"threshold": threshold, "seed": seed}
+    planned = _planned(archives, normal, store, output, arguments, cluster, quiet)
     for line in planned.lines():
         log.info(line)
     try:
         run(planned, quiet=quiet)
     except KeyboardInterrupt:
-        log.info(f"not done yet: vr repair -o {os.fspath(output)} goes on where it stopped")
+        log.info(f"not done yet: vr repair -o {os.fspath(output)} resumes it")
         raise
     return finish(planned)
 
@@ -85,9 +91,15 @@ def plan_repair(
     budget: if that is too small, it is the shortest one. Returns the `Repair`, whose `lines()` and `as_json()` are the
     output of `vr repair --plan`. Raises UsageError and ValueRepairError if something would not run.
     """
-    given: dict[str, object] = {"net": net, "budget": budget, "deep": deep, "test_deep": test_deep, "control": control}
-    given |= {"threshold": threshold, "seed": seed}
-    return _planned(archives, normal, store, output, given, cluster, quiet, to_look_at=True)
+    arguments: dict[str, object] = {
+        "net": net,
+        "budget": budget,
+        "deep": deep,
+        "test_deep": test_deep,
+        "control": control,
+    }
+    arguments |= {"threshold": threshold, "seed": seed}
+    return _planned(archives, normal, store, output, arguments, cluster, quiet, for_display=True)
 
 
 def _planned(
@@ -95,18 +107,18 @@ def _planned(
     normal: Path | Iterable[Path],
     store: Path | None,
     output: Path,
-    given: Mapping[str, object],
+    arguments: Mapping[str, object],
     cluster: str | None,
     quiet: bool,
     *,
-    to_look_at: bool = False,
+    for_display: bool = False,
 ) -> Repair:
     from valuerepair.pipeline.run import planned, read_settings
 
     inputs = {"archives": tuple(paths_of(archives)), "normal": tuple(paths_of(normal))}
-    chosen = {**given, **inputs, "store": store and os.fspath(store)}
+    chosen = {**arguments, **inputs, "store": store and os.fspath(store)}
     folder = Folder(output)
     settings = read_settings(folder, {name: value for name, value in chosen.items() if value not in (None, ())})
     if cluster is not None and settings.store:
         raise UsageError("--cluster: is for mining, and with --store nothing is mined")
-    return planned(folder, settings, cluster=cluster, quiet=quiet, to_look_at=to_look_at)
+    return planned(folder, settings, cluster=cluster, quiet=quiet, for_display=for_display)

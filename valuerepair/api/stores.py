@@ -119,7 +119,7 @@ class MinedStore(Store):
           [-1, 1], NaN without any), and ``z_games``, their number.
 
         attrs: net, oracle, alpha {value, origin}, q_from, calibration. Raises ValueRepairError if no position is scored
-        or a name matches none, UsageError for `only` with columns to join or with a name that is no column.
+        or a name matches none, UsageError for `only` with columns to join or with an unknown column.
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
@@ -155,9 +155,9 @@ class MinedStore(Store):
     def family(self, position_id: int, question: Asked = None) -> pd.DataFrame:
         """The tree by which `vr expand` reached a position, or which begins at it: a row for each position.
 
-        In the order of the tree, the root first: position_id, parent_id, step, distance, round, move (SAN), fen, net_q,
-        deep_q, disagreement, candidate, inferred, mark. Values are from the side to move. The frame is
-        empty if there is no such tree.
+        The rows are in the order of the tree, the root first: position_id, parent_id, step, distance, round, move
+        (SAN), fen, net_q, deep_q, disagreement, candidate, inferred, mark. Values are from the side to move. The frame
+        is empty if there is no such tree.
         """
         import pandas as pd
 
@@ -227,22 +227,22 @@ def stats(
         if save_calibration:
             opened.save_calibration(resolved_question)
         figures = text_of.store_figures(opened, resolved_question)
-        shown = text_of.stats_lines(figures)
+        lines = text_of.stats_lines(figures)
         if figures["scored"] is not None:
-            shown += _of_candidates(opened, resolved_question, figures, labels=labels, worst=worst, quiet=quiet)
+            lines += _of_candidates(opened, resolved_question, figures, labels=labels, worst=worst, quiet=quiet)
         if fit is not None:
             figures["alpha_fit"] = {**fit.as_json(), "saved": save_alpha}
-            shown += ["", *fit.lines(), *fit.kept(save_alpha)]
+            lines += ["", *fit.lines(), *fit.kept(save_alpha)]
         if resolved_question.calibration == "fitted" or save_calibration:
             used = opened.calibration(resolved_question)
-            shown += ["", f"calibration {used.origin}", *used.calibration.lines()]
+            lines += ["", f"calibration {used.origin}", *used.calibration.lines()]
         if ladder:
             from valuerepair.report.ladder import screen_table
 
             table = screen_table(opened, resolved_question)
             figures["ladder"] = table.as_json()
-            shown += ["", *table.lines()]
-    return text_of.StoreStats(figures, shown)
+            lines += ["", *table.lines()]
+    return text_of.StoreStats(figures, lines)
 
 
 def _of_candidates(
@@ -261,11 +261,11 @@ def _of_candidates(
         figures["asked_of_the_net"] = complete(store, candidates, question.net, quiet=quiet)
     sections = text_of.sections(store, candidates, question.threshold)
     figures |= sections
-    shown = text_of.section_lines(sections)
+    lines = text_of.section_lines(sections)
     if worst:
         figures["worst"] = text_of.label_rows(store, candidates.head(worst))
-        shown += ["", *text_of.label_table(figures["worst"])]
-    return shown
+        lines += ["", *text_of.label_table(figures["worst"])]
+    return lines
 
 
 def show(
@@ -293,7 +293,7 @@ def show(
         raise UsageError(f"--svg {os.fspath(svg)}: its name ends in .svg")
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
-        facts = describe(opened, _words_of(position), resolved_question)
+        facts = describe(opened, _query_text(position), resolved_question)
         tree = family_of(opened, facts["position_id"], resolved_question) if family else None
     result = ShownPosition(facts, tree)
     if svg is not None:
@@ -323,15 +323,15 @@ def similar(
 
     with opened_store(store) as opened:
         options = SimilarOptions(resolved(opened, question), limit, candidates_only)
-        return find_similar(opened, _words_of(position), options)
+        return find_similar(opened, _query_text(position), options)
 
 
 def check_store(store: Path = "valuerepair.db", *, quiet: bool = True) -> Iterator[StoreCheck]:
     """Checks the file of a store and every row: `vr store check`. Yields each check when it is done.
 
     A `StoreCheck` has its `name`, the number of rows `checked` and `wrong`, and an `example`; `lines()` and `as_json()`
-    are the command's output. Keys, histories and moves are replayed. A damaged file is not checked further. `quiet`: no
-    progress on standard error. Raises ValueRepairError for a file that is not a store.
+    are the command's output. Keys, histories and moves are replayed. After a damaged file there are no further checks.
+    `quiet`: no progress on standard error. Raises ValueRepairError for a file that is not a store.
     """
     from valuerepair.store import check
 
@@ -353,7 +353,7 @@ def merge_stores(
     """Merges stores, for example those of shards, into a new one or `into` one that exists: `vr store merge`.
 
     Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
-    the order does not matter. If stores contradict each other a rule decides; `strict` fails instead. The result
+    the order does not matter. If stores contradict each other, a rule decides; `strict` fails instead. The result
     appears whole or not at all; without a target `output` is ``merged.db``. `quiet`: no progress on standard error.
     Returns `Merged`: the `rows`, those `added`, and the `contradictions`. Raises UsageError for both targets,
     ValueRepairError for files that cannot be merged.
@@ -376,7 +376,7 @@ def open_store(path: Path = "valuerepair.db") -> MinedStore:
     return MinedStore.open(path)
 
 
-def _words_of(position: object) -> str:
+def _query_text(position: object) -> str:
     """A position as a text for `judge.neighbours.read_query`: the FEN, the position_id, or the text itself."""
     fen = getattr(position, "fen", position)
     return str(fen() if callable(fen) else fen)  # a chess.Board's is a method

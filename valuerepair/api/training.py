@@ -60,9 +60,9 @@ def train(
     """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
 
     `chunks` are folders and tars, `store` a store that has values of this net; `question` chooses the candidates among
-    its positions (its net is ignored; its alpha None means that of all commands, `Store.alpha`),
-    `options` say how to train, as in ``TrainOptions(steps=500, only="value")``; training never sees the held-out
-    positions of `split`. The same call resumes an interrupted one. `quiet`: no progress on standard error.
+    its positions (the question's net is ignored, and alpha None means that of all commands, `Store.alpha`); `options`
+    say how to train, as in ``TrainOptions(steps=500, only="value")``; training never sees the held-out positions of
+    `split`. The same call resumes an interrupted one. `quiet`: no progress on standard error.
 
     Returns the `Training`; its `lines()` are the output of `vr train`. Its `curve` is a frame with a row each time the
     net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean since the row before), and for held-out
@@ -84,7 +84,7 @@ def train(
         training = train(net, os.fspath(output), paths, where, resolved_question, options, split=held_out, quiet=quiet)
     except KeyboardInterrupt:
         if not signals.is_stage():
-            log.info("not done yet: give the same command again to go on where it stopped")
+            log.info("not done yet: run the same command again to resume")
         raise
     changed = training.about["written"]["changed"]
     if where is None or not isinstance(split, str | os.PathLike) or not changed:
@@ -93,7 +93,7 @@ def train(
 
 
 def _about_net(net: str, store: str | None, question: Asked, heads: Heads) -> Question:
-    """The question about the net that is trained, resolved; without a store only its threshold counts."""
+    """The resolved question about the net that is trained; without a store only its threshold counts."""
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file
 
@@ -195,11 +195,11 @@ def rescore(
     """Puts the judge's values into existing training chunks: `vr rescore`.
 
     `chunks` are folders and tars of lc0's training chunks; `out` is a new folder, which gets all of them under their
-    names. Records of positions that the store has judged get the judge's value in `fields`: ``q`` (best_*, root_*, and
-    played_* shifted with them), ``result`` (result_*) or ``both``; all others stay byte for byte. `question` chooses
-    the values, by the alpha of `train`; with `candidates_only` those of its candidates alone. With a `split` only
-    positions of its part for training give their values. Returns the `Rescored`, whose `lines()` are the output of `vr
-    rescore`. Raises UsageError and ValueRepairError.
+    names. Records of positions that are judged in the store get the judge's value in `fields`: ``q`` (best_*, root_*,
+    and played_* shifted with them), ``result`` (result_*) or ``both``; all others stay byte for byte. `question`
+    chooses the values, by the alpha of `train`; with `candidates_only` those of its candidates alone. With a `split`
+    only positions of its part for training give their values. Returns the `Rescored`, whose `lines()` are the output of
+    `vr rescore`. Raises UsageError and ValueRepairError.
     """
     from valuerepair.training.rescore import rescore
 
@@ -253,7 +253,7 @@ def weigh_chunks(
     keep: float | None = None,
     quiet: bool = True,
 ) -> WeighedChunks:
-    """Weighs the positions of training chunks by the search's change of the net's judgement: `vr weights`.
+    """Weighs the positions of training chunks by how much the search changed the net's judgement: `vr weights`.
 
     `chunks` are folders and tars of lc0's training chunks; `formula` is ``diff-focus``, ``position-sampling`` or
     ``soft``, with its parameters as in ``diff-focus:min=0.1,slope=2``. With `calibration` ``fitted`` the search's Q

@@ -61,7 +61,7 @@ def write_books(
 
     options, folder = options or BookOptions(), os.fspath(directory)
     check_books(folder)
-    held_out, file = split_of(split), os.fspath(split) if isinstance(split, str | os.PathLike) else ""
+    held_out, given_file = split_of(split), os.fspath(split) if isinstance(split, str | os.PathLike) else ""
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
         lacking = OF_POLICY.intersection(options.labels) and lacks_policy(opened, opened.candidates(resolved_question))
@@ -73,8 +73,8 @@ def write_books(
         shown_progress("Writing", None, "positions", quiet=quiet) as progress,
     ):
         manifest = write_books(opened, folder, resolved_question, options, held_out, progress.advance)
-        following = what_next(opened, manifest, folder, split_file(opened) if split is None else file)
-        return WrittenBooks(folder, manifest, following)
+        next_step = what_next(opened, manifest, folder, split_file(opened) if split is None else given_file)
+        return WrittenBooks(folder, manifest, next_step)
 
 
 def make_split(
@@ -90,7 +90,7 @@ def make_split(
     """Chooses the part of a store that training never sees, and writes it to the file `output`: `vr split`.
 
     `games` is the share of games to hold out and `families` that of positions by families of openings and material,
-    drawn by `seed`; `archives` are held out whole, by their names (`choose_split`). The store keeps the path of the
+    drawn by `seed`; all positions of `archives` (names) are held out (`choose_split`). The store keeps the path of the
     file. `question`: the candidates to count. Returns the `WrittenSplit`: the `split`, and for each of its `parts` the
     number of positions, games and candidates in the store; its `lines()` are the output of `vr split`. Raises
     UsageError and ValueRepairError.
@@ -117,11 +117,11 @@ def make_split(
     write_split(file, split)
     try:
         if outputs.is_stream(file):
-            raise ValueRepairError(f"{file}: is no file to read it from")
+            raise ValueRepairError(f"{file}: is not a file that commands could read")
         with opened_store(path, write=True) as opened:
             keep_split(opened, file)
     except ValueRepairError as error:
-        log.info(f"{error}; so the store does not know of {file}: name it to every command by --split")
+        log.info(f"{error}; so the store does not keep the path of {file}: give --split to every command")
     return written
 
 

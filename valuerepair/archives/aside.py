@@ -2,8 +2,8 @@
 
 A share of the positions drawn from archives is followed by moves: by one random legal move (``aside``), by the policy's
 3rd to 6th move (``policy``), or by the moves to a node of a short search of the net (``search``). What happens to a
-position depends only on its key and the seed, so it is the same in any order and on any number of threads; the other
-positions are the same without a share.
+position depends only on its key and the seed, so it is the same in any order and on any number of threads. The other
+positions are the same as without `--aside`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _EXAMPLES = "give a share of the positions, as 0.5, or of each kind, as aside:0.
 
 
 class NetLines(Protocol):
-    """Moves beside a game that a net would consider; `draws` uint64[n] choose where there are several."""
+    """Moves beside a game that a net would consider; `draws` uint64[n] choose among several."""
 
     def policy(self, batch: PositionBatch, draws: U64) -> Sequence[Moves]:
         """[n] one move each, empty if there is no such move."""
@@ -65,9 +65,9 @@ def parse_shares(shares: float | str | Mapping[str, float]) -> dict[Kind, float]
     if not isinstance(shares, Mapping):
         return parse_shares({kind: float(shares) * part for kind, part in MIXTURE.items()})
     if unknown := [kind for kind in shares if kind not in BESIDE]:
-        raise UsageError(f"--aside {unknown[0]}: there are the kinds {', '.join(BESIDE)}; {_EXAMPLES}")
+        raise UsageError(f"--aside {unknown[0]}: the kinds are {', '.join(BESIDE)}; {_EXAMPLES}")
     if not all(0 < share <= 1 for share in shares.values()) or math.fsum(shares.values()) > 1 + 1e-9:
-        raise UsageError(f"--aside: shares lie above 0, and together they are at most 1; {_EXAMPLES}")
+        raise UsageError(f"--aside: shares lie above 0, and their sum is at most 1; {_EXAMPLES}")
     return {kind: float(shares[kind]) for kind in BESIDE if kind in shares}
 
 
@@ -97,21 +97,21 @@ def beside(
 
     Raises UsageError for the kinds of `OF_NET` without a `net`.
     """
-    kinds, lost = drawn_kinds(batch.key, shares, seed), Counter[str]()
+    kinds, left_out = drawn_kinds(batch.key, shares, seed), Counter[str]()
     stays = np.flatnonzero(kinds == len(BESIDE))
     parts, rows = [batch.take(stays)], [stays]
     for number, kind in enumerate(BESIDE):
         chosen = np.flatnonzero(kinds == number)
         if len(chosen):
-            reached, reached_rows = _followed(batch.take(chosen), kind, seed, net, lost)
+            reached, reached_rows = _followed(batch.take(chosen), kind, seed, net, left_out)
             parts.append(reached)
             rows.append(chosen[reached_rows])
     order = np.argsort(np.concatenate(rows), kind="stable")
-    return PositionBatch.concat(parts).take(order), np.concatenate(rows)[order], lost
+    return PositionBatch.concat(parts).take(order), np.concatenate(rows)[order], left_out
 
 
 def _followed(
-    batch: PositionBatch, kind: Kind, seed: int, net: NetLines | None, lost: Counter[str]
+    batch: PositionBatch, kind: Kind, seed: int, net: NetLines | None, left_out: Counter[str]
 ) -> tuple[PositionBatch, NDArray[np.int64]]:
     """The positions after the moves of a kind, and the rows of `batch` they come from."""
     draws = scrambled(batch.key ^ salt(seed, kind))
@@ -123,8 +123,8 @@ def _followed(
         lines = getattr(net, kind)(batch, draws)
     movable = np.array([i for i, line in enumerate(lines) if len(line)], np.int64)
     reached, rows = followed(batch.take(movable), [lines[i] for i in movable.tolist()])
-    lost[NO_MOVE.get(kind, OVER[kind])] += len(batch) - len(movable)
-    lost[OVER[kind]] += len(movable) - len(rows)
+    left_out[NO_MOVE.get(kind, OVER[kind])] += len(batch) - len(movable)
+    left_out[OVER[kind]] += len(movable) - len(rows)
     origins = replace(reached.origin, kinds=[kind] * len(rows))
     return replace(reached, origin=origins), movable[rows]
 

@@ -1,6 +1,6 @@
 """Kernels that read boards, moves and histories from training records: the inverse of lc0's input planes.
 
-A record has its own board with castling rights and clock, and of up to seven earlier boards only the men. A move is the
+A record has its own board with castling rights and clock, and only the men of up to seven earlier boards. A move is the
 legal move that leads from one board to the next. Where consecutive records are linked by such moves, the history of a
 later record goes back to the oldest board of the first record.
 """
@@ -55,7 +55,7 @@ HISTORY, PLANES_OF_BOARD = 8, 13
 # Rows of scratch boards after the records' rows: eight of the history, one to play on.
 SCRATCH = HISTORY + 1
 
-# Of a record, in 32-bit words.
+# Sizes and places in a record, in 32-bit words.
 WORDS, POLICY_BEGIN, POLICY_SIZE = v6.RECORD.itemsize // 4, 2, len(v6.POLICY_MOVES)
 
 _E1, _G1, _C1 = np.uint64(0x10), np.uint64(0x40), np.uint64(0x04)
@@ -92,7 +92,7 @@ def plane(planes: Masks, i: int, k: int) -> np.uint64:
 def place(planes: Masks, i: int, k: int, rows: Boards, r: int) -> bool:
     """Puts the men of the board k plies before record i on row r, as the record's mover sees them.
 
-    Returns False for an impossible board: not one king a side, pawns on the first or last rank, two men on a square.
+    Returns False for an impossible board: not one king per side, pawns on the first or last rank, two men on a square.
     """
     for column in range(ROW):
         rows[r, column] = ZERO

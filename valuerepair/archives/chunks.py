@@ -39,7 +39,7 @@ from valuerepair.chess.rows import ROW, Index
 
 BLOCK_CHUNKS = 16
 _NO_CHUNK, _OTHER_VERSION = "no training chunk", "training data of version"
-UNREADABLE = (_NO_CHUNK, _OTHER_VERSION)  # the beginnings of reasons to reject files without anything to read
+UNREADABLE = (_NO_CHUNK, _OTHER_VERSION)  # how the reasons to reject files without readable chunks begin
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class ChunkBlock:
 
 
 def holds_chunks(source: Source) -> bool:
-    """The archive is a training chunk, or a tar archive, packed or not. Standard input and pipes cannot be."""
+    """Whether the archive is a training chunk or a tar archive, packed or not; standard input and pipes never count."""
     if source.read_once:
         return False
     try:
@@ -93,7 +93,7 @@ def holds_chunks(source: Source) -> bool:
 def read_blocks(
     sources: Iterable[Source], options: SampleOptions, report: ReadReport, on_bytes: OnBytes | None
 ) -> Iterator[ChunkBlock]:
-    """The chunks in the share to parse, in blocks; counts the other chunks, and files that are no chunks."""
+    """The chunks in the share to parse, in blocks; counts the other chunks, and files that are not chunks."""
     block = ChunkBlock()
     for source in sources:
         for number, member in _chunks(source, options, report, on_bytes):
@@ -242,7 +242,7 @@ class ChunkRecords:
 
     @property
     def result(self) -> str:
-        """The game's result; ``*`` for a game that was ended undecided, and for records with another value than one."""
+        """The game's result; ``*`` for a game that was stopped undecided, and for a value that is not a result."""
         last = self.facts[-1]
         info, stm = int(last["invariance_info"]), int(last["side_to_move_or_enpassant"])
         if info & v6.TOO_LONG:
@@ -320,7 +320,7 @@ class _Decoded:
         return files
 
     def ply(self, at: Index) -> NDArray[np.int32]:
-        """Half-moves from the start of the known history, one more where Black began."""
+        """Half-moves from the start of the known history, and one more if Black began it."""
         begun_by_black = self.black[at] ^ (self.end - self.begin)[at] & 1
         return ((self.end - self.begin)[at] + begun_by_black).astype(np.int32)
 
@@ -345,7 +345,7 @@ def _untransformed(bits: NDArray[np.uint8], transforms: NDArray[np.uint8]) -> ND
 
 
 def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> None:
-    """Filters the records of chunks, draws `per_game` of each chunk, and fills the rows, which have its number."""
+    """Filters the records of chunks, draws `per_game` of each chunk, and fills the rows."""
     decoded = _Decoded(chunks)
     rows.looked_at = len(decoded.facts)
     at = _eligible(decoded, options, rows)
@@ -379,7 +379,7 @@ def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> 
 class RecordBoards(NamedTuple):
     """The positions of n records: their `keys` uint64[n], as from `draw`; `clock` int64[n], half-moves since a capture
     or a pawn's move; `repeated` bool[n], the position occurred before; `usable` bool[n], the position is legal in
-    standard chess and the record is no placeholder of lc0's rescorer."""
+    standard chess and the record is not a placeholder of lc0's rescorer."""
 
     keys: NDArray[np.uint64]
     clock: Index

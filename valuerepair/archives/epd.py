@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from valuerepair.archives.headers import fits, header_reject, whole
+from valuerepair.archives.headers import fits, header_reject, int_of_text
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import EPD, OTHER_KIND, RecordedOptions, SampleOptions
 from valuerepair.archives.rows import Rejected, Rows, Sieve
@@ -28,7 +28,7 @@ from valuerepair.errors import one_line
 _POSITION = re.compile(PLACEMENT_AND_SIDE.encode())
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # also within a file that was joined from several
 _HASH = ord("#")
-MAX_LINE = 1 << 20  # bytes; a longer line is no position
+MAX_LINE = 1 << 20  # bytes; a longer line is not a position
 OVERLONG = b"(a line of more than a mebibyte)"  # takes the place of a longer line
 # In the EPD standard, a `ce` of ±(32,767 - plies) is a mate in this many plies; up to ±32,000 it is centipawns.
 CE_MATE, CE_MOST = 32_767, 32_000
@@ -92,28 +92,28 @@ class LineSplitter:
 
     def __init__(self, source: Source, block: type[LineBlock] = LineBlock) -> None:
         self._source, self._block = source, block
-        self._rest, self._offset = b"", 0  # the last line so far without its end, and where it begins
+        self._partial, self._offset = b"", 0  # the last line, whose end is missing so far, and where it begins
         self._lines = 0  # finished lines
         self._dropped = 0  # bytes dropped from an unfinished line that is too long
 
     @property
     def unfinished(self) -> int | None:
         """The offset of the unfinished line, if there is one."""
-        return self._offset if self._dropped or self._rest.strip() else None
+        return self._offset if self._dropped or self._partial.strip() else None
 
     def feed(self, data: bytes, *, last: bool) -> LineBlock:
         """The lines that these bytes complete, and with `last` the unfinished one. Numbers count all lines, from 1."""
-        lines = (self._rest + data).split(b"\n")
+        lines = (self._partial + data).split(b"\n")
         lengths = [len(line) for line in lines]
         lengths[0] += self._dropped
         starts = list(accumulate((length + 1 for length in lengths), initial=self._offset))
         if max(lengths) > MAX_LINE:
             lines = [OVERLONG if length > MAX_LINE else line for length, line in zip(lengths, lines, strict=True)]
-        self._rest, self._dropped = b"", 0
+        self._partial, self._dropped = b"", 0
         if not last:
-            self._rest = lines.pop()
+            self._partial = lines.pop()
             if lengths[-1] > MAX_LINE:
-                self._rest, self._dropped = b"", lengths[-1]
+                self._partial, self._dropped = b"", lengths[-1]
             starts.pop()
         texts = [line.strip() for line in lines]
         if _BYTE_ORDER_MARK in data:
@@ -126,17 +126,17 @@ class LineSplitter:
 
 
 def _recorded(line: EpdLine) -> Recorded | None:
-    """The evaluation that the operations record, as it is written; None without a score."""
+    """The evaluation in the operations, from the view in which it is written; None without a score."""
     operand = line.operations.get
     mate_in_bm = MATE_IN.search(operand("bm", ""))
-    mate = whole(mate_in_bm[1] if mate_in_bm else operand("dm", ""))
-    cp = whole(operand("ce", ""))
+    mate = int_of_text(mate_in_bm[1] if mate_in_bm else operand("dm", ""))
+    cp = int_of_text(operand("ce", ""))
     if cp is None and mate is None:
         return None
     if cp is not None and mate is None and CE_MOST < abs(cp) < CE_MATE:
         mate = (CE_MATE - cp + 1) // 2 if cp > 0 else -((CE_MATE + cp) // 2)
         cp = None
-    depth, nodes, seconds = (whole(operand(name, "")) or 0 for name in ("acd", "acn", "acs"))
+    depth, nodes, seconds = (int_of_text(operand(name, "")) or 0 for name in ("acd", "acn", "acs"))
     best = line.best[0] if line.best and mate_in_bm is None else None
     recorded = Recorded(EPD, cp, mate, depth=depth, nodes=nodes, time_ms=1000 * seconds, best_move=best)
     return recorded if fits(recorded) else None

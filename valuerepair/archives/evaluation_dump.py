@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.epd import LineBlock, bare_sieve, rejected_line
-from valuerepair.archives.headers import header_reject, whole_of
+from valuerepair.archives.headers import header_reject, int_of_json
 from valuerepair.archives.options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions, SampleOptions
 from valuerepair.archives.rows import Rows, Sieve
 from valuerepair.chess import board
@@ -58,7 +58,7 @@ class DumpBlock(LineBlock):
 
 
 def looks_like_dump(head: bytes) -> bool:
-    """The first non-empty line begins a JSON object with a FEN."""
+    """Whether the first non-empty line begins a JSON object with a FEN."""
     return _FIRST_LINE.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()) is not None
 
 
@@ -164,7 +164,7 @@ def _extent(evaluation: dict[str, Any]) -> Recorded:
 
 def _extent_of(evaluation: dict[str, Any]) -> tuple[int, int]:
     """(depth, thousands of nodes); 0 for a number that is missing or too large for any engine."""
-    depth, knodes = (whole_of(evaluation.get(name)) or 0 for name in ("depth", "knodes"))
+    depth, knodes = (int_of_json(evaluation.get(name)) or 0 for name in ("depth", "knodes"))
     return depth, knodes if abs(knodes) < _MOST_KNODES else 0
 
 
@@ -172,7 +172,7 @@ def _score(evaluation: object) -> tuple[int | None, int | None]:
     """(centipawns, moves to mate) of the first line of an evaluation, as written."""
     try:
         first = evaluation["pvs"][0]  # type: ignore[index]  # any JSON value: one without an index has no score
-        return whole_of(first.get("cp")), whole_of(first.get("mate"))
+        return int_of_json(first.get("cp")), int_of_json(first.get("mate"))
     except (KeyError, IndexError, TypeError, AttributeError):
         return None, None
 

@@ -14,13 +14,13 @@ _DIGITS = 18  # below 2**63; Python itself reads at most 4,300
 _MOST = 10**_DIGITS
 
 
-def whole(text: str) -> int | None:
+def int_of_text(text: str) -> int | None:
     """A text with a whole number, with or without a sign, as an int; None for other text, or more than 18 digits."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return int(text) if len(digits) <= _DIGITS and digits.isdecimal() else None
 
 
-def whole_of(value: object) -> int | None:
+def int_of_json(value: object) -> int | None:
     """The whole part of a JSON number; None for another value, or a number that is too large."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
@@ -44,8 +44,8 @@ STANDARD_VARIANTS = (
     "", "?", "-", "standard", "chess", "normal", "regular", "classical", "from position", "fromposition",
 )  # fmt: skip
 _HEADER = re.compile(rb"(?:\s*(?:\xef\xbb\xbf)?(?:\[[^\n]*|%[^\n]*)(?:\n|\Z))*")
-# To the last quote of the line: many archives have names in quotes, unescaped, where the Rust reader stops. One tag a
-# line, at its beginning: a line of megabytes of beginnings of tags would take quadratic time.
+# A value ends at the last quote of the line, because many archives have unescaped quotes in names, where the Rust
+# reader stops. A tag begins its line: otherwise megabytes of unfinished tags on one line would take quadratic time.
 _TAG = re.compile(r'^[^\S\n\ufeff]*\ufeff?[^\S\n]*\[\s*(\w+)\s+"([^\n]*)"\s*\]', re.MULTILINE)
 _LAST_RESULT = re.compile(rb"(1-0|0-1|1/2-1/2)\s*\Z")
 
@@ -137,7 +137,7 @@ def _castles_960(fen: str) -> bool:
 
 
 def _rating(text: str) -> int | None:
-    rating = whole(text.strip())
+    rating = int_of_text(text.strip())
     return rating if rating is not None and rating > 0 else None
 
 

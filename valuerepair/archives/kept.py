@@ -23,7 +23,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import open_regular, written_whole
 from valuerepair.inputs import Record, from_json
 
-EVERY_S = 30.0  # seconds between saves: a killed run loses no more reading. Saving 100,000 positions takes a second.
+EVERY_S = 30.0  # between saves: a killed run loses at most this reading. Saving 100,000 positions takes a second.
 _TEXTS = ("fen", "start_fen")
 _NUMBERS = ("ply", "key", "history_known")
 
@@ -38,7 +38,7 @@ class Place:
 
 
 class _Metadata(Record):
-    """What the file says besides the positions."""
+    """The contents of the file besides the positions."""
 
     identity: str
     place: Place

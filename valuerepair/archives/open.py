@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 PACKED_TARS = (".tgz", ".tbz2", ".txz", ".tzst")
 ENDINGS = (".pgn", ".epd", ".fen", ".jsonl", ".tar")
-READ_SIZE = 1 << 16  # small, so that few bytes are counted as read before they are unpacked
+READ_SIZE = 1 << 16  # small, so that the count of bytes read is hardly ahead of the unpacked ones
 # Archives made with `zstd --long=31` need a window of two gigabytes; the decompressor uses only what a frame needs.
 MAX_WINDOW = 1 << 31
 
@@ -44,7 +44,7 @@ class Source:
 
     @property
     def read_once(self) -> bool:
-        """Standard input or a pipe: what is read of it to look at its beginning is lost to later readers."""
+        """Whether it is standard input or a pipe: bytes read to identify its format are lost to later readers."""
         return self.path == "-" or Path(self.path).is_fifo()
 
 
@@ -154,7 +154,7 @@ class Stream:
         if self.broken is None:
             with contextlib.suppress(*_DAMAGE):
                 if self._decoder.readinto(memoryview(bytearray(1))):
-                    self.broken = self._broke(f"there are more than the {self._most:,} bytes asked for")
+                    self.broken = self._broke(f"there are more than {self._most:,} bytes, the limit")
 
     def _broke(self, why: str) -> str:
         return f"{why} (at byte {self._raw.count:,} of the file)"
@@ -227,7 +227,7 @@ class _Zstd:
 
     def readinto(self, target: memoryview) -> int:
         count = self._reader.readinto(target)
-        if count == 0 and not self._outline.whole:
+        if count == 0 and not self._outline.complete:
             raise EOFError("the zstd stream breaks off")
         return count
 
@@ -310,7 +310,7 @@ SKIPPABLE_MAGIC = 0x184D2A50  # and the fifteen values after it
 
 
 class ZstdOutline:
-    """Follows the frames of compressed bytes, fed in order; `whole`: the bytes end at the end of a frame.
+    """Follows the frames of compressed bytes, fed in order; `complete`: the bytes end at the end of a frame.
 
     zstandard's reader does not say whether its input ended there.
     """
@@ -323,7 +323,7 @@ class ZstdOutline:
         self._lost = False  # not a zstd frame: the decompressor reports the error
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         return self._lost or (self._state == "frame" and self._skip == 0 and not self._head)
 
     def feed(self, data: bytes) -> None:
@@ -375,7 +375,7 @@ HEAD = 1024
 MAX_PACKED = 1 << 24  # bytes of a compressed chunk
 MAX_RECORDS = 8192  # of a chunk; lc0 ends a game at ply 450
 _GZIP = b"\x1f\x8b"
-_LARGEST_VERSION = 31  # no text begins with a byte up to 31, but for blanks
+_LARGEST_VERSION = 31  # a text begins with a byte above 31, or with a blank
 _CHUNK_NAME = re.compile(r"(?:game_|training[._])\d+(?:[._]\d+)*\.gz")
 _NO_INNER_ENDING = re.compile(r"[^.]+(?:\.\d+)*\.gz")
 
@@ -402,7 +402,7 @@ def named_as_chunk(name: str) -> bool:
 
 
 def counts_as_chunk(path: str | Path) -> bool:
-    """Whether a file in a folder is a training chunk, by its name or, without a telling name, by its content."""
+    """Whether a file in a folder is a training chunk, by its name or, if the name does not tell, by its content."""
     name = os.path.basename(path)
     if named_as_chunk(name) or _NO_INNER_ENDING.fullmatch(name) is None:
         return named_as_chunk(name)
@@ -430,7 +430,7 @@ class TarMember:
 
 
 class TarError(ValueError):
-    """The stream is no tar archive, or breaks off at the place in the message."""
+    """The stream is not a tar archive, or breaks off at the place in the message."""
 
 
 def looks_like_tar(head: bytes) -> bool:
@@ -439,10 +439,11 @@ def looks_like_tar(head: bytes) -> bool:
 
 
 def members(read: Read, most: int) -> Iterator[TarMember]:
-    """The regular files in order, each with at most its first `most` bytes; of joined archives those of all.
+    """The regular files in order, each with at most its first `most` bytes; also those of further archives joined to
+    it.
 
     Raises TarError if the archive breaks off or is damaged, after it has yielded the files before. (Python's tarfile
-    ends in silence at a damaged header.)
+    silently ends at a damaged header.)
     """
     at, name, ended = 0, "", False
     while True:

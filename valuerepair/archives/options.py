@@ -25,7 +25,7 @@ _PER_MOVE = re.compile(r"(?P<base>\d+(?:\.\d+)?)/move$")
 
 
 def parse_time_control(text: str) -> tuple[float, float] | None:
-    """(estimated seconds for 40 moves without increment, increment in seconds); None if the text is no time control.
+    """(estimated seconds for 40 moves without increment, increment in seconds); None if the text is not a time control.
 
     Reads ``180+2``, ``300``, ``40/7200:3600`` (phases), ``0.25/move``, hourglass ``*180``. Days per move, as in
     ``1/259200``, come out as 40 times as long.
@@ -94,7 +94,7 @@ class SampleOptions:
     every_evaluation: positions keep the evaluations in comments, of any one kind a game; otherwise only evaluations of
       the kind `recorded`, and without it those that lichess writes.
     aside: the share of positions beside the games: 0.5 in the default mixture of kinds, or a share for each
-      kind: ``aside:0.25,search:0.1``, also as a mapping (`archives.aside`). None: all positions stood in games.
+      kind: ``aside:0.25,search:0.1``, also as a mapping (`archives.aside`). None: only positions of games.
     max_bytes: at most n unpacked bytes of each archive; the rest counts as broken off. None: all.
     seed: the same seed gives the same positions, with any number of (parsing) `threads`.
 
@@ -133,7 +133,9 @@ class SampleOptions:
         if not 0 < self.game_share <= 1:
             raise UsageError(f"--game-share {self.game_share}: give a share above 0, up to 1")
         if self.shares_beside and self.recorded is not None:
-            raise UsageError("--aside: nothing is recorded of positions that were not played; give an engine by --deep")
+            raise UsageError(
+                "--aside: positions that were not played have no recorded evaluation; give an engine by --deep"
+            )
         if self.result is not None and self.result not in RESULTS:
             raise UsageError(f"--result {self.result}: give one of {', '.join(RESULTS)}")
         for part in (self.time_control or "").split(",") if self.time_control is not None else ():
@@ -195,9 +197,9 @@ NONE_RECORDED = "no recorded evaluation"
 class RecordedOptions:
     """Which recorded evaluations to use, all of one kind; positions without one are not sampled.
 
-    view: the side from whose view they are written, if not that of the kind. depth: True for evaluations with a depth,
-    False for those without, None for both. min_depth (plies) and min_nodes leave out smaller or unknown numbers. by:
-    part of the name, in any case, of the player whose evaluations to use (not for eval).
+    view: the side from whose view they are written, if it differs from the usual one of the kind. depth: True for
+    evaluations with a depth, False for those without, None for both. min_depth (plies) and min_nodes leave out smaller
+    or unknown numbers. by: part of the name, in any case, of the player whose evaluations to use (not for eval).
     """
 
     kind: str

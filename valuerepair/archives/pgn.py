@@ -1,4 +1,4 @@
-"""Sampled games through the Rust PGN reader, a block at a time, and the choice of positions in them."""
+"""Parses sampled games with the Rust PGN reader, a block at a time, and chooses positions in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import rust_pgn_reader_python_binding as rust
 from numpy.typing import NDArray
 
-from valuerepair.archives.headers import fits, kept_headers, read_headers, variant_reject, whole
+from valuerepair.archives.headers import fits, int_of_text, kept_headers, read_headers, variant_reject
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import (
     COMMENT_KINDS,
@@ -207,7 +207,7 @@ def _is_null_move(data: Bytes, at: int, end: int) -> bool:
 
 MAX_TEXT = 1 << 20  # bytes; longer texts are unlikely to be games
 
-_ASIDE = re.compile(rb"\{[^}]*\}|;[^\n]*|^%[^\n]*", re.MULTILINE)
+_NOT_MOVES = re.compile(rb"\{[^}]*\}|;[^\n]*|^%[^\n]*", re.MULTILINE)
 _VARIATION = re.compile(rb"\([^()]*\)")
 _LETTERS = re.compile(rb"[A-Za-z]|\xe2\x99")  # figurines begin with these two bytes in UTF-8
 _MOVE = re.compile(
@@ -216,7 +216,7 @@ _MOVE = re.compile(
 
 
 class _Strict(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Raises ValueError at the first error: after one python-chess may lose count of the variations."""
+    """Raises ValueError at the first error, after which python-chess may lose count of the variations."""
 
     def handle_error(self, error: Exception) -> None:
         raise ValueError(str(error)) from error
@@ -243,7 +243,7 @@ def rewrite(text: bytes, body: int, moves: int) -> bytes | None:
 
 def _only_moves(movetext: bytes) -> bool:
     """Whether every word of the main line that has letters is a move."""
-    movetext = _ASIDE.sub(b" ", movetext)
+    movetext = _NOT_MOVES.sub(b" ", movetext)
     removed = 1
     while removed:  # the innermost variations first
         movetext, removed = _VARIATION.subn(b" ", movetext)
@@ -252,7 +252,7 @@ def _only_moves(movetext: bytes) -> bool:
 
 # `0.17` in pawns or `#-3` in moves, perhaps with the depth after a comma.
 _EVAL = re.compile(r"\[%eval\s+(?:#(?P<mate>[+-]?\d+)|(?P<pawns>[+-]?\d*\.?\d+))(?:,\s*(?P<depth>\d+))?")
-# `+0.65/12 1.2s`, `-M6/64 0.16s`: M counts plies. Pawns need decimals: `{1/2-1/2 agreed}` is no evaluation.
+# `+0.65/12 1.2s`, `-M6/64 0.16s`: M counts plies. Pawns need decimals: `{1/2-1/2 agreed}` is not an evaluation.
 _CUTECHESS = re.compile(
     r"\s*(?P<sign>[+-]?)(?:M(?P<plies>\d+)|(?P<pawns>\d+\.\d+))/(?P<depth>\d+)(?:,?\s+(?P<seconds>\d+(?:\.\d+)?)s)?"
 )
@@ -651,7 +651,7 @@ _NO_BRACES = bytes.maketrans(b"{}", b"  ")
 
 
 def _clocks(read: NDArray[np.uint8], starts: Index) -> NDArray[np.uint16]:
-    """The half-move clock of each position, of games that begin at `starts`: the reader stays at 255."""
+    """The half-move clock of each position, of games that begin at `starts`: the reader's clock stops at 255."""
     clocks, full = read.astype(np.uint16), read == 255
     if full.any():
         begins = full & ~np.append(False, full[:-1])
@@ -672,7 +672,7 @@ def _moves(chunk: rust.PyChunkView) -> NDArray[np.uint16]:
 def _start_number(headers: dict[str, str]) -> int:
     """The full-move number of the game's start position; 1 if its FEN has none, or one that no game reaches."""
     fields = headers.get("FEN", "").split()
-    number = whole(fields[5]) if len(fields) > 5 else None
+    number = int_of_text(fields[5]) if len(fields) > 5 else None
     return number if number is not None and 0 < number <= MAX_NUMBER else 1
 
 

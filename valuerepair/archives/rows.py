@@ -53,9 +53,9 @@ class Rows:
     offsets: list[int] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     results: list[str | None] = field(default_factory=list)
-    starts: dict[int, str] = field(default_factory=dict)  # game -> FEN, where it is not the initial position
+    starts: dict[int, str] = field(default_factory=dict)  # game -> FEN, unless it is the initial position
     recorded: Sequence[Recorded | None] | None = None
-    final: dict[int, Recorded] = field(default_factory=dict)  # game -> evaluation of its last board, of whole games
+    final: dict[int, Recorded] = field(default_factory=dict)  # game -> evaluation of its last board; whole games only
     history_known: NDArray[np.bool_] | None = None
     truncated: list[tuple[str, str]] = field(default_factory=list)  # as in the report
 
@@ -148,7 +148,8 @@ class ReadReport:
 
     @property
     def expected(self) -> float | None:
-        """How many positions the games found so far will give, by those that are parsed; None before the first is."""
+        """The number of positions to expect from the games found so far, by the parsed ones; None before one is
+        parsed."""
         waiting = self.games - self.not_sampled - self.parsed - sum(self.rejected.values())
         return self.positions * (1 + waiting / self.parsed) if self.parsed else None
 
@@ -161,7 +162,7 @@ class ReadReport:
         if rejected:
             lines[0] += f", {rejected:,} rejected"
             lines += [f"  {count:,} {reason}" for reason, count in self.rejected.most_common()]
-            lines += [f"    {source} at byte {offset:,}: {what}" for source, offset, what in self.examples]
+            lines += [f"    {source} at byte {offset:,}: {reason}" for source, offset, reason in self.examples]
         lines.append(f"positions: {self.positions:,} sampled of {self.looked_at:,}")
         counts = [(count, reason) for reason, count in self.rejected_positions.most_common()]
         counts += [(self.duplicates, "seen before"), (self.not_drawn, "eligible, but not drawn")]

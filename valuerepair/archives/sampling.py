@@ -54,16 +54,16 @@ def sample(
     """Draws positions from archives, in batches of one to a few thousand rows, and fills `report`.
 
     `paths` are files (PGN, EPD, FEN or lichess's evaluation dump, packed or not, lc0's training chunks, tar archives of
-    chunks; the content identifies the format), folders, or ``-`` for standard input; this and pipes cannot have chunks.
-    `on_bytes` is called, also from another thread, with the number of (packed) bytes as they are split into games. The
-    batches depend on the archives, the seed and the other options, not on threads or timing. No two rows have the same
-    key, unless a position reached beside a game (`options.aside`) is also in a game that is drawn later. `net` is
-    needed for the kinds ``policy`` and ``search`` only.
-    With ``options.positions`` the sample is saved in `kept` from time to time, and a later call resumes there; but not
-    with training chunks, standard input or pipes, and only within PGN.
+    chunks; the content identifies the format), folders, or ``-`` for standard input; chunks cannot come from there or
+    from a pipe. `on_bytes` is called, possibly from another thread, with the number of (packed) bytes as they are split
+    into games. The batches depend on the archives, the seed and the other options, not on threads or timing. No two
+    rows have the same key, unless a position reached beside a game (`options.aside`) is also in a game that is drawn
+    later. `net` is needed for the kinds ``policy`` and ``search`` only. With ``options.positions`` the sample is saved
+    in `kept` from time to time while PGN is read, and a later call resumes there; but not with training chunks,
+    standard input or pipes.
 
     Raises UsageError for a missing path and ValueRepairError for a folder without archives, both before it reads; and
-    ValueRepairError at the end if the files have no game. A stream that breaks off is no error: it is listed in
+    ValueRepairError at the end if the files have no game. A stream that breaks off is not an error: it is listed in
     ``report.truncated``.
     """
     sources = find_sources(paths)
@@ -79,8 +79,8 @@ def read_games(
     """All positions of the wanted games in which a move was played, in batches of whole games, in order.
 
     `games_by_archive` maps archives, named as in the `source` of a store's games, to the numbers of games, from 1;
-    archives that are not PGN yield nothing. With `recorded`, only positions that have the wanted evaluation, with it.
-    All other games are skipped without parsing.
+    archives that are not PGN yield nothing. With `recorded`, only positions that have the wanted evaluation. All other
+    games are skipped without parsing.
 
     Raises UsageError for a missing file.
     """
@@ -133,13 +133,14 @@ def read_whole_games(
 def _beside(
     drawn: Generator[PositionBatch], options: SampleOptions, report: ReadReport, net: NetLines | None
 ) -> Generator[PositionBatch]:
-    """The positions, with shares of them followed by moves; a position both in a game and beside one is the game's."""
+    """The positions, with shares of them followed by moves; a position that is both in a game and beside one is kept as
+    the game's."""
     seen = KeySet()
     with closing(drawn) as batches:
         for batch in _growing(batches):
-            moved, _, lost = beside(batch, options.shares_beside, options.seed, net)
+            moved, _, left_out = beside(batch, options.shares_beside, options.seed, net)
             is_new = seen.add(moved.key) | stood_in_game(moved)
-            report.rejected_positions.update(+lost)
+            report.rejected_positions.update(+left_out)
             report.duplicates += int((~is_new).sum())
             report.positions -= len(batch) - int(is_new.sum())
             report.without_history -= int((~batch.history_known).sum() - (~moved.history_known[is_new]).sum())
@@ -158,7 +159,7 @@ def _growing(batches: Iterator[PositionBatch]) -> Iterator[PositionBatch]:
 
 
 def _has_games(source: Source) -> bool:
-    """Whether the archive is PGN, by its beginning; others may be large, and nothing would be read from them."""
+    """Whether the archive is PGN, by its beginning; other archives may be large, and give no games."""
     if holds_chunks(source):
         return False
     with Stream(source) as stream:
@@ -193,7 +194,7 @@ def _check_any_read(sources: Sequence[Source], report: ReadReport) -> None:
     if report.games == sum(report.rejected[reason] for reason in _EMPTY_REASONS):
         if report.truncated:
             raise ValueRepairError(f"{names}: no games found; {report.truncated[0][1]}")
-        what = "the file is empty" if len(report.empty) == len(sources) == 1 else "this is no PGN, EPD or FEN"
+        what = "the file is empty" if len(report.empty) == len(sources) == 1 else "this is not PGN, EPD or FEN"
         raise ValueRepairError(f"{names}: no games found; {what}")
 
 
@@ -253,7 +254,7 @@ def _text_blocks(
             if piece.broken and lines.unfinished is not None:
                 report.games += 1
                 report.reject("cut off", piece.source.path, lines.unfinished)
-            yield _shared_lines(complete, options, report)
+            yield _lines_in_share(complete, options, report)
             continue
         for cut in games.feed(piece.buffer, piece.length, last=piece.last, cut=piece.broken is not None):
             for i in _wanted(cut, piece, options, report, only):
@@ -310,7 +311,7 @@ def _wanted(
     return wanted if bad is None else wanted[:-1]
 
 
-def _shared_lines(block: LineBlock, options: SampleOptions, report: ReadReport) -> LineBlock:
+def _lines_in_share(block: LineBlock, options: SampleOptions, report: ReadReport) -> LineBlock:
     """The lines in the share to parse."""
     report.games += len(block.lines)
     if options.game_share >= 1:
@@ -435,12 +436,14 @@ def detect(paths: Sequence[str]) -> FirstEvaluation:
             return FirstEvaluation(CHUNKS, False, source.path)
         if first := _in_text(source):
             return first
-    what = "; ".join(kind.what for kind in KINDS.values())
-    raise ValueRepairError(f"{_names(sources)}: no recorded evaluation in the first {MOST >> 20} MiB; known are {what}")
+    known_kinds = "; ".join(kind.what for kind in KINDS.values())
+    raise ValueRepairError(
+        f"{_names(sources)}: no recorded evaluation in the first {MOST >> 20} MiB; the known kinds are {known_kinds}"
+    )
 
 
 def _in_text(source: Source, kind_wanted: str | None = None) -> FirstEvaluation | None:
-    """The first evaluation of a text archive (of any kind, or of `kind_wanted`) that a run takes; None without any."""
+    """The first evaluation of a text archive (of any kind, or of `kind_wanted`) that a run uses; None without any."""
     wanted = RecordedOptions(kind_wanted) if kind_wanted else None
     options = SampleOptions(per_game=None, min_ply=0, every_evaluation=True, recorded=wanted, max_bytes=MOST)
     with closing(_blocks([source], options, ReadReport(), None)) as blocks:
@@ -448,15 +451,15 @@ def _in_text(source: Source, kind_wanted: str | None = None) -> FirstEvaluation 
             of_lines = DUMP if isinstance(block, DumpBlock) else EPD
             if isinstance(block, LineBlock) and kind_wanted not in (None, of_lines):
                 return None
-            for found in _with_marks(block, kind_wanted).parse(options).recorded or ():
-                if found is not None:
-                    depth = found.kind not in (EVAL, EPD) or found.depth > 0
-                    return FirstEvaluation(found.kind, depth, source.path)
+            for recorded in _with_marks(block, kind_wanted).parse(options).recorded or ():
+                if recorded is not None:
+                    depth = recorded.kind not in (EVAL, EPD) or recorded.depth > 0
+                    return FirstEvaluation(recorded.kind, depth, source.path)
     return None
 
 
 def _with_marks(block: Block | Place, kind: str | None) -> Block:
-    """The games and lines of a block that look as if they had an evaluation: to parse all would take long."""
+    """The games and lines of a block that look as if they had an evaluation: parsing all of them would take long."""
     assert not isinstance(block, Place)
     if isinstance(block, GameBlock):
         marked = GameBlock(block.source)

@@ -1,4 +1,4 @@
-"""From compressed PGN text to single games, without parsing: read ahead in a thread, split by a compiled scanner."""
+"""Splits PGN text into games without parsing: a thread reads ahead, and a compiled scanner finds the games."""
 
 from __future__ import annotations
 

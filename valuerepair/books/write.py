@@ -245,7 +245,7 @@ def _kind(name: str) -> outputs.FileKind:
 def _stale(directory: Path, contents: dict[str, bytes]) -> list[Path]:
     """Holdout files that an earlier book's manifest lists and that this book does not write."""
     try:
-        claimed = read_json(directory / MANIFEST, _EarlierBook, "manifest of a book", most=_MOST_MANIFEST).files
+        claimed = read_json(directory / MANIFEST, _EarlierBook, "a manifest of a book", most=_MOST_MANIFEST).files
     except (OSError, ValueRepairError):
         return []
     return [directory / name for name in _HOLDOUT_FILES if name in claimed and name not in contents]

@@ -26,9 +26,9 @@ _NONE = "not a position"
 _BLANK = " \t\r\n"
 _FIELDS = re.compile(r"[^\s;]+(?:\s+[^\s;]+){3}")
 _COUNTER = re.compile(r"\s+(\d+|-)(?=[\s;]|$)")
-# A backslash takes the special meaning from a quotation mark, as in what python-chess writes.
+# A backslash escapes a quotation mark, as python-chess writes it.
 _STRING = r'"(?:[^"\\]|\\.)*"'
-# A name; then one quoted operand, or words, among which quoted ones may have semicolons, or nothing.
+# A name, and then one quoted operand, or words (quoted ones may contain semicolons), or nothing.
 _OPERATION = re.compile(
     rf'([^\s;]+)(?:\s+({_STRING})|\s+((?!["\s])(?:(?<=\s){_STRING}|[^;])*)(?=;|$)|(?=\s*(?:;|$)))[\s;]*'
 )
@@ -43,7 +43,7 @@ _HISTORY = re.compile(r"history (?:startpos|fen ([^:]+)): (.+)")
 
 
 class WrongLine(ValueError):
-    """A text that is no line of EPD: the reason, and its `kind`, for counts."""
+    """A text that is not a line of EPD: the reason, and its `kind`, by which such lines are counted."""
 
     def __init__(self, kind: str, reason: object) -> None:
         super().__init__(reason)
@@ -76,14 +76,15 @@ def numbered_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 def read_epd(text: str) -> EpdLine:
     """The line, as python-chess's `Board.set_epd` reads it; raises `WrongLine`.
 
-    Unlike python-chess it takes the counters of a FEN, operands that are neither moves, numbers nor quoted, moves in
-    UCI, marks beside moves (``bm Qd1 +``), ``bm #2`` and anything after a semicolon; it refuses open quotation marks.
+    Unlike python-chess it accepts the counters of a FEN, operands that are neither moves, numbers nor quoted, moves in
+    UCI, marks next to moves (``bm Qd1 +``), ``bm #2`` and anything after a semicolon; it rejects unclosed quotation
+    marks.
     """
-    fields, counters, rest = _split(text)
-    operations = _operations(rest)
+    fields, counters, operations_text = _split(text)
+    operations = _operations(operations_text)
     for name, default in (("hmvc", "0"), ("fmvn", "1"))[len(counters) :]:
         if not (counter := operations.get(name, default)).isdecimal():
-            raise WrongLine("wrong operation", f"{name} {counter[:20]!r} is no number")
+            raise WrongLine("wrong operation", f"{name} {counter[:20]!r} is not a number")
         counters.append(counter)
     number = counters[1] if counters[1].strip("0") else "1"  # as python-chess
     fen = " ".join([*fields, counters[0], number])
@@ -117,11 +118,12 @@ def _split(text: str) -> tuple[list[str], list[str], str]:
 
 
 def _operations(text: str) -> dict[str, str]:
-    """The operations. The word behind the fields must name one; after a semicolon any word may stand."""
+    """The operations. The first word after the fields must be the name of one; after a semicolon any word is
+    allowed."""
     operations: dict[str, str] = {}
     text = text.strip()
     if (word := _WORD.match(text)) and (_NO_NAME.fullmatch(word[0]) or word[0] == text):
-        too_much = f"{word[0][:20]!r} is too much: a FEN has six fields (and EPD operations end with ;)"
+        too_much = f"{word[0][:20]!r} is one word too many: a FEN has six fields (and EPD operations end with ;)"
         raise WrongLine("wrong operation", too_much)
     at = len(text) - len(text.lstrip("; \t"))
     while at < len(text):
@@ -166,7 +168,7 @@ def _move(board: chess.Board, word: str) -> chess.Move:
 
 
 def _replayed(fen: str, start_fen: str, words: list[str]) -> tuple[str, str, Moves]:
-    """The FEN after the moves (UCI), their start, and the moves; they must lead to `fen`, but for its counters."""
+    """The FEN after the moves (UCI), their start, and the moves; they must lead to `fen`, apart from its counters."""
     try:
         moves = encode_moves(words)
         if reason := status_error(start_fen):

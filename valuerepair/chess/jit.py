@@ -1,8 +1,8 @@
 """Compilation of the kernels, and a cache on disk that notices every change of their sources.
 
 Numba's own ``cache=True`` checks only the file of the cached function: a caller keeps the old code of a function that
-changed in another module. So all compiled kernels are in a folder named by a hash of all kernel sources. After any
-change everything is compiled again; folders of other versions are removed when no process used them for a month.
+changed in another module. Therefore all compiled kernels are in a folder named by a hash of all kernel sources. After
+any change everything is compiled again; folders of other versions are removed after a month without use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KERNEL_SOURCES = (
     "archives/split.py", "nets/planes.py", "nets/policy.py", "mcts/*.py", "training/records.py",
 )  # fmt: skip
 KEEP_DAYS = 30.0  # for folders of other versions
-PATIENCE_S = 2.0  # seconds of compilation before it is logged
+PATIENCE_S = 2.0  # seconds of compilation after which it is logged
 
 log = logging.getLogger(__name__)
 

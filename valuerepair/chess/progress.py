@@ -68,7 +68,7 @@ class Progress:
         self.total, self.done = total, 0
         self._bar: tqdm[NoReturn] | None = None
         if self._terminal:
-            self._bar = tqdm(total=total, desc=label, unit=f" {unit}", dynamic_ncols=True, bar_format=self._shape)
+            self._bar = tqdm(total=total, desc=label, unit=f" {unit}", dynamic_ncols=True, bar_format=self._bar_format)
 
     def advance(self, amount: int = 1) -> None:
         """Adds finished work. Raises KeyboardInterrupt after a signal, unless a loop checks for signals itself."""
@@ -85,7 +85,7 @@ class Progress:
         """Sets the total once it becomes known."""
         self.total = total
         if self._bar is not None:
-            self._bar.total, self._bar.bar_format = total, self._shape
+            self._bar.total, self._bar.bar_format = total, self._bar_format
             self._bar.refresh()
 
     def stage(self, name: str) -> None:
@@ -95,7 +95,7 @@ class Progress:
             return
         self._stage = name
         if self._bar is not None:
-            self._bar.bar_format = self._shape
+            self._bar.bar_format = self._bar_format
             self._bar.set_description_str(f"{self._label}: {name}" if name else self._label)
         if name and self._ticking is None:
             self._ticking = threading.Event()
@@ -119,7 +119,7 @@ class Progress:
             print(line, file=sys.stderr, flush=True)
 
     @property
-    def _shape(self) -> str | None:
+    def _bar_format(self) -> str | None:
         if self._stage:
             return _STAGE
         return None if self.total is None and not self._own_eta else _WITHOUT_ETA
@@ -157,8 +157,8 @@ class Progress:
         self._shown = time.monotonic()
         elapsed = self._shown - self._started
         share = f"{self.done}/{self.total}" if self.total else f"{self.done}"
-        what = self._stage or f"{share} {self._unit}"
-        line = ", ".join(words for words in (what, format_duration(elapsed), self._words) if words)
+        state = self._stage or f"{share} {self._unit}"
+        line = ", ".join(words for words in (state, format_duration(elapsed), self._words) if words)
         print(f"{self._label}: {line}", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Progress:
@@ -182,10 +182,9 @@ def format_nodes(nodes: int) -> str:
 
 def format_duration(seconds: float) -> str:
     """``75`` as ``1:15``, ``3700`` as ``1:01:40``."""
-    whole = round(seconds)
-    minutes, rest = divmod(whole, 60)
+    minutes, remaining = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return f"{hours}:{minutes:02d}:{remaining:02d}" if hours else f"{minutes}:{remaining:02d}"
 
 
 @contextmanager

@@ -25,7 +25,8 @@ from valuerepair.chess.rows import Boards
 def followed(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatch, NDArray[np.int64]]:
     """Each position after the moves `added` [n], except where the game is then over, and its row in `batch`, int64[m].
 
-    The moves become part of the history. Origins name the game that was left, without its moves and evaluations.
+    The moves become part of the history. Their origins name the game that was left, but have no played move and no
+    evaluation.
     """
     lines = [
         np.concatenate([batch.moves[begin:end], more])
@@ -33,35 +34,37 @@ def followed(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatc
     ]
     boards, over = reached(batch.start_fen, lines)
     rows = np.flatnonzero(~over)
-    going_on = batch.take(rows)
+    unfinished = batch.take(rows)
     moves, offsets = joined([lines[i] for i in rows.tolist()])
     return replace(
-        going_on,
+        unfinished,
         fen=fens(boards[rows]),
         moves=moves,
         offsets=offsets,
-        ply=going_on.ply + np.array([len(more) for more in added], np.int32)[rows],
+        ply=unfinished.ply + np.array([len(more) for more in added], np.int32)[rows],
         key=keys(boards[rows]),
-        origin=Origins(going_on.origin.game, [None] * len(rows)),
+        origin=Origins(unfinished.origin.game, [None] * len(rows)),
     ), rows
 
 
 def reached(starts: Sequence[str], moves: Sequence[Moves]) -> tuple[Boards, NDArray[np.bool_]]:
     """[n] the boards after `moves`; and whether the game is over there, or a move is illegal."""
     begin = parse_fens(starts)
-    boards, lost = _play(begin, *joined(moves))
+    boards, is_illegal = _play(begin, *joined(moves))
     clocks = halfmove_clocks(boards)
-    over = lost | ~has_legal_move(boards) | insufficient_material(boards) | (clocks >= 100)
-    often = np.flatnonzero(~over & (clocks >= 8))  # a third occurrence is eight plies after the first
-    over[often[_third(begin[often], [moves[i] for i in often.tolist()], clocks[often], keys(boards)[often])]] = True
+    over = is_illegal | ~has_legal_move(boards) | insufficient_material(boards) | (clocks >= 100)
+    rows = np.flatnonzero(~over & (clocks >= 8))  # a third occurrence is at least eight plies after the first
+    over[rows[_third_occurrence(begin[rows], [moves[i] for i in rows.tolist()], clocks[rows], keys(boards)[rows])]] = (
+        True
+    )
     return boards, over
 
 
 def _play(begin: Boards, moves: Moves, offsets: NDArray[np.int64]) -> tuple[Boards, NDArray[np.bool_]]:
     """`replay`, and [n] whether a row has an illegal move; such rows stay at `begin`."""
-    lost = np.zeros(len(begin), np.bool_)
+    is_illegal = np.zeros(len(begin), np.bool_)
     try:
-        return replay(begin, moves, offsets), lost
+        return replay(begin, moves, offsets), is_illegal
     except ValueError:  # rare, and only in recorded lines: play the rows one by one
         boards = np.array(begin)
         for i in range(len(begin)):
@@ -69,11 +72,11 @@ def _play(begin: Boards, moves: Moves, offsets: NDArray[np.int64]) -> tuple[Boar
             try:
                 boards[i : i + 1] = replay(begin[i : i + 1], line, np.array([0, len(line)], np.int64))
             except ValueError:
-                lost[i] = True
-        return boards, lost
+                is_illegal[i] = True
+        return boards, is_illegal
 
 
-def _third(
+def _third_occurrence(
     begin: Boards, moves: Sequence[Moves], clocks: NDArray[np.int64], reached: NDArray[np.uint64]
 ) -> NDArray[np.bool_]:
     """[n] whether a position occurred twice before, since the last capture or pawn move."""

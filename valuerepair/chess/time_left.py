@@ -20,19 +20,19 @@ Floats = NDArray[np.float64]
 
 _FUTURES = 128
 _MOST_ENDED = 500  # only the latest ended games count: play may get slower or faster, and memory is limited
-_ROUNDS_PLACED = 4  # games a worker that are placed one by one; for those before only their total work matters
+_ROUNDS_PLACED = 4  # games per worker that are placed one by one; for earlier ones only their total work matters
 _SHARE_ENDED = 0.1
 # Lengths of games before many are known: deciles of a lognormal distribution (sigma 0.5). They weigh two games.
 _TYPICAL = np.array([0.388, 0.525, 0.629, 0.727, 0.828, 0.940, 1.070, 1.236, 1.484, 2.008])
 _TYPICAL /= _TYPICAL.mean()
 _TYPICAL_WEIGHTS = np.full(10, 0.2)
 _SCALINGS = 5
-_USUAL_SHARE = 0.75  # nets' batches are full, or nearly
+_USUAL_SHARE = 0.75  # on a device that runs nets, whose batches are full, or nearly
 _NOISE = 0.05  # the relative difference in time of plies of equal games
 
 
 class Remaining(NamedTuple):
-    """Seconds to the end: the median, and the bounds that hold it with nine chances in ten."""
+    """Seconds to the end: the median, and the bounds of its 90 % interval."""
 
     seconds: float
     low: float
@@ -43,7 +43,8 @@ class PieceSizes:
     """The sizes of pieces of work: `sizes` [n], measured or assumed, with `weights`; the progress of those `under_way`.
 
     A piece under way adds 1 to the weights of the larger sizes, which share it in proportion (the estimate of Kaplan
-    and Meier in the form of Efron, "The two sample problem with censored data", 1967). None is larger than the largest.
+    and Meier in the form of Efron, "The two sample problem with censored data", 1967). No piece is larger than the
+    largest size.
     """
 
     def __init__(self, sizes: Floats, weights: Floats, under_way: Floats) -> None:
@@ -54,7 +55,7 @@ class PieceSizes:
         for begin, count in zip(larger[::-1].tolist(), counts[::-1].tolist(), strict=True):
             if begin < len(weights):
                 weights[begin:] *= 1 + count / weights[begin:].sum()
-        # For each size, over it and all larger sizes: their weight, and their weighted sum.
+        # For each size: the weight, and the weighted sum, of it and all larger sizes.
         self._weight, self._sum = (np.append(w[::-1].cumsum()[::-1], 0) for w in (weights, weights * self._sizes))
         self.mean = float(self._sum[0] / self._weight[0])
         self.deviation = float(np.sqrt(weights @ (self._sizes - self.mean) ** 2 / self._weight[0]))
@@ -67,7 +68,7 @@ class PieceSizes:
         return np.where(within, self._sum[larger] / self._weight[larger] - so_far, 0.0)
 
     def drawn(self, so_far: Floats, rng: np.random.Generator) -> Floats:
-        """[futures, n] drawn whole sizes of pieces with this progress, which is below the largest size."""
+        """[futures, n] random total sizes of pieces with this progress, which is below the largest size."""
         larger = self._weight[self._sizes.searchsorted(so_far, "right")]
         beyond = larger * rng.random((_FUTURES, len(so_far)))
         # The last size that has, with all larger sizes, more weight than `beyond`.
@@ -94,7 +95,7 @@ class Turns:
         self._ended: deque[Floats] = deque(maxlen=_MOST_ENDED)
         self._plies: deque[int] = deque(maxlen=_MOST_ENDED)
 
-    def comes(self, number: int) -> None:
+    def add(self, number: int) -> None:
         """Adds the game with this number: it begins now, or waits for its turn."""
         if len(self._began) < self._jobs:
             self._began[number] = self._read_clocks()
@@ -102,7 +103,7 @@ class Turns:
             self._waiting.append(number)
 
     def ended(self, number: int, plies: int = 0) -> None:
-        """Records the end of a game with `plies` searched. A game that did not have its turn does not count."""
+        """Records the end of a game with `plies` searched. A game that never had its turn does not count."""
         now, began = self._read_clocks(), self._began.pop(number, None)
         if began is None:
             self._waiting = deque(waiting for waiting in self._waiting if waiting != number)

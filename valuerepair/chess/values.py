@@ -168,8 +168,9 @@ def fit_alpha(
     weights: ArrayLike | None = None,
     game: ArrayLike | None = None,
 ) -> AlphaFit:
-    """The alpha at which the slope of deep Q given net Q (`slope_of`) is 1, so that a net which learns these deep Q
-    keeps its scale.
+    """The alpha at which the slope of deep Q given net Q (`slope_of`) is 1.
+
+    A net that learns these deep Q then keeps its scale.
 
     Mates count (`mate` in moves), because a net learns them, too. Centipawns are not capped: the logistic saturates, so
     a tablebase score of 15,000 weighs no more than any other row. All are [n], NaN for a missing score; `weights` are 1
@@ -214,7 +215,7 @@ def fit_alpha_to_results(result: Floats, cp: Floats, weights: Floats, game: NDAr
     z, score, w = result[usable], cp[usable], weights[usable]
 
     def moments(log_alpha: float) -> Floats:
-        """Half the fall of the squared error with log alpha, by row."""
+        """Half the rate at which the squared error falls with log alpha, by row."""
         scaled = score / (2 * np.exp(log_alpha))
         q = np.tanh(scaled)
         return np.asarray(w * (q - z) * scaled * (1 - q * q))

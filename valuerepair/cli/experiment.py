@@ -36,7 +36,7 @@ def _shared_options(command: Command) -> Command:
 def command() -> None:
     """Measure settings of the search by games: a list of self-play runs or of matches, and a table.
 
-    The games of every setting are a PGN file in the folder: the same command goes on where it was stopped, and a larger
+    The games of every setting are a PGN file in the folder: the same command resumes a stopped run, and a larger
     --games adds to them. The table (table.csv) and the plot are written beside them.
 
     \b

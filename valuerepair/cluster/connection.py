@@ -61,7 +61,7 @@ def parse_cluster(text: str) -> ClusterAddress:
 def _address_in(path: str) -> str:
     """The address in the file that ``dask scheduler --scheduler-file`` writes."""
     try:
-        return read_json(Path(path).expanduser(), _SchedulerFile, "scheduler file").address
+        return read_json(Path(path).expanduser(), _SchedulerFile, "a scheduler file").address
     except OSError as error:
         raise UsageError(f"--cluster {path}: cannot be read: {error.strerror}; {EXAMPLE}") from None
     except ValueRepairError as error:

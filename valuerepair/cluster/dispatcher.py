@@ -251,7 +251,7 @@ class Dispatcher:
                 self._forget_all()
                 log.info(f"the scheduler at {address} does not answer: waiting {RETURN_S / 60:.0f} minutes for it")
             if time.monotonic() > self._gone_since + RETURN_S:
-                again = "what was scored is kept: give the same command once there is one"
+                again = "what was scored is kept: run the same command once there is one"
                 raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {again}") from None
             return
         if self._gone_since:
@@ -356,7 +356,7 @@ class Dispatcher:
                 f"{last.has[hopeless[0]]}"
             )
         elif waited > NO_WORKER_S:
-            again = "start some (`dask worker ADDRESS`) and give the same command again"
+            again = "start some (`dask worker ADDRESS`) and run the same command again"
             raise ValueRepairError(f"{where}: no worker for {minutes}; {again}")
         elif waited > ALL_REFUSED_S and not self._counts["none said"]:
             self._counts["none said"] = 1

@@ -561,7 +561,7 @@ def read_split(path: str | os.PathLike[str]) -> Split:
     """The split of a file that `write_split` wrote. Raises UsageError for a missing file, and for what it cannot say,
     ValueRepairError for another file."""
     try:
-        written = read_json(path, _SplitFile, "split that vr split wrote")
+        written = read_json(path, _SplitFile, "a split that vr split wrote")
         return Split(**{each.name: getattr(written, each.name) for each in fields(Split)})
     except UsageError as error:
         raise UsageError(f"{path}: {one_line(error)}") from None

@@ -254,7 +254,7 @@ class Session:
 
         path, version = self._tuning_file(), str(onnxruntime.__version__)
         with suppress(OSError, ValueRepairError):  # not measured yet, or by another version
-            tuning = read_json(path, _Tuning, "batch size that was measured")
+            tuning = read_json(path, _Tuning, "a batch size that was measured")
             if tuning.onnxruntime == version:
                 self._batch = tuning.batch
                 log.debug("batches of %d, as measured before: %s", self._batch, path)

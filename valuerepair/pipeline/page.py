@@ -332,7 +332,7 @@ def _judged(folder: Path, control: bool) -> Iterator[NetComparison]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return read_json(path, dict[str, Any], "result of a stage")
+    return read_json(path, dict[str, Any], "the result of a stage")
 
 
 def _document(repair: Repair, outcome: RepairOutcome) -> str:

@@ -87,7 +87,7 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
     path = folder / FILE
     if path.is_file():
         with suppress(ValueRepairError):  # another version's, or torn: they are measured again
-            kept = read_json(path, _Kept, "rates of this machine")
+            kept = read_json(path, _Kept, "a file of rates of this machine")
             if kept.of == conditions:
                 measured_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(path.stat().st_mtime))
                 log.info(f"planned by the rates of this machine of {measured_at} ({path}; remove it to measure again)")

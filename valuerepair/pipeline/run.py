@@ -68,7 +68,7 @@ class StageNotes:
         self.stages: list[StageNote] = []
         if self._path.exists():
             try:
-                self.stages = read_json(self._path, _Stages, "list of stages").stages
+                self.stages = read_json(self._path, _Stages, "a list of stages").stages
             except (OSError, ValueRepairError) as error:
                 raise ValueRepairError(f"{error}; remove it to start over") from None
 
@@ -168,7 +168,7 @@ def q_scales(folder: Path, stage: Stage) -> tuple[float, float] | None:
     if not path.exists():
         return None
     try:
-        return for_both(read_json(path, _Played, "match").q_scale.value)
+        return for_both(read_json(path, _Played, "a match").q_scale.value)
     except (OSError, ValueRepairError) as error:
         raise ValueRepairError(f"{error}; remove it") from None
 
@@ -231,12 +231,12 @@ def judge_of(path: str, net: str, deep: str | None) -> str:
 
 
 def planned(
-    folder: Path, settings: Settings, *, cluster: str | None = None, quiet: bool = False, to_look_at: bool = False
+    folder: Path, settings: Settings, *, cluster: str | None = None, quiet: bool = False, for_display: bool = False
 ) -> Repair:
     """The plan and the state of a repair. Measures this machine unless the folder has its rates.
 
-    A plan `to_look_at` may take longer than the budget: if that is too small, it is the shortest one. Raises UsageError
-    and ValueRepairError if something would not run.
+    If the budget is too small, a plan `for_display` is the shortest one and takes longer. Raises UsageError and
+    ValueRepairError if something would not run.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"-o {folder}: is a file, not a folder")
@@ -248,7 +248,7 @@ def planned(
     try:
         chosen = plan(settings, speed, folder, cluster)
     except TooLittleTime as error:
-        if not to_look_at:
+        if not for_display:
             raise
         log.info(f"{error}; this is the plan for that")
         settings = replace(settings, budget=f"{ceil(error.seconds)}s")

@@ -261,7 +261,7 @@ def _play(
 
     def coming() -> Iterator[Pairing]:
         for pairing in plan.pairings(done):
-            turns.comes(pairing.number)
+            turns.add(pairing.number)
             yield pairing
 
     def tick(ended: int = 0) -> None:

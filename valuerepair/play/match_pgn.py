@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from valuerepair.archives.headers import game_result, movetext, read_headers, whole
+from valuerepair.archives.headers import game_result, int_of_text, movetext, read_headers
 from valuerepair.archives.open import find_sources, looks_like_tar, read_text
 from valuerepair.archives.split import HEADROOM, Pieces, Splitter
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -253,7 +253,7 @@ def _game(text: bytes, place: int) -> TaggedGame | None:
         sys.intern(tags["Black"]),
         sys.intern(result),
         sys.intern(_ending(tags, moves, result)),
-        whole(tags.get("PlyCount", "")) or 0,
+        int_of_text(tags.get("PlyCount", "")) or 0,
         _seconds(tags, moves),
         _opening(tags, moves),
         sys.intern(tags["Run"]) if own else "",

@@ -258,6 +258,6 @@ def _disk(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ValueRepairError(
-            f"{path}: {error.strerror}; the games so far are kept: make room (or give another -o FILE), and give the "
-            "same command again to go on"
+            f"{path}: {error.strerror}; the games so far are kept: make room (or give another -o FILE), and run the "
+            "same command again to resume"
         ) from None

@@ -282,7 +282,7 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
     def pairings() -> Iterator[Pairing]:
         for number in range(plan.games):
             if number not in done:
-                turns.comes(number)
+                turns.add(number)
                 yield plan.pairing(number)
 
     progress.set_total(plan.games)

@@ -75,7 +75,7 @@ def search(
             state = loop.work()
     store.commit()
     if state == "interrupted":
-        log.info("stopped: give the same command again to go on where it stopped")
+        log.info("stopped: run the same command again to resume")
         raise KeyboardInterrupt
 
 

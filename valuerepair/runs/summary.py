@@ -95,7 +95,7 @@ def next_command(
     return f"{name} {shlex.join(words)}"
 
 
-NOT_DONE = "not done yet: give the same command again to go on where it stopped"
+NOT_DONE = "not done yet: run the same command again to resume"
 
 
 @dataclass(frozen=True)

@@ -313,7 +313,7 @@ def explained(path: str, message: str) -> str:
     if "not a database" in message:
         return f"{path} is not a valuerepair store; give another --db"
     if "disk is full" in message or "disk I/O error" in message:
-        return f"{path}: the disk is full or failing; make room and give the same command again: it goes on"
+        return f"{path}: the disk is full or failing; make room, and run the same command again to resume"
     if "readonly" in message or "unable to open" in message:
         return f"{path} cannot be opened for this: no permission for the file or its folder; give another --db"
     if "locked" in message:

@@ -237,7 +237,7 @@ class ChunkOutput:
 
     def _resume(self, path: Path) -> None:
         try:
-            before = read_json(path, _Unfinished, "list of chunks that a stopped run left", most=_MOST_UNFINISHED)
+            before = read_json(path, _Unfinished, "a list of chunks that a stopped run left", most=_MOST_UNFINISHED)
         except ValueRepairError as error:
             raise UsageError(f"{error}; give a new folder") from None
         options = before.run.get("options")

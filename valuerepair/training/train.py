@@ -563,7 +563,7 @@ def read_curve(path: str | os.PathLike[str]) -> Training:
     if where.name.endswith(SUFFIX):
         where = curve_path(where)
     try:
-        about = read_checked(where, _Curve, "curve that vr train wrote")
+        about = read_checked(where, _Curve, "a curve that vr train wrote")
     except OSError as error:
         raise ValueRepairError(f"{where}: {error.strerror}; vr train writes it beside the new net") from None
     return Training(about, about.pop("curve"))
