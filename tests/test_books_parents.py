@@ -259,7 +259,7 @@ def test_confirmed_keeps_what_the_search_was_right_about(tmp_path: Path) -> None
         labelled = write_books(store, tmp_path / "labelled", options=BookOptions(labels=("optimistic", "opening")))
         with pytest.raises(ValueRepairError, match=r"all 4 candidates at 0.55 are left out: not in-check 4$"):
             write_books(store, tmp_path / "none", options=BookOptions(labels=("in-check",)))
-        with pytest.raises(UsageError, match=r"--label blind: no such label; there are optimistic, .* eco:NAME"):
+        with pytest.raises(UsageError, match=r"--label blind: no such label; the labels are optimistic, .* eco:NAME"):
             write_books(store, tmp_path / "none", options=BookOptions(labels=("blind",)))
     assert [board.peek().uci() for board, _ in _entries(tmp_path / "out" / "book.pgn")] == ["e2e4"]
     assert manifest.left_out == {

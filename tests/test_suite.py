@@ -363,7 +363,7 @@ def test_an_engine_on_a_suite(suite: Path, stockfish: str) -> None:
     ("arguments", "words", "code"),
     [
         (("nowhere.epd", "--net", "maia-1900"), "nowhere.epd: no such file", 2),
-        (("maia.epd",), "give the net to ask: --net", 2),
+        (("maia.epd",), "give the net to measure: --net", 2),
         (("maia.epd", "--net", "nowhere.pb.gz"), "nowhere.pb.gz", 1),
         (("maia.epd", "--net", "maia-1900", "--db", "a.db"), "--db: needs a store, not a suite", 2),
         (("maia.epd", "--net", "maia-1900", "--split", "a.json"), "--split: needs a store", 2),

@@ -88,10 +88,10 @@ class BookCheck:
                     size += len(line)
                     if size > MOST_BOOK:
                         raise ValueRepairError(
-                            f"{self.path}: unpacks to more than {MOST_BOOK >> 20} MiB; this is no book"
+                            f"{self.path}: unpacks to more than {MOST_BOOK >> 20} MiB; this is not a book"
                         )
                     if len(line) > MAX_LINE:
-                        raise ValueRepairError(f"{self.path}: line {number} is longer than 16 MiB; this is no book")
+                        raise ValueRepairError(f"{self.path}: line {number} is longer than 16 MiB; this is not a book")
                     reader.line(number, line.removesuffix(b"\n"))
                     yield from problems
                     problems.clear()
@@ -141,7 +141,7 @@ class _Entry:
     tags_closed: bool = False  # a blank line came after them
     fen_line: int = 0
     line: int = 0  # first movetext line, 0 before it
-    failed: bool = False  # a move could not be read: the rest has no meaning
+    failed: bool = False  # a move could not be read, so the moves after it mean nothing
     result: bool = False
     joined: bool = False
     first_word: str = ""
@@ -173,8 +173,10 @@ class _PgnCheck:
             self._movetext(number, text)
             return
         if self._comment_line:
-            what = "a line that begins with '['" if text else "an empty line"
-            self._problem(number, f"{what} inside the comment of line {self._comment_line}: lc0 ends the game here")
+            line_kind = "a line that begins with '['" if text else "an empty line"
+            self._problem(
+                number, f"{line_kind} inside the comment of line {self._comment_line}: lc0 ends the game here"
+            )
         if self._entry.line:
             self._flush()
         if text:
@@ -196,7 +198,7 @@ class _PgnCheck:
         entry = self._entry
         if entry.tags_line and entry.tags_closed:
             self._no_movetext()
-            # lc0 keeps the start position, also one that cannot be read.
+            # lc0 keeps the start position, even one that cannot be read.
             entry = self._entry = _Entry(failed=entry.failed)
         if not entry.tags_line:
             entry.tags_line = number
@@ -223,8 +225,8 @@ class _PgnCheck:
         self._start_fen = fen
 
     def _no_movetext(self) -> None:
-        lost = " and starts the next entry from its FEN, unless that has its own" if self._entry.fen_line else ""
-        reason = f"an entry without movetext (write at least *): lc0 drops it{lost}"
+        consequence = " and starts the next entry from its FEN, unless that has its own" if self._entry.fen_line else ""
+        reason = f"an entry without movetext (write at least *): lc0 drops it{consequence}"
         self._problem(self._entry.tags_line, reason)
 
     def _movetext(self, number: int, text: str) -> None:
@@ -298,7 +300,7 @@ class _PgnCheck:
     def _move(self, number: int, word: str) -> None:
         entry, board = self._entry, self._board
         if entry.result and not entry.joined:
-            self._problem(number, f"{word[:24]} comes after the result: lc0 goes on with the same game")
+            self._problem(number, f"{word[:24]} comes after the result: lc0 continues the same game")
             entry.joined = True
         try:
             move = read_move(word, board, ep_as_given=not entry.moves)

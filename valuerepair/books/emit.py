@@ -3,7 +3,7 @@
 The default entry has all moves from the initial position. If lc0 would misread that, the entry begins later: at the
 first position after the obstacle with White to move, as a FEN tag, or at the position itself, as a FEN tag and ``*``.
 Obstacles are a FEN start with Black to move (lc0 mirrors the moves) and a piece's move to the square of a possible e.p.
-capture (`Nd6` after `d7d5` beside a pawn on e5: lc0 0.32.1 throws).
+capture (`Nd6` after `d7d5` next to a pawn on e5: lc0 0.32.1 throws).
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _side_by_side(start_fens: Sequence[str], moves: Sequence[list[str]], positio
             here = places[rows] == ply
             for i, fen in zip(rows[here].tolist(), fens(boards[here]), strict=True):
                 fens_of[i] = fen
-        going = lengths[rows] > ply
-        rows, boards = rows[going], boards[going]
+        unfinished = lengths[rows] > ply
+        rows, boards = rows[unfinished], boards[unfinished]
         at, turn = cuts[rows] + ply, white_to_move(boards)
         words[at], unreadable, boards = _ply(boards, flat[at])
         ply += 1
@@ -103,7 +103,7 @@ def _side_by_side(start_fens: Sequence[str], moves: Sequence[list[str]], positio
 
 
 def _line(start: str, sans: tuple[str, ...], fen: str) -> BookLine:
-    """The line, or the position alone where there are no moves or too many for lc0."""
+    """The line, or the position alone if there are no moves or too many for lc0."""
     if not sans or _move_number(start) + len(sans) >= GAME_PLY_LIMIT:
         return BookLine(fen, (), fen)
     return BookLine(start, sans, fen)
@@ -114,7 +114,7 @@ def _move_number(fen: str) -> int:
 
 
 def pgn_entry(line: BookLine, tags: Mapping[str, str]) -> str:
-    """One PGN game: `tags`, a FEN tag where the line does not begin at the initial position, the moves, ``*``.
+    """One PGN game: `tags`, a FEN tag if the line does not begin at the initial position, the moves, ``*``.
 
     Result is always ``*``: the game that follows is not yet played. Moves are wrapped, tags never.
     """
@@ -142,7 +142,7 @@ def tag_value(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Without line breaks, control characters and half surrogates, which break readers or the encoding."""
+    """Without line breaks, control characters and lone surrogates, which break readers or the encoding."""
     if text.isascii() and text.isprintable():  # nearly every text
         return " ".join(text.split())
     printable = (" " if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") else c for c in text)
@@ -153,11 +153,11 @@ def epd_entry(fen: str, operations: Mapping[str, str | int]) -> str:
     """One EPD line: the four fields of `fen`, then `hmvc`, `fmvn` and `operations` by name.
 
     `fen` has six fields and an e.p. square only where a capture is legal, as `BookLine.fen` has. A text operand is
-    quoted; EPD knows no escape in it, so quotes and semicolons become ' and a comma.
+    quoted; EPD has no escapes, so quotes become ' and semicolons become commas.
     """
     *position, halfmoves, number = fen.split()
-    every: dict[str, str | int] = {"hmvc": int(halfmoves), "fmvn": int(number), **operations}
-    return " ".join([*position, *(f"{name} {_operand(every[name])};" for name in sorted(every))])
+    operands: dict[str, str | int] = {"hmvc": int(halfmoves), "fmvn": int(number), **operations}
+    return " ".join([*position, *(f"{name} {_operand(operands[name])};" for name in sorted(operands))])
 
 
 def _operand(value: str | int) -> str:
@@ -187,7 +187,7 @@ def _ply(boards: Boards, moves: Moves) -> tuple[Ints, Flags, Boards]:
     listed, offsets = legal_moves(boards)
     numbers = np.repeat(np.arange(len(boards)), np.diff(offsets))
     words, kinds = _before(boards, moves)
-    words |= _which(boards, moves, kinds, listed, numbers)
+    words |= _disambiguation(boards, moves, kinds, listed, numbers)
     after = replay(boards, moves, np.arange(len(boards) + 1))
     checks = np.flatnonzero(in_check(after))
     words[checks] |= np.where(has_legal_move(after[checks]), _CHECK, _MATE)
@@ -216,7 +216,7 @@ def _before(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
     return moves.astype(np.int64) | kinds << 16 | np.where(takes, _TAKES, 0), kinds
 
 
-def _which(boards: Boards, moves: Moves, kinds: Ints, listed: Moves, numbers: Ints) -> Ints:
+def _disambiguation(boards: Boards, moves: Moves, kinds: Ints, listed: Moves, numbers: Ints) -> Ints:
     """The flags for file or rank, if another piece of the same kind may go to the same square."""
     shared = (kinds >= KNIGHT) & (kinds <= QUEEN)
     rivals = np.flatnonzero(shared[numbers] & ((listed ^ moves[numbers]) >> 6 & 63 == 0) & (listed != moves[numbers]))
@@ -236,9 +236,9 @@ def _on_ep_square(boards: Boards, moves: Moves, kinds: Ints) -> Flags:
     """[n] whether a piece moves to the square of a possible e.p. capture: lc0 looks for one there and throws."""
     file = (boards[:, STATE] >> EP_SHIFT & _EP_MASK).astype(np.int64) - 1
     fifth_rank = ((boards[:, US] & boards[:, PAWNS]) >> np.uint64(32)).astype(np.int64) & 255
-    beside = 5 << file.clip(0) >> 1
+    adjacent_files = 5 << file.clip(0) >> 1
     return np.asarray(
-        (file >= 0) & (fifth_rank & beside != 0) & (kinds != PAWN) & (_squares(boards, moves)[1] == 40 + file)
+        (file >= 0) & (fifth_rank & adjacent_files != 0) & (kinds != PAWN) & (_squares(boards, moves)[1] == 40 + file)
     )
 
 

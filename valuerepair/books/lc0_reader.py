@@ -1,7 +1,7 @@
 """How lc0's opening-book reader reads a FEN and a move, after `src/chess/pgn.h` and `board.cc` of 0.32.1.
 
 lc0 reads less than the PGN standard allows, and misreads some of it silently. These rules give the move that it reads
-from a word, or why it refuses the word (an unhandled exception: the whole book fails to load).
+from a word, or why it refuses the word (an unhandled exception, so the book does not load at all).
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _placement_refusal(text: str, fields: list[str]) -> str | None:
             if file > 8:
                 return "too many files in a rank"
         elif character.lower() not in "pnbrqk":
-            return f"{character!r} is no piece"
+            return f"{character!r} is not a piece"
         elif file > 7:
             return "too many files in a rank"
         elif character.lower() == "p" and rank in (0, 7):
@@ -216,7 +216,7 @@ def _ep_refusal(text: str, fields: list[str]) -> str | None:
 
 
 def _count_refusal(text: str, fields: list[str]) -> str | None:
-    return None if re.match(r"-?\d", text) else f"clock {text!r} is no number"
+    return None if re.match(r"-?\d", text) else f"clock {text!r} is not a number"
 
 
 def start_board(fen: str) -> chess.Board:

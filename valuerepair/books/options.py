@@ -21,10 +21,10 @@ class BookOptions:
 
     `sign` keeps candidates where the net is too optimistic (net_q > deep_q, from the side to move), too pessimistic, or
     both. `confirmed` keeps candidates where a second look confirmed the search, `labels` those with all these labels,
-    `max_abs_deep_q` those with at most this |deep Q|. `near_duplicates` (same material and pawns in one game) are
-    all kept, or only the first of a game. `per_root` limits the positions reached from one sampled candidate (itself
-    included), `per_game_limit` the positions of one game, `limit` the whole number, which counts held-out positions but
-    not parents; limits keep the first positions in the book's `order`. `parents`: positions up to this many plies
+    `max_abs_deep_q` those with at most this |deep Q|. `near_duplicates` (same material and pawns in one game) are all
+    kept, or only the first of a game. `per_root` limits the positions reached from one sampled candidate (itself
+    included), `per_game_limit` the positions of one game, `limit` the positions in total, held-out ones included but
+    without parents; limits keep the first positions in the book's `order`. `parents`: positions up to this many plies
     earlier are written too. `softness`: as in `judge.weights.weights_of`. `repeat_by_weight`: a position of weight 1 is
     written this many times, others in proportion. `form`: an entry has all earlier moves, or only the FEN.
     """

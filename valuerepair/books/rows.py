@@ -60,8 +60,8 @@ def can_go_on(fens: Sequence[str], starts: Sequence[str], moves: Sequence[str]) 
 def add_knowledge(
     store: Store, rows: pd.DataFrame, options: BookOptions, split: Split | None
 ) -> tuple[pd.DataFrame, dict[str, Any], list[str]]:
-    """`rows` of `Store.candidates` with the columns for `choose_rows`; for the manifest, who gave the verdicts; and the
-    FENs of all positions of the store that the `split` holds out, whether or not they are candidates.
+    """`rows` of `Store.candidates` with the columns for `choose_rows`; which oracle gave the verdicts, for the
+    manifest; and the FENs of all positions in the store that the `split` holds out, candidates or not.
 
     Adds the columns `eco_header` and `GAME_KEY`; `verdict` for `options.confirmed`, by the oracle that took a second
     look at most of the rows; `labels`, a set of names per row, for `options.labels`; `part`, a name of
@@ -73,30 +73,30 @@ def add_knowledge(
         "eco_header": header_of_games(store.connection, "ECO", rows["game_id"].tolist()),
         GAME_KEY: games_of(store.connection, rows["position_id"].to_numpy(np.int64)),
     }
-    about: dict[str, Any] = {}
+    confirmed: dict[str, Any] = {}
     held_fens: list[str] = []
     if options.confirmed:
         looks = evidence(store, rows)
         columns["verdict"] = looks["verdict"]
-        about["confirmed"] = {key: looks.attrs[key] for key in ("second", "alpha")}
+        confirmed["confirmed"] = {key: looks.attrs[key] for key in ("second", "alpha")}
     if options.labels:
         columns["labels"] = names(labels_of(store, rows))
     if split is not None:
-        every = store.connection.numbers("SELECT id FROM positions ORDER BY id", {}, np.int64)[0]
-        parts = split.parts(store, every)
-        of_rows = parts[np.searchsorted(every, rows["position_id"].to_numpy(np.int64))]
+        ids = store.connection.numbers("SELECT id FROM positions ORDER BY id", {}, np.int64)[0]
+        parts = split.parts(store, ids)
+        of_rows = parts[np.searchsorted(ids, rows["position_id"].to_numpy(np.int64))]
         columns["part"] = [PARTS[part] for part in of_rows.tolist()]
         query = "SELECT p.fen FROM json_each(:ids) j JOIN positions p ON p.id = j.value"
-        held = store.connection.rows_of(every[np.isin(parts, HELD_OUT)].tolist(), query)
+        held = store.connection.rows_of(ids[np.isin(parts, HELD_OUT)].tolist(), query)
         held_fens = [fen for (fen,) in held]
-    return rows.assign(**columns), about, held_fens
+    return rows.assign(**columns), confirmed, held_fens
 
 
 def _check_label(label: str) -> None:
     kind, colon, word = label.partition(":")
     if label not in NAMES and not (colon and word and kind in KINDS):
         families = ", ".join(f"{kind}:NAME" for kind in KINDS)
-        raise UsageError(f"--label {label}: no such label; there are {', '.join(NAMES)} and {families}")
+        raise UsageError(f"--label {label}: no such label; the labels are {', '.join(NAMES)} and {families}")
 
 
 NEAR_HELD = "near-duplicate of a held-out position"
@@ -108,7 +108,7 @@ def sides(rows: pd.DataFrame, near_held: Set[str]) -> tuple[pd.DataFrame, pd.Dat
     Divides them by their column `part`, if they have one: the part ``train`` is the book.
 
     A split has each game and each root on one side. Rows with one of the `near_keys` `near_held` are left out of the
-    book. Raises ValueRepairError when the book stays empty; the holdout may.
+    book. Raises ValueRepairError if the book would be empty; the holdout may be.
     """
     if "part" not in rows:
         return rows, rows.iloc[:0], 0
@@ -117,6 +117,6 @@ def sides(rows: pd.DataFrame, near_held: Set[str]) -> tuple[pd.DataFrame, pd.Dat
     book = rows[~is_held & ~near]
     if book.empty:
         raise ValueRepairError(
-            f"--split leaves the book empty: none of {len(rows):,} candidates is train and far from what is held out"
+            f"--split leaves the book empty: each of {len(rows):,} candidates is held out or too near to one that is"
         )
     return book, rows[is_held], int(near.sum())

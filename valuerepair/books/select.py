@@ -99,7 +99,7 @@ class _BookSieve:
 
 
 def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
-    """Keeps the rows with the sign, value, verdict, part and labels that the options ask for."""
+    """Keeps the rows with the sign, value, verdict, part and labels in the options."""
     if options.sign != "both":
         disagreement = sieve.rows["disagreement"]
         sieve.keep(disagreement > 0 if options.sign == "optimistic" else disagreement < 0, f"not {options.sign}")
@@ -154,8 +154,7 @@ def _nothing_found(sizes: pd.Series[float], threshold: float) -> str:
     scored = f"{len(sizes):,} scored positions"
     largest = f"{sizes.max():.4f}"
     advice = "lower --threshold or mine more games"
-    at = f"no candidate at {threshold:g}"
-    return f"{at}: the largest disagreement among {scored} is {largest}; {advice}"
+    return f"no candidate at {threshold:g}: the largest disagreement among {scored} is {largest}; {advice}"
 
 
 def _ordered(rows: pd.DataFrame, options: BookOptions) -> pd.DataFrame:
@@ -206,7 +205,8 @@ def add_parents(book: pd.DataFrame, options: BookOptions, held: _HeldOut) -> tup
     """`book` with the parents of each candidate after it, the nearest first; `parent_weight` gives their weights.
 
     A repeated position is written once with the sum of the weights, as in KataGo's uploader of positions
-    (python/upload_poses.py). No parent enters the book that is held out, or near to what is.
+    (python/upload_poses.py). Parents that are held out, or near-duplicates of held-out positions, do not enter the
+    book.
     """
     count = ParentCount(options.parents, options.parents * len(book))
     if not options.parents:
@@ -296,7 +296,8 @@ class Parent:
 
 
 def parent_weight(weight: float, plies_before: int) -> float:
-    """A parent's share of its candidate's weight, as in KataGo: a half one ply before, a quarter two plies before."""
+    """A parent's share of its candidate's weight, as in KataGo: half of it one ply before, a quarter two plies
+    before."""
     return weight * 0.5**plies_before
 
 

@@ -99,7 +99,7 @@ def write_suite_stream(store: Store, rows: pd.DataFrame, threshold: float, strea
     loss = _loss(store, chosen, looks)
     differs = np.array([_differ(*pair) for pair in zip(chosen["net_best"], chosen["deep_best"], strict=True)], np.bool_)
     avoided = differs & (loss >= threshold)
-    second = looks.attrs["second"] or rows.attrs["oracle"]  # a part of a frame has the attrs of the whole
+    second = looks.attrs["second"] or rows.attrs["oracle"]  # selected rows keep the attrs of their frame
     for row, look, bad in zip(chosen.to_dict("records"), looks.to_dict("records"), avoided.tolist(), strict=True):
         stream.write(_line(row, look, bad, threshold, rows.attrs, second["label"]).encode())
     unasked = int((differs & np.isnan(loss)).sum())
@@ -175,7 +175,7 @@ def _move(board: chess.Board, uci: str) -> chess.Move:
 def _score(row: dict[Hashable, Any], alpha: Mapping[str, Any]) -> dict[str, int]:
     """`dm` if the side to move mates, otherwise `ce`; if it is mated, the `ce` of a mate in the EPD standard.
 
-    For a search with a net, whose Q is no function of its centipawns, `ce` is computed from its Q.
+    For a search with a net, whose Q is not a function of its centipawns, `ce` is computed from its Q.
     """
     mate, cp = row["mate"], row["cp"]
     if not np.isnan(mate):
@@ -267,9 +267,8 @@ def _table(
             }
         )
     table: pd.DataFrame = pd.DataFrame(rows)
-    words = ("id", "net", "net_sha256", "judge")
-    # Objects: newer pandas would make NaN of None.
-    for name in words:
+    # As objects, because newer pandas would turn None into NaN.
+    for name in ("id", "net", "net_sha256", "judge"):
         table[name] = pd.Series([row[name] for row in rows], table.index, object)
     return table
 
@@ -317,9 +316,9 @@ class MeasuredSuite:
         for group in dict.fromkeys((share.of, share.judge, share.threshold) for share in self.shares):
             of, judge, threshold = group
             of_group = [share for share in self.shares if (share.of, share.judge, share.threshold) == group]
-            what = f"blind spots of {of}" if of is not None else "positions with a value"
+            positions = f"blind spots of {of}" if of is not None else "positions with a value"
             by = f" (judge: {judge})" if judge is not None else ""
-            lines.append(f"{of_group[0].shared.total:,} {what}, {threshold:g} or more off{by}")
+            lines.append(f"{of_group[0].shared.total:,} {positions}, {threshold:g} or more off{by}")
             lines += [f"  {_shared_words(share)}" for share in of_group]
         lines += _left_out_lines(self.left_out)
         if any(share.of is not None and not share.itself for share in self.shares):
@@ -352,8 +351,8 @@ def measure_suite(
     """
     suite = read_suite(path, alpha=alpha, threshold=threshold)
     rows, shares = suite.rows, list[SharedSpots]()
-    for number, words in enumerate(nets, 1):
-        with open_evaluator(words, device=device) as net:
+    for number, spec in enumerate(nets, 1):
+        with open_evaluator(spec, device=device) as net:
             answers, failed = evaluated(net, suite.batch)
             name, key = net.identity.name, net.identity.key
         q = np.full(len(rows), np.nan)

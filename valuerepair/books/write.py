@@ -1,4 +1,4 @@
-"""Writing a book: rows -> PGN and EPD text -> files that appear whole or not at all."""
+"""Writes books: rows -> PGN and EPD text -> files that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def write_books(
 ) -> Manifest:
     """Writes book.pgn, book.epd and manifest.json (and holdout.pgn, holdout.epd) into `directory`, made if missing.
 
-    Entry n of the PGN and line n of the EPD name the same position. Each file replaces the earlier one as a whole, the
+    Entry n of the PGN and line n of the EPD name the same position. The new files replace earlier ones at the end, the
     manifest last; if this book has no holdout, the holdout files of an earlier one are removed. With a `split` the book
     has the part ``train``, and the holdout the positions held out; logs a warning if the store has one and none is
     given. Calls `on_entry` after each entry. Raises UsageError, and ValueRepairError if there is nothing to write or
@@ -85,7 +85,7 @@ def write_books(
             f"--per-root {options.per_root}: needs --expanded searched or all; "
             "without it, each candidate is its own root"
         )
-    # All rows, but only the column that is counted; the other columns are large and needed for candidates only.
+    # All rows, but only the counted column: the other columns are large, and needed for candidates only.
     scored = store.frame(question, only=("disagreement",))
     candidates, confirmed, held_fens = add_knowledge(store, store.candidates(question), options, split)
     for_book = candidates if split is None else candidates[candidates["part"] == PARTS[TRAIN]]
@@ -245,10 +245,10 @@ def _kind(name: str) -> outputs.FileKind:
 def _stale(directory: Path, contents: dict[str, bytes]) -> list[Path]:
     """Holdout files that an earlier book's manifest lists and that this book does not write."""
     try:
-        claimed = read_json(directory / MANIFEST, _EarlierBook, "a manifest of a book", most=_MOST_MANIFEST).files
+        listed = read_json(directory / MANIFEST, _EarlierBook, "a manifest of a book", most=_MOST_MANIFEST).files
     except (OSError, ValueRepairError):
         return []
-    return [directory / name for name in _HOLDOUT_FILES if name in claimed and name not in contents]
+    return [directory / name for name in _HOLDOUT_FILES if name in listed and name not in contents]
 
 
 class _EarlierBook(msgspec.Struct):
@@ -310,8 +310,8 @@ class Manifest:
 
     def to_json(self) -> str:
         manifest = asdict(self)
-        at_top = manifest.pop("options")
-        return json.dumps(manifest | at_top, indent=2, ensure_ascii=False) + "\n"
+        options = manifest.pop("options")
+        return json.dumps(manifest | options, indent=2, ensure_ascii=False) + "\n"
 
     def summary(self, directory: str) -> list[str]:
         """The contents of the files, in lines for a terminal."""
@@ -363,7 +363,7 @@ class WrittenBooks:
 
 def what_next(store: Store, manifest: Manifest, directory: str, split: str = "") -> list[str]:
     """What to do next with a book, in lines for a terminal; if the last one begins with ``next:``, the rest of it runs
-    in a shell. `split` is the file of the split that training goes by."""
+    in a shell. `split` is the file of the split that training uses."""
     book, sha256 = shlex.quote(f"{directory}/book.pgn"), manifest.net["sha256"]
     if manifest.net["history_fill"] == ENGINE_FILL:
         net_id, oracle_id = store.pick(sha256, manifest.oracle["digest"])
@@ -383,7 +383,7 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     if any(file.positions > file.distinct for file in manifest.files.values()):
         words += ["--temperature 0.5"]
     games, chunks = "selfplay.pgn", "book-chunks"
-    if Path(games).exists() or Path(chunks).exists():  # from another book: its games and these must not mix
+    if Path(games).exists() or Path(chunks).exists():  # of another book, whose games must not mix with these
         digest = manifest.files["book.pgn"].sha256[:6]
         games, chunks = f"selfplay-{digest}.pgn", f"{chunks}-{digest}"
         words += ["-o", games]

@@ -16,7 +16,7 @@ from valuerepair.cli.group import LazyGroup
 from valuerepair.command import typed
 from valuerepair.version import __version__
 
-# The help stands here so that `vr --help` imports no command; a command is the module of its name.
+# The help is here so that `vr --help` imports no command. A command is in the module of its name.
 COMMANDS: dict[str, dict[str, str]] = {
     "Repair": {"repair": "From games and a net to a repaired net: all of it, with controls and a report."},
     "Mine": {
@@ -30,12 +30,12 @@ COMMANDS: dict[str, dict[str, str]] = {
         "selfplay": "Play games from the lines of a book: PGN, results in the store, training records.",
         "chunks": "Write games of archives as training chunks.",
         "mix": "Mix repair games with normal ones: training data in a given share.",
-        "rescore": "Put the judge's values into training chunks that exist.",
+        "rescore": "Put the judge's values into existing training chunks.",
         "weights": "Weigh training positions by what the search changed; draw by weight.",
         "train": "Train a net on chunks or on mined positions: a .pb.gz that lc0 plays.",
     },
     "Look": {
-        "stats": "Say what is in the store: counts, candidate rates, labels, costs; fit alpha.",
+        "stats": "Show what is in the store: counts, candidate rates, labels, costs; fit alpha.",
         "show": "Show one position: board, values, labels, where it came from.",
         "similar": "Find more positions like this one.",
         "plot": "Draw it: scatter, rates, calibration, recall, Elo and more.",
@@ -45,7 +45,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Compare": {
         "remeasure": "Compare nets on the same positions: who repaired what.",
         "match": "Play a match of nets or UCI engines, with Elo, LOS and SPRT.",
-        "elo": "Say what the PGN of any match shows: Elo, LOS, SPRT; plan how many games.",
+        "elo": "Report what the PGN of any match shows: Elo, LOS, SPRT; plan how many games.",
         "experiment": "Measure settings of the search by games: sweeps, odds, options.",
     },
     "Store": {"store": "Check a store, or merge several into one."},
@@ -56,8 +56,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "nets": "List, pull and describe nets.",
     },
     "Setup": {
-        "doctor": "Say what is installed, what is missing, and what to do; check the rules of chess.",
-        "config": "Say which values of options are in force, and where each comes from.",
+        "doctor": "Report what is installed, what is missing, and what to do; check the rules of chess.",
+        "config": "Show which values of options are in force, and where each comes from.",
         "completion": "Teach bash, zsh or fish to complete vr.",
     },
 }
@@ -98,11 +98,11 @@ def cli(context: click.Context) -> None:
     verbosity.announce(context, f"valuerepair {__version__}, Python {python}: {line}")
     if context.obj is not None:
         verbosity.announce(context, f"defaults from {context.obj.path}; vr config shows them")
-    context.call_on_close(lambda: verbosity.log.debug("%.1f s in all", time.monotonic() - started))
+    context.call_on_close(lambda: verbosity.log.debug("%.1f s in total", time.monotonic() - started))
 
 
 def wants_colour() -> bool | None:
-    """True or False as the environment says, None for as the terminal is.
+    """True or False if the environment says so; None leaves it to the terminal.
 
     NO_COLOR (https://no-color.org), FORCE_COLOR, CLICOLOR_FORCE and CLICOLOR (https://bixense.com/clicolors), TERM.
     """

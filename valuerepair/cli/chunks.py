@@ -49,7 +49,7 @@ from valuerepair.training.options import parse_policy
 @click.option("--db", type=FILE, help="A store whose judged values take precedence over all others.  [default: none]")
 @SPLIT(help="A file of vr split: leave out the games that it holds out.")
 @click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
-@click.option("--games", type=int, help="Write this many games at most, the first ones.  [default: all]")
+@click.option("--games", type=int, help="Write at most this many games, the first ones.  [default: all]")
 @click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
 @alpha_option(auto="170, and for the store's values as in other commands")
 @click.option(
@@ -58,13 +58,13 @@ from valuerepair.training.options import parse_policy
     default="tar",
     help="Tars of 10,000 games for lczero-training's loader, or one file per game.",
 )
-def command(archives: tuple[str, ...], output: str, policy: str, form: Any, **given: Any) -> None:
+def command(archives: tuple[str, ...], output: str, policy: str, form: Any, **options: Any) -> None:
     """Write games as lc0 training chunks: supervised data, and normal games for vr mix.
 
     ARCHIVE is as in vr mine. Each game with a result becomes one chunk of V6 records, in order. The value is the game's
     result, and in best_q and root_q the evaluation that the game or the store has of the position, else the result
     again. Games without a result, variants and broken games are left out and counted. Ctrl-C stops; the same command
-    goes on after the last complete tar. Positions without games: vr export --format chunks.
+    resumes after the last complete tar. Positions without games: vr export --format chunks.
 
     \b
     Example:
@@ -73,20 +73,20 @@ def command(archives: tuple[str, ...], output: str, policy: str, form: Any, **gi
       vr chunks games.pgn.zst --db valuerepair.db --split split.json --policy judge:0.5 -o judged-chunks
     """
     policy_from, share = parse_policy(policy, "played", "net", "judge")
-    scale: AlphaOption = given["alpha"]
-    records: dict[str, Any] = {"policy": policy_from, "policy_share": share, "games": given["games"]}
+    scale: AlphaOption = options["alpha"]
+    records: dict[str, Any] = {"policy": policy_from, "policy_share": share, "games": options["games"]}
     if scale.alpha is not None:
         records["alpha"] = scale.alpha
     summary = print_result(
         lambda: vr.write_game_chunks(
             archives,
             output,
-            vr.SampleOptions(min_elo=given["min_elo"], time_control=given["time_control"]),
+            vr.SampleOptions(min_elo=options["min_elo"], time_control=options["time_control"]),
             vr.GameChunkOptions(**records),
-            net=given["net"],
-            store=given["db"],
+            net=options["net"],
+            store=options["db"],
             question=vr.Question(alpha=scale.alpha, q_from=scale.q_from),
-            split=given["split"],
+            split=options["split"],
             form=form,
             quiet=is_quiet(),
         ),

@@ -24,37 +24,37 @@ DEFAULTS = "defaults"
 
 @dataclass(frozen=True)
 class Config:
-    """What stands in a file; `path` is the file as it was named."""
+    """The contents of a file; `path` is its name as the user gave it."""
 
     path: str
     tables: Mapping[str, Any]
 
     def table(self, words: Iterable[str]) -> Mapping[str, Any]:
-        """``[books.check]`` of the words ``books check``."""
-        found: Any = self.tables
+        """The table of a command: ``[books.check]`` for the words ``books check``."""
+        table: Any = self.tables
         for word in words:
-            found = found.get(word, {}) if isinstance(found, dict) else {}
-        return found if isinstance(found, dict) else {}
+            table = table.get(word, {}) if isinstance(table, dict) else {}
+        return table if isinstance(table, dict) else {}
 
     def default_map(self, command: click.Command, *words: str) -> dict[str, Any]:
-        """Click's default map of a command and of those below it. Raises UsageError for what is wrong there."""
-        where, own = ".".join(words), self.table(words)
+        """Click's default map of a command and of its subcommands. Raises UsageError for a wrong key or value."""
+        where, own_table = ".".join(words), self.table(words)
         options = options_of(command)
         below = command.commands if isinstance(command, click.Group) else {}
-        for key, value in own.items():
+        for key, value in own_table.items():
             if key not in options and not (key in below and isinstance(value, dict)):
                 kind = "no such command or option" if isinstance(value, dict) else "no such option"
                 raise self.wrong(f"[{where}] {key}", kind + nearest(key, [*options, *below]))
-        found: dict[str, Any] = {}
-        for name, table in ((DEFAULTS, self.tables.get(DEFAULTS, {})), (where, own)):
+        defaults: dict[str, Any] = {}
+        for name, table in ((DEFAULTS, self.tables.get(DEFAULTS, {})), (where, own_table)):
             for key in table.keys() & options.keys():
-                found[options[key].name or ""] = self._checked(options[key], table[key], f"[{name}] {key}")
+                defaults[options[key].name or ""] = self._checked(options[key], table[key], f"[{name}] {key}")
         for name, child in below.items():
-            found[name] = self.default_map(child, *words, name)
-        return found
+            defaults[name] = self.default_map(child, *words, name)
+        return defaults
 
     def check_names(self, context: click.Context) -> None:
-        """Raises UsageError for a table of no command, and a key of `[defaults]` that is an option of none."""
+        """Raises UsageError for a table that belongs to no command, and a key of `[defaults]` that no command has."""
         group = context.command
         assert isinstance(group, click.Group)
         names = [DEFAULTS, *group.list_commands(context)]
@@ -63,47 +63,48 @@ class Config:
                 raise self.wrong(name, f"is outside any table; put it under [{DEFAULTS}] or a command, as [mine]")
             if name not in names:
                 raise self.wrong(f"[{name}]", "no such command" + nearest(name, names))
-        lacking, known = set(self.tables.get(DEFAULTS, {})), set()
-        for name in names[1:] if lacking else ():
+        keys, known = set(self.tables.get(DEFAULTS, {})), set[str]()
+        for name in names[1:] if keys else ():
             command = group.get_command(context, name)
             assert command is not None
-            known |= {key for each in tree(command) for key in options_of(each)}
-            if lacking <= known:
+            known |= {key for subcommand in tree(command) for key in options_of(subcommand)}
+            if keys <= known:
                 return
-        for key in sorted(lacking - known):
+        for key in sorted(keys - known):
             raise self.wrong(f"[{DEFAULTS}] {key}", "no command has such an option" + nearest(key, known))
 
-    def wrong(self, where: str, what: str) -> UsageError:
+    def wrong(self, where: str, problem: str) -> UsageError:
         """The error that names the file and the place in it."""
-        return UsageError(f"{self.path}: {where}: {what}")
+        return UsageError(f"{self.path}: {where}: {problem}")
 
     def _checked(self, option: click.Option, value: Any, where: str) -> Any:
         """The value as it would be typed; flags are true or false."""
         several = option.multiple and isinstance(value, list)
-        for each in value if several else [value]:
-            what = None
-            if "\0" in str(each):
-                what = "has a NUL character"
-            elif isinstance(each, bool) != option.is_flag or not isinstance(each, bool | int | float | str):
-                what = "must be true or false" if option.is_flag else "must be text or a number"
+        items = value if several else [value]
+        for item in items:
+            problem = None
+            if "\0" in str(item):
+                problem = "has a NUL character"
+            elif isinstance(item, bool) != option.is_flag or not isinstance(item, bool | int | float | str):
+                problem = "must be true or false" if option.is_flag else "must be text or a number"
             elif not option.is_flag:
                 try:
-                    option.type.convert(str(each), option, None)
+                    option.type.convert(str(item), option, None)
                 except click.BadParameter as error:
-                    what = error.message.rstrip(".")
-            if what is not None:
+                    problem = error.message.rstrip(".")
+            if problem is not None:
                 shown = json_text.dumps(value, default=str, ensure_ascii=False)
-                raise self.wrong(f"{where} = {shown}", what)
-        typed = [each if option.is_flag else str(each) for each in (value if several else [value])]
+                raise self.wrong(f"{where} = {shown}", problem)
+        typed = [item if option.is_flag else str(item) for item in items]
         return typed if option.multiple else typed[0]
 
 
-def read(given: str | None) -> Config | None:
+def read(config_path: str | None) -> Config | None:
     """The file that --config or the environment names, else ./valuerepair.toml, else None. Raises UsageError."""
-    if given is None and not os.path.isfile(FILE):
+    if config_path is None and not os.path.isfile(FILE):
         return None
-    path = FILE if given is None else given
-    if path == os.devnull:  # no settings, whatever file there is
+    path = FILE if config_path is None else config_path
+    if path == os.devnull:  # no settings, even if there is a valuerepair.toml
         return Config(path, {})
     try:
         return Config(path, read_toml(path))
@@ -114,7 +115,7 @@ def read(given: str | None) -> Config | None:
 
 
 def load(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
-    """The callback of --config: the file is at hand for all commands, also for their completion."""
+    """The callback of --config: makes the file available to all commands, and to completion."""
     try:
         context.obj = read(path)
     except UsageError:
@@ -140,9 +141,9 @@ def variable_of(context: click.Context, option: click.Parameter) -> str:
 
 
 def check_environment(prefix: str, command: click.Command, *words: str) -> None:
-    """Raises UsageError for a variable that begins as those of the command `words` do, but sets none of its options.
+    """Raises UsageError for a variable with the prefix of the command `words` that sets none of its options.
 
-    Also for those of the commands below it, whose variables begin as its own.
+    Also for variables of its subcommands, which begin with the same prefix.
     """
     begins = "_".join([prefix, *words, ""]).replace("-", "_").upper()
     variables = [f"{begins}{option.name}".upper() for option in command.params]
@@ -152,12 +153,12 @@ def check_environment(prefix: str, command: click.Command, *words: str) -> None:
         if key.startswith(begins) and key not in [*variables, f"{begins}HELP"] and not key.startswith(of_below):
             name = " ".join(["vr", *words])
             raise UsageError(f"{key} is set in the environment: {name} has no such option{nearest(key, variables)}")
-    for child, each in below.items():
-        check_environment(prefix, each, *words, child)
+    for child, subcommand in below.items():
+        check_environment(prefix, subcommand, *words, child)
 
 
 def tree(command: click.Command) -> Iterator[click.Command]:
-    """A command and those below it."""
+    """A command and all its subcommands."""
     yield command
     if isinstance(command, click.Group):
         for child in command.commands.values():
@@ -172,11 +173,11 @@ def tree(command: click.Command) -> Iterator[click.Command]:
 @click.option("--json", is_flag=True, help="Print one JSON object per option and line.")
 @click.pass_context
 def command(context: click.Context, words: tuple[str, ...], json: bool) -> None:
-    """Say which values of options are in force, and where each comes from.
+    """Show which values of options are in force, and where each comes from.
 
-    With a COMMAND all its options; without one, what a file or the environment sets for any command. The file is
-    checked whole. A value on the command line wins over the environment (VALUEREPAIR_MINE_THRESHOLD for --threshold of
-    vr mine), that over the file's table of the command, that over [defaults] in it, that over what is built in.
+    With a COMMAND, all its options; without one, everything that the file or the environment sets. All of the file is
+    checked. Values take precedence in this order: the command line, the environment (VALUEREPAIR_MINE_THRESHOLD for
+    --threshold of vr mine), the command's table in the file, [defaults] in the file, and the built-in default.
 
     \b
     Example:
@@ -189,10 +190,10 @@ def command(context: click.Context, words: tuple[str, ...], json: bool) -> None:
     assert isinstance(group, click.Group)
     rows = []
     for name in group.list_commands(root):
-        each = group.get_command(root, name)
-        if each is not None:
-            root.default_map = {name: config.default_map(each, name)} if config else {}
-            rows += list(_rows(click.Context(each, info_name=name, parent=root), config))
+        command = group.get_command(root, name)
+        if command is not None:
+            root.default_map = {name: config.default_map(command, name)} if config else {}
+            rows += list(_rows(click.Context(command, info_name=name, parent=root), config))
     path = " ".join(words)
     rows = [row for row in rows if (row["command"] == path if words else row["source"] != "built in")]
     if words and not rows:
@@ -208,32 +209,32 @@ def command(context: click.Context, words: tuple[str, ...], json: bool) -> None:
 
 
 def _rows(context: click.Context, config: Config | None) -> Iterator[dict[str, Any]]:
-    """The options of a command and of those below it: command, option, value as JSON has it and as it is shown, and
-    whose it is."""
+    """The options of a command and its subcommands: command, option, the value for JSON and as it is shown, and where
+    it comes from."""
     words = context.command_path.split()[1:]
     for key, option in options_of(context.command).items():
         value, source = option.consume_value(context, {})
         if source == ParameterSource.ENVIRONMENT:
-            whose = variable_of(context, option)
+            origin = variable_of(context, option)
         elif source == ParameterSource.DEFAULT_MAP and config is not None:
-            whose = f"{config.path} [{'.'.join(words) if key in config.table(words) else DEFAULTS}]"
+            origin = f"{config.path} [{'.'.join(words) if key in config.table(words) else DEFAULTS}]"
         else:
-            whose, value = "built in", option.get_default(context)
+            origin, value = "built in", option.get_default(context)
         # Newer versions of click have another object for a missing value.
         plain = isinstance(value, str | int | float | list | tuple)
         value = _as_json(option.type_cast_value(context, value), value) if plain else [] if option.multiple else None
         in_words = re.search(r"\[default: ([^]]+)\]", option.help or "") if value in (None, []) else None
         row = {"command": " ".join(words), "option": f"--{key}", "value": value}
-        yield row | {"shown": in_words[1] if in_words else _shown(value), "source": whose}
+        yield row | {"shown": in_words[1] if in_words else _shown(value), "source": origin}
     if isinstance(context.command, click.Group):
         for name, child in context.command.commands.items():
             yield from _rows(click.Context(child, info_name=name, parent=context), config)
 
 
 def _as_json(value: Any, typed: Any) -> Any:
-    """The value as JSON has it, or as it was `typed` if JSON has no such value."""
+    """The value for JSON, or as it was `typed` if JSON has no such value."""
     if isinstance(value, tuple | list):
-        return [_as_json(each, str(each)) for each in value]
+        return [_as_json(item, str(item)) for item in value]
     return value if isinstance(value, str | int | float | bool) or value is None else typed
 
 

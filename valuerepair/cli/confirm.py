@@ -18,14 +18,14 @@ from valuerepair.cli.verbosity import is_quiet
 @DEEP(help="Another deep search for the second look, as in `vr mine`.")
 @click.option("--nodes", type=int, help="Nodes of the second look, with the first one's engine and options.")
 @click.option("--times", type=float, help="Nodes of the second look as a multiple of the first one's.  [default: 10]")
-@click.option("--limit", type=int, help="Look only at this many candidates, the largest disagreements.")
+@click.option("--limit", type=int, help="Look at no more than this many candidates, the largest disagreements first.")
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
 @JSON
-def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: bool, **given: Any) -> None:
+def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: bool, **options: Any) -> None:
     """Look again at the candidates, and report who was right: the search, the net, or neither for certain.
 
     Each candidate, the largest disagreement first, is searched deeper, and so are the positions after the net's
-    preferred move and after the search's. Results are stored; verdicts are computed from them with the alpha asked for
+    preferred move and after the search's. Results are stored; verdicts are computed from them with the given alpha
     (docs/methods/judges.md). A run can be stopped at any time (Ctrl-C) and the same command continues.
 
     \b
@@ -34,4 +34,4 @@ def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: b
       vr confirm --threshold 0.8 --times 20 --limit 100
       vr confirm --deep lc0:nodes=10000,weights=BIG.pb.gz
     """
-    print_result(lambda: vr.confirm(db, question, workers=jobs, quiet=is_quiet(), **given), json)
+    print_result(lambda: vr.confirm(db, question, workers=jobs, quiet=is_quiet(), **options), json)

@@ -16,10 +16,10 @@ from valuerepair.store import DEFAULT_PATH
 @click.command()
 @JSON_LINES
 def command(json: bool) -> None:
-    """Say what is installed and really works, and what to do about what does not.
+    """Report what is installed and really works, and what to do about what does not.
 
     The rules of chess as compiled for this machine are compared with published counts of move sequences (perft) and
-    with python-chess on random positions. The first time it compiles them. Exit code 1 when something that mining
+    with python-chess on random positions. The first run compiles them. The exit code is 1 if something that mining
     needs is missing or broken.
 
     \b

@@ -26,8 +26,8 @@ _OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 @click.option("--game-time", type=float, metavar="SECONDS", help="For a plan: time per game.  [default: as in FILE]")
 @JOBS(help="For a plan: games at once.  [default: 1]")
 @JSON
-def command(files: tuple[str, ...], player: str | None, sprt: str | None, json: bool, **given: Any) -> None:
-    """Say what the games of a match show: Elo with its interval, LOS, colours, endings, SPRT.
+def command(files: tuple[str, ...], player: str | None, sprt: str | None, json: bool, **options: Any) -> None:
+    """Report what the games of a match show: Elo with its interval, LOS, colours, endings, SPRT.
 
     FILE is PGN of any program (cutechess, fastchess, vr match, servers), packed or not; - is standard input. Games with
     the same opening and both colours are pairs. With several players there is one line per pairing.
@@ -43,14 +43,14 @@ def command(files: tuple[str, ...], player: str | None, sprt: str | None, json: 
       vr elo first-games.pgn --resolve 5
     """
     if player is not None and not files:
-        raise UsageError("--player is for the games of a PGN: give FILE, too")
-    if given["resolve"] is not None or (sprt is not None and not files):
+        raise UsageError("--player applies to the games of a PGN: give FILE, too")
+    if options["resolve"] is not None or (sprt is not None and not files):
         like = vr.elo(files, player, quiet=is_quiet()) if files else None
-        draws, seconds, jobs = given["draws"], given["game_time"], 1 if given["jobs"] is None else given["jobs"]
-        plan = vr.plan_match(given["resolve"], draws=draws, like=like, sprt=sprt, seconds=seconds, jobs=jobs)
+        draws, seconds, jobs = options["draws"], options["game_time"], 1 if options["jobs"] is None else options["jobs"]
+        plan = vr.plan_match(options["resolve"], draws=draws, like=like, sprt=sprt, seconds=seconds, jobs=jobs)
         print_result(lambda: plan, json)
         return
-    if of_plan := [option for name, option in _OF_A_PLAN.items() if given[name] is not None]:
+    if of_plan := [option for name, option in _OF_A_PLAN.items() if options[name] is not None]:
         raise UsageError(f"{of_plan[0]} is for --resolve ELO: give that, too")
     if not files:
         raise UsageError("give the PGN of a match, or --resolve ELO --draws SHARE")

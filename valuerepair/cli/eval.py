@@ -19,11 +19,11 @@ from valuerepair.cli.printing import print_one
 @HEADS
 @device_option()
 @JSON_LINES
-def command(position: tuple[str, ...], moves: str | None, net: str | None, json: bool, **given: Any) -> None:
+def command(position: tuple[str, ...], moves: str | None, net: str | None, json: bool, **options: Any) -> None:
     """Evaluate positions by the net alone (1 node).
 
     The position is a FEN (quoted or not), `startpos`, or a file or - (standard input) with one FEN, EPD or UCI
-    `position ...` line each; nothing means the initial position. Q, W/D/L and priors are from the side to move.
+    `position ...` line each; without one it is the initial position. Q, W/D/L and priors are from the side to move.
 
     \b
     Example:
@@ -32,5 +32,5 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, json:
       vr eval --json positions.epd > values.jsonl
     """
     positions = vr.read_positions(" ".join(position), (moves or "").split())
-    for evaluated in vr.evaluate_each(positions, net, **given):
+    for evaluated in vr.evaluate_each(positions, net, **options):
         print_one(evaluated, json)

@@ -33,15 +33,15 @@ from valuerepair.cli.verbosity import is_quiet
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
 @SEED(help="Seed for the order of the candidates.")
 @JSON
-def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: bool, **given: Any) -> None:
+def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: bool, **options: Any) -> None:
     """Look around the candidates: where a net is wrong once, it is wrong again nearby.
 
     From each candidate four kinds of steps lead to neighbours. line: the positions that the deep search expects, whose
     value it gives at no cost. parents: one, two and four plies earlier in the game. children: after the moves that the
     net prefers. game: the other plies of the game. Neighbours are searched by the same deep search and stored as
-    neighbours, which rates of the archive leave out. Nodes are spent where most was found so far, and the run ends when
-    that is less than in the archive. It can be stopped at any time (Ctrl-C) and the same command continues; with more
-    --nodes or --positions it goes further.
+    neighbours, which rates of the archive leave out. Nodes are spent where they have found most so far, and the run
+    ends when they find less than in the archive. It can be stopped at any time (Ctrl-C) and the same command continues;
+    with more --nodes or --positions it continues further.
 
     Where the candidates' values were recorded in games (vr mine --deep recorded), so are those of their neighbours:
     the games are read again, and no engine runs.
@@ -52,4 +52,4 @@ def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: b
       vr expand --by line --audit 0.1
       vr expand --nodes 1000000000 --rounds 3
     """
-    print_result(lambda: vr.expand(db, question, workers=jobs, quiet=is_quiet(), **given), json)
+    print_result(lambda: vr.expand(db, question, workers=jobs, quiet=is_quiet(), **options), json)

@@ -37,7 +37,7 @@ def command() -> None:
     """Measure settings of the search by games: a list of self-play runs or of matches, and a table.
 
     The games of every setting are a PGN file in the folder: the same command resumes a stopped run, and a larger
-    --games adds to them. The table (table.csv) and the plot are written beside them.
+    --games adds to them. The table (table.csv) and the plot are in the same folder.
 
     \b
     Example:
@@ -48,11 +48,11 @@ def command() -> None:
 
 @command.command("selfplay")
 @click.argument("settings", nargs=-1, metavar="[SETTING]...", shell_complete=words("n_scl=", "temperature="))
-@click.option("--match", metavar="SETTING", help="Then match this against the temperature of the same (w + l) / d.")
+@click.option("--match", metavar="SETTING", help="Then match this against the temperature with the same (w + l) / d.")
 @click.option("--match-games", default=200, help="Games of that match.")
 @_shared_options
 def selfplay(
-    settings: tuple[str, ...], match: str | None, match_games: int, output: str, json: bool, **given: Any
+    settings: tuple[str, ...], match: str | None, match_games: int, output: str, json: bool, **options: Any
 ) -> None:
     """Sweep settings of the search in self-play.
 
@@ -65,10 +65,10 @@ def selfplay(
       vr experiment selfplay --nodes 100 --games 400 --match n_scl=5
       vr experiment selfplay cpuct=1 cpuct=2 cpuct=4 --openings book.pgn
     """
-    options = vr.ExperimentOptions(**given)
+    experiment_options = vr.ExperimentOptions(**options)
     print_result(
         lambda: vr.experiment_selfplay(
-            settings, output, options, match=match, match_games=match_games, quiet=is_quiet()
+            settings, output, experiment_options, match=match, match_games=match_games, quiet=is_quiet()
         ),
         json,
     )
@@ -79,7 +79,7 @@ def selfplay(
 @click.option("--against", shell_complete=SIDES, default="name=plain", metavar="SIDE", help="The side that they play.")
 @click.option("--odds", is_flag=True, help="Play each opening once, SIDE with less material.")
 @_shared_options
-def match(sides: tuple[str, ...], against: str, odds: bool, output: str, json: bool, **given: Any) -> None:
+def match(sides: tuple[str, ...], against: str, odds: bool, output: str, json: bool, **options: Any) -> None:
     """Match each SIDE with the same other one: options on against off, odds as nodes grow.
 
     Sides are those of `vr match`. With --odds the openings must give odds, and SIDE plays the weaker colour.
@@ -89,7 +89,8 @@ def match(sides: tuple[str, ...], against: str, odds: bool, output: str, json: b
       vr experiment match certainty=1 auto_extend=1 --nodes 100 --lines 251 --games 502
       vr experiment match nodes=10 nodes=100 nodes=100,n_scl=5 --against nodes=1 --odds --openings queen-odds.epd
     """
-    options = vr.ExperimentOptions(**given)
+    experiment_options = vr.ExperimentOptions(**options)
     print_result(
-        lambda: vr.experiment_match(sides, output, options, against=against, odds=odds, quiet=is_quiet()), json
+        lambda: vr.experiment_match(sides, output, experiment_options, against=against, odds=odds, quiet=is_quiet()),
+        json,
     )

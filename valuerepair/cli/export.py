@@ -53,7 +53,7 @@ _CHUNK_OPTIONS = ("policy", "result", "share", "draw", "form")
 @click.option("--labels", is_flag=True, help="Add columns of labels (docs/methods/judges.md).")
 @click.option("--pawn", type=float, help="The score of a pawn in plain, bin and text.  [default: 100]")
 @SPLIT(help="A file of vr split: write only the positions of one of its parts.")
-@part_option("train", help="Which part of the split", usual="train")
+@part_option("train", help="Which part of the split", default="train")
 @click.option(
     "--policy",
     default="net",
@@ -139,11 +139,11 @@ def _write_chunks(
     question: vr.Question | vr.Worst,
     split: str | None,
     part: str | None,
-    given: dict[str, Any],
+    chunk_options: dict[str, Any],
 ) -> None:
     """Writes training chunks. Without --threshold, candidates are those of the default threshold."""
     if output in (None, "-"):
         raise UsageError("--format chunks: give a new folder with -o")
-    form, (_, policy_share) = given.pop("form"), parse_policy(given.pop("policy"), "net", "judge")
-    options = vr.ChunkOptions(policy_share=policy_share, part=part or "train", **given)
+    form, (_, policy_share) = chunk_options.pop("form"), parse_policy(chunk_options.pop("policy"), "net", "judge")
+    options = vr.ChunkOptions(policy_share=policy_share, part=part or "train", **chunk_options)
     vr.write_chunks(db, output, question, options, split=split, form=form, quiet=is_quiet())

@@ -54,7 +54,7 @@ class Output(File):
     """A file to write. An existing file of this name is checked before the command begins: see `outputs`.
 
     `kinds` is the kind of file that the command writes, or its kinds by the ending of the name; the command itself
-    refuses other endings. A `regular` file is read again later, so it must not be a pipe or a device.
+    rejects other endings. A `regular` file is read again later, so it must not be a pipe or a device.
     """
 
     def __init__(self, kinds: FileKind | Mapping[str, FileKind], *, regular: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""`vr match`: two sides play each other, and what the result says."""
+"""`vr match`: two sides play each other, and what the result shows."""
 
 from __future__ import annotations
 
@@ -55,16 +55,15 @@ ORDER = click.Choice(["sequential", "shuffled"])
 @rules_options(max_plies=0)
 @device_option()
 @JSON
-def command(side_a: str, side_b: str, output: str, json: bool, **given: Any) -> None:
-    """Play a match: nets with their search, or UCI engines, and say what the result shows.
+def command(side_a: str, side_b: str, output: str, json: bool, **options: Any) -> None:
+    """Play a match: nets with their search, or UCI engines, and report what the result shows.
 
     A side is a search of this project, net=NET,nodes=N with any of its parameters (contempt=N is n_scl=N), or an
     engine: stockfish, lc0:weights=NET, /path/engine or ssh:HOST,engine=/path/engine, each with nodes=, depth=,
-    movetime=, option.NAME=, arg=, name=.
-    Each opening is played with both colours. An engine that crashes, is out of time or moves illegally loses that game.
-    The result has the effective root moves of both sides' searches; if one net's Q is steeper, it names the q_scale=
-    with which both are searched as broadly. A match can be stopped at any time (Ctrl-C), and the same command goes on;
-    with more --games it goes further.
+    movetime=, option.NAME=, arg=, name=. Each opening is played with both colours. An engine that crashes, is out of
+    time or moves illegally loses that game. The result has the effective root moves of both sides' searches; if one
+    net's Q is steeper, it names the q_scale= at which both searches are equally broad. A match can be stopped at any
+    time (Ctrl-C), and the same command resumes it; with more --games it continues further.
 
     \b
     Example:
@@ -74,5 +73,5 @@ def command(side_a: str, side_b: str, output: str, json: bool, **given: Any) -> 
       vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5
     """
     names = ("games", "openings", "order", "nodes", "tc", "sprt", "jobs", "seed", "device")
-    options = vr.MatchOptions(**{name: given[name] for name in names}, rules=rules_of(given))
-    print_result(lambda: vr.match(side_a, side_b, output, options, quiet=is_quiet()), json)
+    match_options = vr.MatchOptions(**{name: options[name] for name in names}, rules=rules_of(options))
+    print_result(lambda: vr.match(side_a, side_b, output, match_options, quiet=is_quiet()), json)

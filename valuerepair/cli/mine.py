@@ -82,7 +82,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--retry-failed", is_flag=True, help="Search again the positions on which the engine failed.")
 @ALPHA
 @CALIBRATION
-def command(archives: tuple[str, ...], db: str, **given: Any) -> None:
+def command(archives: tuple[str, ...], db: str, **options: Any) -> None:
     """Find the positions a net misjudges.
 
     ARCHIVE is a PGN, EPD or FEN file (plain, .gz, .bz2, .xz or .zst), lichess's evaluation dump (.jsonl), lc0 training
@@ -99,27 +99,27 @@ def command(archives: tuple[str, ...], db: str, **given: Any) -> None:
       vr mine games.pgn --net uci:stockfish,nodes=1 --deep stockfish:nodes=100000
       vr mine games.pgn.zst --cluster tcp://scheduler:8786
     """
-    scale = given["alpha"]
-    question = vr.Question(alpha=scale.alpha, q_from=scale.q_from, calibration=given["calibration"])
+    scale = options["alpha"]
+    question = vr.Question(alpha=scale.alpha, q_from=scale.q_from, calibration=options["calibration"])
     same_names = ("net", "deep", "screen", "heads", "device", "cluster", "limit", "retry_failed")
     summary = print_result(
         lambda: vr.mine(
             archives,
             db,
-            _sample_options(given),
-            question=with_threshold(question, given["threshold"]),
-            workers=given["jobs"],
+            _sample_options(options),
+            question=with_threshold(question, options["threshold"]),
+            workers=options["jobs"],
             quiet=is_quiet(),
-            **{name: given[name] for name in same_names},
+            **{name: options[name] for name in same_names},
         )
     )
     fail_if_broken_off(summary.report.truncated)
 
 
-def _sample_options(given: dict[str, Any]) -> vr.SampleOptions:
+def _sample_options(options: dict[str, Any]) -> vr.SampleOptions:
     names = "positions game_share aside min_ply min_elo time_control no_check max_pieces seed"
-    chosen = {name: given[name] for name in names.split()} | {"quiet": given["quiet_positions"]}
+    chosen = {name: options[name] for name in names.split()} | {"quiet": options["quiet_positions"]}
     # --positions alone draws from all plies of each game.
-    per_game = 1 if given["positions"] is None else None
-    chosen["per_game"] = per_game if given["per_game"] is None else given["per_game"]
+    per_game = 1 if options["positions"] is None else None
+    chosen["per_game"] = per_game if options["per_game"] is None else options["per_game"]
     return vr.SampleOptions(**chosen)

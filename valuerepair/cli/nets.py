@@ -34,7 +34,7 @@ def list_nets(json: bool) -> None:
     for net in vr.known_nets():
         print_one(net, json)
     if not json:
-        click.echo("Any lc0 net (.pb.gz) or its ONNX export is taken by its path: --net FILE")
+        click.echo("Any lc0 net (.pb.gz) or its ONNX export can be given by its path: --net FILE")
 
 
 @command.command()
@@ -53,7 +53,7 @@ def pull(name: str) -> None:
 @click.argument("net", shell_complete=nets, required=False)
 @JSON
 def describe(net: str | None, json: bool) -> None:
-    """Say what a net is: planes, heads, tower, SHA-256.
+    """Describe a net: planes, heads, tower, SHA-256.
 
     \b
     Example:

@@ -29,7 +29,7 @@ GAMES_FILE = Output(outputs.GAMES, regular=True)
 PLOT_FILE = Output(outputs.PLOTS)
 
 
-class Threshold(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on only
+class Threshold(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.5 on
     """``0.55``, or ``worst:2%``."""
 
     name = "threshold"
@@ -68,7 +68,7 @@ class AlphaOption:
         return "wdl" if self.q_from == "wdl" else "auto" if self.alpha is None else f"{self.alpha:g}"
 
 
-class _ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on only
+class _ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.5 on
     name = "alpha"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> AlphaOption:
@@ -106,7 +106,7 @@ DEEP = functools.partial(
 def alpha_option(
     auto: str = "the saved one, else a fit to 300 or more positions, else 170",
 ) -> Callable[[Command], Command]:
-    """``--alpha``; `auto`: what the value ``auto`` means in this command, if it is not what `Store.alpha` finds."""
+    """``--alpha``; `auto`: what the value ``auto`` means in this command, if it is not the alpha of `Store.alpha`."""
     help = f"Scale from centipawns to Q; wdl: take Q from the engine's W/D/L; auto: {auto}."
     complete = words("auto", "wdl")
     return click.option("--alpha", type=_ScaleType(), default="auto", shell_complete=complete, help=help)
@@ -126,12 +126,12 @@ SPLIT = functools.partial(click.option, "--split", type=FILE, metavar="FILE")
 _HELD_OUT = ("games", "families", "archives", "held-out")
 
 
-def part_option(*others: str, help: str, usual: str) -> Callable[[Command], Command]:
-    """``--part``: a held-out part of ``--split``, all of these, or one of the `others`. Without it, the `usual` one."""
+def part_option(*others: str, help: str, default: str) -> Callable[[Command], Command]:
+    """``--part``: a held-out part of ``--split``, all of these, or one of the `others`; by default `default`."""
     return click.option(
         "--part",
         type=click.Choice([*others, *_HELD_OUT]),
-        help=f"{help}; held-out: all held-out parts.  [default: {usual}]",
+        help=f"{help}; held-out: all held-out parts.  [default: {default}]",
     )
 
 
@@ -152,7 +152,7 @@ _RULES = (
 
 
 def rules_options(*, max_plies: int) -> Callable[[Command], Command]:
-    """The options by which games end earlier than by the rules of chess."""
+    """The options that end games earlier than the rules of chess do."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(_RULES):
@@ -164,23 +164,23 @@ def rules_options(*, max_plies: int) -> Callable[[Command], Command]:
     return decorate
 
 
-def rules_of(given: Mapping[str, Any]) -> vr.Rules:
+def rules_of(options: Mapping[str, Any]) -> vr.Rules:
     """The rules of `rules_options`. Raises UsageError."""
     from valuerepair.play.referee import parse_draw_rule
 
     return vr.Rules(
-        max_plies=given["max_plies"],
-        draw=parse_draw_rule(given["draw"]) if given["draw"] is not None else None,
-        syzygy=given["syzygy"] or "",
-        resign=given["resign"],
-        no_resign_share=given.get("no_resign_share", 0.0),
+        max_plies=options["max_plies"],
+        draw=parse_draw_rule(options["draw"]) if options["draw"] is not None else None,
+        syzygy=options["syzygy"] or "",
+        resign=options["resign"],
+        no_resign_share=options.get("no_resign_share", 0.0),
     )
 
 
 def threshold_option(text: str, *, default: float | None = DEFAULT_THRESHOLD) -> Callable[[Command], Command]:
     """``--threshold``."""
-    text, bracket, without = text.partition("  [default: ")
-    text += " Or a share of the positions: worst:2%." + bracket + without
+    text, bracket, default_words = text.partition("  [default: ")
+    text += " Or a share of the positions: worst:2%." + bracket + default_words
     return click.option("--threshold", type=Threshold(), default=default, shell_complete=words("worst:"), help=text)
 
 
@@ -194,7 +194,7 @@ def device_option(*, reference: bool = False) -> Callable[[Command], Command]:
     )
 
 
-class _HeadsType(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on only
+class _HeadsType(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.5 on
     name = "heads"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Heads:
@@ -240,9 +240,9 @@ def question(
 ) -> Callable[[Command], Callable[..., Any]]:
     """The options that make up a `Question`; the command gets them as one `question`.
 
-    If the `default` is None, the command also gets `candidates_only`: whether a threshold was given. False leaves an
-    option out. The question is then about sampled positions alone (`expanded`), or uses the alpha that the store knows
-    (`scale`), the net's own Q (`calibrated`) or the oracle with most positions (`oracle`).
+    If the `default` is None, the command also gets `candidates_only`: whether a threshold was given. The flags leave
+    options out if they are False. The question is then about sampled positions alone (`expanded`), or uses the store's
+    alpha (`scale`), the net's own Q (`calibrated`) or the oracle with most scored positions (`oracle`).
     """
 
     net_help = net
@@ -274,8 +274,11 @@ def question(
 
 
 def settings_of(
-    given: Mapping[str, Any], names: tuple[str, ...] = (), *, listed: str = "`vr search --list-settings` names them all"
+    options: Mapping[str, Any],
+    names: tuple[str, ...] = (),
+    *,
+    listed: str = "`vr search --list-settings` names them all",
 ) -> dict[str, str]:
     """Parameters as text: from ``--set``, and from the options called `names`. Raises UsageError."""
-    settings = {name: given[name] for name in names if given[name] is not None}
-    return settings | dict(pairs_of(given["set"], "--set ", listed))
+    settings = {name: options[name] for name in names if options[name] is not None}
+    return settings | dict(pairs_of(options["set"], "--set ", listed))

@@ -51,7 +51,7 @@ def command(
     db: str,
     question: vr.Question | vr.Worst,
 ) -> None:
-    """Writes the plot and says what it shows; the help is `HELP`."""
+    """Writes the plot and reports what it shows; the help is `HELP`."""
     # Errors of the command line are reported before a large store is read.
     _check(context, kind, source)
     print_result(
@@ -62,15 +62,15 @@ def command(
 
 
 def _check(context: click.Context, name: str, source: str | None) -> None:
-    """Raises UsageError for an option on the command line, or a source, that it has no use for."""
+    """Raises UsageError for a typed option, or a source, that the kind of plot does not use."""
     for word in (name, source) if name not in KINDS or KINDS[name].reads == STORE else ():
-        if word is not None and (said := misplaced(context, word, () if word == name else ("--output",))):
-            raise UsageError(said)
+        if word is not None and (advice := misplaced(context, word, () if word == name else ("--output",))):
+            raise UsageError(advice)
     kind = kind_of(name)
-    takes = {*kind.options, "kind", "source", "output"} | ({"db"} if kind.reads == STORE else set())
+    used = {*kind.options, "kind", "source", "output"} | ({"db"} if kind.reads == STORE else set())
     for option in context.params:
-        # A default of a config file is for every kind; only what was typed is taken at its word.
-        if option not in takes and context.get_parameter_source(option) == ParameterSource.COMMANDLINE:
+        # The defaults of a config file apply to every kind, so only a typed option is an error.
+        if option not in used and context.get_parameter_source(option) == ParameterSource.COMMANDLINE:
             flag = f"--{option.replace('_', '-')}"
             raise UsageError(f"vr plot {name} has no use for {flag}; see vr plot --help for what it takes")
     if kind.reads == STORE and source is not None:

@@ -12,7 +12,7 @@ from valuerepair import signals
 from valuerepair.cli.verbosity import is_quiet, say_more
 from valuerepair.errors import Interrupted, TruncatedInput
 
-# Lines that say what comes next.
+# How the lines begin that name the next step.
 _WHAT_NEXT = ("next: ", "not done yet: ", "lc0 itself plays by ")
 
 
@@ -32,8 +32,8 @@ R = TypeVar("R", bound=Result)
 def print_result(call: Callable[[], R], as_json: bool = False, *, of_files: bool = False, to_stderr: bool = False) -> R:
     """Prints the result of a call, also if a signal ends it, and returns it. Raises what the call raises.
 
-    A text that is only an account `of_files` that were written is not printed with -q; it goes to standard error if
-    there is no such file yet, because a signal ended the work, or if that is where it belongs (`to_stderr`).
+    Text that only describes files that were written (`of_files`) is not printed with -q. It goes to standard error if
+    the file is incomplete, because a signal ended the work, or if `to_stderr` says so.
     """
     try:
         result = call()
@@ -55,12 +55,12 @@ def _print(result: Any, as_json: bool, of_files: bool, to_stderr: bool) -> None:
 
 
 def fail_if_broken_off(archives: Sequence[tuple[str, str]]) -> None:
-    """Raises TruncatedInput where archives broke off, each given with where. Called after the result is printed."""
+    """Raises TruncatedInput if archives (source, where it broke off) broke off. Called after the result is printed."""
     if archives:
         source, how = archives[0]
         raise TruncatedInput(f"{source}: {how}; everything before that was used")
 
 
 def print_one(result: Any, as_json: bool) -> None:
-    """Prints one of several results as soon as it is there: its text, or its JSON on one line."""
+    """Prints one of several results as soon as it is known: its text, or its JSON on one line."""
     click.echo(json.dumps(result.as_json()) if as_json else "\n".join(result.lines()))

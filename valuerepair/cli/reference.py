@@ -49,14 +49,14 @@ def option_count(command: click.Command) -> int:
 
 
 def render() -> str:
-    """The whole page."""
+    """The complete page."""
     parts = [f"## {name}\n\n```text\n{text.rstrip()}\n```\n" for name, text in walk(cli, "vr")]
     return HEAD + "\n" + "\n".join(parts)
 
 
 def main(arguments: list[str]) -> int:
     check = "--check" in arguments
-    page = Path(next(a for a in arguments if not a.startswith("--")))
+    page = Path(next(argument for argument in arguments if not argument.startswith("--")))
     text = render()
     if not check:
         page.write_text(text, "utf-8")

@@ -48,7 +48,7 @@ _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "
 @ALPHA
 @CALIBRATION
 @SPLIT(help="A file of vr split: compare only on what it holds out.")
-@part_option(help="Which held-out part", usual="held-out")
+@part_option(help="Which held-out part", default="held-out")
 @threshold_option("|net Q - deep Q| of a candidate; a share is of A's positions.")
 @click.option("--plot", type=PLOT_FILE, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
 @click.option(
@@ -85,15 +85,15 @@ def command(
     plot: str | None,
     output: str | None,
     json: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Compare nets on the positions of a store: who repaired what, by label, with paired intervals.
 
     Every net is compared with the first, A. Values that the store lacks are computed from the net's file and stored;
     stop with Ctrl-C, and the same command continues. Judge by all positions: A's candidates were chosen for being A's
     worst errors, and any other net looks better on them. At the end each net's Q is calibrated by a curve of its own,
-    fitted to other games: what B repairs beyond that is more than a change of scale. With --calibration fitted the
-    whole comparison is by such curves. Then there is a row for each kind of position, in games and beside them, and
+    fitted to other games: what B repairs beyond that is more than a change of scale. With --calibration fitted all of
+    the comparison is by such curves. Then there is a row for each kind of position, in games and beside them, and
     whether B is the better judge of them all. With --regret both nets also search, at equal breadth, and where they
     choose different moves the judge says which of them loses more. With --rejudge a deeper oracle judges positions
     again: where two nets' verdicts differ, where one is near the threshold, and some of all others; the nets are then
@@ -113,25 +113,25 @@ def command(
       vr remeasure blind-spots.epd --net my-net.pb.gz -o shared.csv
     """
     if suite is not None:
-        _measure_suite(suite, net, output, json, given)
+        _measure_suite(suite, net, output, json, options)
         return
-    scale = given["alpha"]
-    question = vr.Question(oracle=oracle, alpha=scale.alpha, q_from=scale.q_from, calibration=given["calibration"])
-    regret = _regret_options(given["regret"], given["regret_positions"], given["deep"])
-    rejudge = _rejudge_options(given["rejudge"], given["rejudge_positions"])
+    scale = options["alpha"]
+    question = vr.Question(oracle=oracle, alpha=scale.alpha, q_from=scale.q_from, calibration=options["calibration"])
+    regret = _regret_options(options["regret"], options["regret_positions"], options["deep"])
+    rejudge = _rejudge_options(options["rejudge"], options["rejudge_positions"])
     print_result(
         lambda: vr.remeasure(
             db,
             net,
-            with_threshold(question, given["threshold"]),
-            split=given["split"],
-            part=given["part"],
-            cut=given["all"],
+            with_threshold(question, options["threshold"]),
+            split=options["split"],
+            part=options["part"],
+            cut=options["all"],
             regret=regret,
             rejudge=rejudge,
             output=output,
             plot=plot,
-            device=given["device"],
+            device=options["device"],
             quiet=is_quiet(),
         ),
         json,
@@ -139,7 +139,7 @@ def command(
 
 
 def _regret_options(nodes: int | None, positions: int | None, deep: str | None) -> vr.RegretOptions | None:
-    """What `--regret` asks for; None without it."""
+    """The options of `--regret`; None without it."""
     if nodes is None:
         for name, value in (("--regret-positions", positions), ("--deep", deep)):
             if value is not None:
@@ -149,7 +149,7 @@ def _regret_options(nodes: int | None, positions: int | None, deep: str | None) 
 
 
 def _rejudge_options(deep: str | None, positions: int | None) -> vr.RejudgeOptions | None:
-    """What `--rejudge` asks for; None without it."""
+    """The options of `--rejudge`; None without it."""
     if deep is None:
         if positions is not None:
             raise UsageError("--rejudge-positions: belongs to --rejudge SPEC")
@@ -157,20 +157,20 @@ def _rejudge_options(deep: str | None, positions: int | None) -> vr.RejudgeOptio
     return vr.RejudgeOptions(deep, **({} if positions is None else {"positions": positions}))
 
 
-def _measure_suite(suite: str, nets: tuple[str, ...], output: str | None, json: bool, given: dict[str, Any]) -> None:
-    """Nets on a suite. Threshold and scale are those of the suite, unless they are typed."""
+def _measure_suite(suite: str, nets: tuple[str, ...], output: str | None, json: bool, options: dict[str, Any]) -> None:
+    """Nets on a suite. Threshold and scale are those of the suite, unless the user typed others."""
     source_of = click.get_current_context().get_parameter_source
     for name in _OF_STORE:
         if source_of(name) is ParameterSource.COMMANDLINE:
             option = name.replace("_", "-")
             raise UsageError(f"--{option}: needs a store, not a suite; vr mine --deep recorded makes one of it")
-    if given["alpha"].q_from == "wdl":
+    if options["alpha"].q_from == "wdl":
         raise UsageError("--alpha wdl: a suite has no W/D/L; give a number of centipawns")
     if not nets:
-        raise UsageError("give the net to ask: --net my-net.pb.gz")
+        raise UsageError("give the net to measure: --net my-net.pb.gz")
     threshold_is_typed = source_of("threshold") is ParameterSource.COMMANDLINE
-    threshold = plain_threshold(given["threshold"]) if threshold_is_typed else None
-    alpha, device = given["alpha"].alpha, given["device"]
+    threshold = plain_threshold(options["threshold"]) if threshold_is_typed else None
+    alpha, device = options["alpha"].alpha, options["device"]
     print_result(
         lambda: vr.remeasure_suite(suite, nets, threshold=threshold, alpha=alpha, output=output, device=device), json
     )

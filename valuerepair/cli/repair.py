@@ -1,4 +1,4 @@
-"""`vr repair`: from an archive of games and a net to a repaired net and what shows it."""
+"""`vr repair`: from an archive of games and a net to a repaired net, and a report that shows it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from valuerepair.question import DEFAULT_THRESHOLD, Worst
     metavar="DIR",
     help="Folder for all output.",
 )
-@click.option("--store", type=FILE, metavar="DB", help="A store that was mined already, instead of archives.")
+@click.option("--store", type=FILE, metavar="DB", help="A store that is already mined, instead of archives.")
 @NET
 @click.option("--budget", default="1h", help="Time that it may take on this machine: 30m, 2h, 1h30m.")
 @DEEP(help="The deep search that judges, as in vr mine.  [default: stockfish:nodes=20000; without it mcts:nodes=200]")
@@ -38,7 +38,7 @@ from valuerepair.question import DEFAULT_THRESHOLD, Worst
 )
 @click.option("--normal", multiple=True, type=FILE, metavar="CHUNKS", help="Training chunks of ordinary games.")
 @click.option("--cluster", help="Mine on Dask, as vr mine does: tcp://HOST:8786, tls://..., a .json file or local:4.")
-@click.option("--plan", is_flag=True, help="Print what would be run and how long it takes, then exit.")
+@click.option("--plan", is_flag=True, help="Print what would run and how long it would take, then exit.")
 @JSON
 @click.pass_context
 def command(
@@ -51,7 +51,7 @@ def command(
     plan: bool,
     json: bool,
     threshold: float | Worst,
-    **given: str | float | None,
+    **options: str | float | None,
 ) -> None:
     """Repair a net: mine, train, compare and play, and report whether it is a better judge and a better player.
 
@@ -77,8 +77,8 @@ def command(
     """
     plain_threshold(threshold)
     # What is set neither here nor in the environment nor in valuerepair.toml is left to repair.toml.
-    usual = {name for name in context.params if context.get_parameter_source(name) == ParameterSource.DEFAULT}
-    words = {"archives": archives, "normal": normal, "threshold": threshold, **given}
-    said: dict[str, Any] = {name: value for name, value in words.items() if name not in usual}
+    untouched = {name for name in context.params if context.get_parameter_source(name) == ParameterSource.DEFAULT}
+    values = {"archives": archives, "normal": normal, "threshold": threshold, **options}
+    chosen: dict[str, Any] = {name: value for name, value in values.items() if name not in untouched}
     call = vr.plan_repair if plan else vr.repair
-    print_result(lambda: call(output=output, cluster=cluster, quiet=is_quiet() or json, **said), json)
+    print_result(lambda: call(output=output, cluster=cluster, quiet=is_quiet() or json, **chosen), json)

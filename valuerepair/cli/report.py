@@ -1,4 +1,4 @@
-"""`vr report`: one HTML file to look at a store with."""
+"""`vr report`: one HTML file that shows a store."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def command(output: str, db: str, question: vr.Question | vr.Worst) -> None:
     """Write a report on a store: one HTML file that needs no network, for a browser.
 
     Charts, filters, and every point's board with the moves and values of net and search; a selection can be downloaded
-    as a book. Of a store with more than 100,000 positions it shows all candidates and a sample of the rest one by one,
-    and says so.
+    as a book. For a store with more than 100,000 positions it shows all candidates and a sample of the others one by
+    one, and says so.
 
     \b
     Example:

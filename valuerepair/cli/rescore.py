@@ -1,4 +1,4 @@
-"""`vr rescore`: the judge's values into training chunks that exist."""
+"""`vr rescore`: puts the judge's values into existing training chunks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from valuerepair.cli.verbosity import is_quiet
     oracle=False,
 )
 @JSON
-def command(chunks: tuple[str, ...], db: str, output: str, json: bool, **given: Any) -> None:
+def command(chunks: tuple[str, ...], db: str, output: str, json: bool, **options: Any) -> None:
     """Put the judge's values into training chunks: those of the positions that the store has judged.
 
     CHUNKS are folders of lc0 training chunks of version 6 (.gz) and plain tars of them, or such tars. With vr mine on
@@ -46,6 +46,6 @@ def command(chunks: tuple[str, ...], db: str, output: str, json: bool, **given: 
       vr rescore lc0-data/ --split split.json -o rescored
     """
     result = print_result(
-        lambda: vr.rescore(chunks, db, output, quiet=is_quiet() or json, **given), json, of_files=True
+        lambda: vr.rescore(chunks, db, output, quiet=is_quiet() or json, **options), json, of_files=True
     )
     fail_if_broken_off(result.broken_off)

@@ -68,11 +68,11 @@ from valuerepair.errors import UsageError
 )
 @SPLIT(help="A file of vr split: training records of a game end where it reaches what is held out.")
 @DB
-@click.option("--no-db", is_flag=True, help="Keep nothing in a store.")
+@click.option("--no-db", is_flag=True, help="Do not keep the games in a store.")
 @SEED(help="Seed for temperature and noise.")
 @device_option()
 @JSON
-def command(book: str, **given: Any) -> None:
+def command(book: str, **options: Any) -> None:
     """Play a game from each line of a book, by default at temperature 0, so that results are as accurate as possible.
 
     BOOK is a PGN book that lc0 can read (vr books check), or an EPD file. Games go to a PGN file as they end, with Q,
@@ -86,22 +86,24 @@ def command(book: str, **given: Any) -> None:
       vr selfplay book.pgn --nodes 800 --training chunks --syzygy ~/syzygy
       vr selfplay book.pgn --engine lc0 --nodes 800 --training chunks
     """
-    if given["engine"] == "lc0":
+    if options["engine"] == "lc0":
         _check_lc0()
     names = ("engine", "net", "net2", "nodes", "repeat", "jobs", "training", "seed", "device")
-    options = vr.SelfplayOptions(
-        **{name: given[name] for name in names},
-        params=vr.SearchParams().with_settings(settings_of(given, ("temperature", "syzygy"))),
-        rules=rules_of(given),
+    selfplay_options = vr.SelfplayOptions(
+        **{name: options[name] for name in names},
+        params=vr.SearchParams().with_settings(settings_of(options, ("temperature", "syzygy"))),
+        rules=rules_of(options),
     )
-    store, output, quiet = None if given["no_db"] else given["db"], given["output"], is_quiet() or given["json"]
-    print_result(lambda: vr.selfplay(book, output, store, options, split=given["split"], quiet=quiet), given["json"])
+    store, output, quiet = None if options["no_db"] else options["db"], options["output"], is_quiet() or options["json"]
+    print_result(
+        lambda: vr.selfplay(book, output, store, selfplay_options, split=options["split"], quiet=quiet), options["json"]
+    )
 
 
 def _check_lc0() -> None:
     """Raises UsageError for options that lc0 does not take."""
-    said = click.get_current_context().get_parameter_source  # a configuration's are for all commands
-    if said("device") == ParameterSource.COMMANDLINE:
+    source_of = click.get_current_context().get_parameter_source  # a configuration file is for all commands
+    if source_of("device") == ParameterSource.COMMANDLINE:
         raise UsageError("--engine lc0: --device is for --engine mcts; lc0 chooses its own backend")
-    if said("seed") == ParameterSource.COMMANDLINE:
+    if source_of("seed") == ParameterSource.COMMANDLINE:
         raise UsageError("--engine lc0: --seed is for --engine mcts; lc0 cannot be given one")

@@ -1,4 +1,4 @@
-"""`vr show`: one position in the terminal, with everything that the store has about it."""
+"""`vr show`: one position in the terminal, with everything that the store knows about it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def command(
         click.echo(dumps(shown.as_json(), indent=2))
         return
     coloured = _can_colour()
-    # click is told to leave the escape sequences: they are the board's alone.
+    # Without `color` click may strip the escape sequences, which only the board has.
     click.echo("\n".join(shown.lines(colours=coloured)), color=coloured)
 
 

@@ -1,4 +1,4 @@
-"""`vr split`: what is kept from training to judge by."""
+"""`vr split`: what is held out from training, to judge by."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from valuerepair.cli.printing import print_result
 @SEED(help="Seed of the draw of games and families.")
 @question("|net Q - deep Q| of the candidates to count.", expanded=False, calibrated=False)
 @JSON
-def command(db: str, output: str, archive: tuple[str, ...], json: bool, **given: Any) -> None:
+def command(db: str, output: str, archive: tuple[str, ...], json: bool, **options: Any) -> None:
     """Choose what training never sees, to judge by: games, families of positions, archives.
 
     Games are drawn by hash, so that adding games moves none to another part. Families of openings and of material are
-    drawn until they hold about the share asked for; other positions of their games are neither trained on nor judged
-    by. Values play no part in it. The file can be read and edited; vr train, vr expand, vr books, vr export and vr
-    remeasure take it as --split. Prints what each part holds.
+    drawn until they hold about the given share; other positions of their games are neither trained on nor judged by.
+    The positions' values play no part in it. The file can be read and edited; vr train, vr expand, vr books, vr export
+    and vr remeasure take it as --split. Prints the size of each part.
 
     \b
     Example:
@@ -38,7 +38,7 @@ def command(db: str, output: str, archive: tuple[str, ...], json: bool, **given:
       vr split --games 0.2 --families 0 --archive correspondence.pgn
     """
     print_result(
-        lambda: vr.make_split(db, output, archives=archive, **given),
+        lambda: vr.make_split(db, output, archives=archive, **options),
         json,
         of_files=True,
         to_stderr=outputs.is_stream(output),

@@ -26,21 +26,21 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--save-calibration", is_flag=True, help="Store a fitted calibration curve; later commands use it.")
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")
 @JSON
-def command(db: str, question: vr.Question | vr.Worst, json: bool, **given: Any) -> None:
-    """Say what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
+def command(db: str, question: vr.Question | vr.Worst, json: bool, **options: Any) -> None:
+    """Show what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
-    It begins with the rate of candidates at the threshold. Of these candidates it also says which labels they have
+    It begins with the rate of candidates at the threshold. It also shows which labels these candidates have
     (docs/methods/judges.md: what these mean and what they do not prove), how often a second look found the search right
     (vr confirm), whether the games played from them (vr selfplay) agree with the net or with the search, and, with -v,
     how diverse they are.
 
     Alpha of Q = 2 / (1 + exp(-cp / alpha)) - 1 is fitted so that, on average, deep Q rises as fast as net Q (slope),
-    which all commands use from 300 positions on; and to the results of the games that positions stood in (results).
-    With 95 % intervals. docs/methods/scale.md says more.
+    which all commands use from 300 positions on; and to the results of the games that the positions come from
+    (results). Both have 95 % intervals; see docs/methods/scale.md.
 
-    A candidate beyond scale stays one if calibrated Q replaces net Q: the deep Q to be expected given the net's, by a
-    curve fitted to other games. --calibration fitted counts by that, here and in the other commands, and shows the
-    curve.
+    A candidate beyond scale is still one if calibrated Q replaces net Q. Calibrated Q is the deep Q expected at this
+    net Q, by a curve fitted to other games. With --calibration fitted, this command and others count by it, and this
+    one shows the curve.
 
     \b
     Example:
@@ -50,4 +50,4 @@ def command(db: str, question: vr.Question | vr.Worst, json: bool, **given: Any)
       vr stats --save-alpha slope
       vr stats --calibration fitted
     """
-    print_result(lambda: vr.stats(db, question, quiet=is_quiet(), **given), json)
+    print_result(lambda: vr.stats(db, question, quiet=is_quiet(), **options), json)

@@ -1,4 +1,4 @@
-"""`vr store`: is what a store says true, and several stores made into one."""
+"""`vr store`: checks a store, or merges several into one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(db: str, json: bool) -> None:
     """Check a store: the file and every row.
 
     Prints each check's name, rows checked, rows wrong, and an example. Keys, histories and moves are replayed for all
-    rows. Exit code 1 when anything is wrong.
+    rows. The exit code is 1 if anything is wrong.
 
     \b
     Example:

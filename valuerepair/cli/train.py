@@ -85,7 +85,7 @@ def command(
     store: str | None,
     split: str | None,
     question: vr.Question | vr.Worst,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Train an lc0 net: an old .pb.gz becomes a new one, on a CPU or a GPU.
 
@@ -107,10 +107,10 @@ def command(
     net = (question.question if isinstance(question, vr.Worst) else question).net
     if net is None:
         raise UsageError("--net: give the net to train")
-    heads: vr.Heads = given.pop("heads")
-    settings = settings_of({"set": given.pop("set")}, listed="`vr train --help` names them all")
-    options = TrainOptions(**given, value_head=heads.value, policy_head=heads.policy).with_settings(settings)
+    heads: vr.Heads = options.pop("heads")
+    settings = settings_of({"set": options.pop("set")}, listed="`vr train --help` names them all")
+    train_options = TrainOptions(**options, value_head=heads.value, policy_head=heads.policy).with_settings(settings)
     result = print_result(
-        lambda: vr.train(net, output, chunks, store, question, options, split=split, quiet=is_quiet())
+        lambda: vr.train(net, output, chunks, store, question, train_options, split=split, quiet=is_quiet())
     )
     fail_if_broken_off(result.broken_off)

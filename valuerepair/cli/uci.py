@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 @click.command()
 @NET
 @click.option("--set", multiple=True, metavar="NAME=VALUE", help="A UCI option's default; may be repeated.")
-def command(net: str | None, **given: Any) -> None:
+def command(net: str | None, **options: Any) -> None:
     """Search as a UCI engine, for GUIs, match runners and python-chess.
 
     Options have lc0's names where lc0 has them; send `uci` to see all. With MinibatchSize 1 and by nodes it is the
@@ -38,7 +38,7 @@ def command(net: str | None, **given: Any) -> None:
     from valuerepair.mcts.uci_options import EngineSettings, with_option
 
     chosen = with_option(EngineSettings(), "WeightsFile", net or "")
-    for name, value in pairs_of(given["set"], "--set ", "`uci` lists the options"):
+    for name, value in pairs_of(options["set"], "--set ", "`uci` lists the options"):
         chosen = with_option(chosen, name, value)
 
     from valuerepair.mcts.uci_server import UciServer
@@ -48,7 +48,7 @@ def command(net: str | None, **given: Any) -> None:
 
 
 def _lines() -> Iterator[str]:
-    """Standard input, whatever bytes come."""
+    """The lines of standard input, whatever bytes they contain."""
     for line in sys.stdin.buffer:
         yield line.decode("utf-8", "replace")
 

@@ -1,8 +1,8 @@
 """-q and -v, the same for every command: what is printed on standard error besides errors.
 
-All comes from the logger ``valuerepair``, with a child for each module. -q: nothing. Without either: remarks (level
-INFO), and progress. -v: also what is done (DEBUG): files, engines with their options, nets and providers, what caches
-gave, times. -vv: also every line between `vr` and engines.
+All of it comes from the logger ``valuerepair``, with a child for each module. -q: nothing. Without either option:
+remarks (level INFO), and progress. -v: also what is done (DEBUG): files, engines with their options, nets and
+providers, uses of caches, times. -vv: also every line between `vr` and engines.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import click
 from click.core import ParameterSource
 
 log = logging.getLogger("valuerepair")
-# Who wins where one asks for quiet and another for more: what is nearer to the user.
+# If -q and -v come from different sources, the one nearer to the user wins.
 _NEARNESS = {ParameterSource.COMMANDLINE: 0, ParameterSource.ENVIRONMENT: 1, ParameterSource.DEFAULT_MAP: 2}
 _NOBODY = 3
 _EVERYTHING = 1
 _WAITING = "lines to log"
-_FORGOTTEN = "what holds is forgotten at the end"
+_RESET_AT_END = "verbosity is reset at the end"
 
 
 class _ToStandardError(logging.Handler):
-    """Writes lines to standard error as it is at that moment, without breaking a progress bar: remarks as they are."""
+    """Writes lines to the current standard error without breaking a progress bar; remarks without a prefix."""
 
     remarks = True
 
@@ -56,7 +56,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def no_remarks() -> Iterator[None]:
-    """Within, remarks are not written: somebody else has them."""
+    """Within the block, remarks are not written, because another handler shows them."""
     _handler.remarks = False
     try:
         yield
@@ -65,33 +65,33 @@ def no_remarks() -> Iterator[None]:
 
 
 def is_quiet() -> bool:
-    """Whether -q holds: for `Progress`, and for accounts of files that were written."""
+    """Whether -q is in force: for `Progress`, and for descriptions of written files."""
     return _quiet
 
 
 def say_more(lines: Iterable[str]) -> None:
-    """Figures that few readers want, on standard error with -v: what a command prints is the same with and without."""
+    """Writes figures that few readers want to standard error with -v; standard output is the same with and without."""
     for line in lines:
         log.debug(line)
 
 
 def add_options(command: click.Command) -> None:
-    """Gives a command the two options, new ones: a command owns its parameters."""
+    """Adds the two options to a command, as new objects, because a command owns its parameters."""
     quiet, verbose = ("-q", "--quiet"), ("-v", "--verbose")
     command.params += [
         click.Option(
-            quiet, is_flag=True, is_eager=True, expose_value=False, callback=_take,
+            quiet, is_flag=True, is_eager=True, expose_value=False, callback=_apply,
             help="Print only the result and errors.",
         ),
         click.Option(
-            verbose, count=True, show_default=False, is_eager=True, expose_value=False, callback=_take,
-            help="Say what is done; -vv: also the lines to and from engines.",
+            verbose, count=True, show_default=False, is_eager=True, expose_value=False, callback=_apply,
+            help="Show what is done; -vv: also the lines to and from engines.",
         ),
     ]  # fmt: skip
 
 
 def announce(context: click.Context, line: str) -> None:
-    """Logs a line as soon as it is known that anyone wants to read it: -v may come after the command."""
+    """Logs a line for -v once that option is read, which may come after the command."""
     context.meta.setdefault(_WAITING, []).append(line)
     if log.isEnabledFor(logging.DEBUG):
         _log_waiting(context)
@@ -102,23 +102,23 @@ def _log_waiting(context: click.Context) -> None:
         log.debug(line)
 
 
-def _take(context: click.Context, parameter: click.Parameter, value: int) -> None:
-    """Sets what holds for the process, from what is known so far of the command line, before and after the command."""
+def _apply(context: click.Context, parameter: click.Parameter, value: int) -> None:
+    """Sets the verbosity of the process, from the options read so far, before and after the command."""
     global _quiet
     if context.resilient_parsing:
         return
     if parameter.name is not None and value:
         nearness = _NEARNESS.get(context.get_parameter_source(parameter.name) or ParameterSource.DEFAULT, _NOBODY)
-        known, level = context.meta.get(parameter.name, (_NOBODY, 0))
-        context.meta[parameter.name] = (nearness, value + level if known == nearness else value)
+        previous, level = context.meta.get(parameter.name, (_NOBODY, 0))
+        context.meta[parameter.name] = (nearness, value + level if previous == nearness else value)
     quiet, _ = context.meta.get("quiet", (_NOBODY, 0))
     verbose, level = context.meta.get("verbose", (_NOBODY, 0))
     if quiet == verbose != _NOBODY:
         raise click.UsageError("-q and -v exclude each other", context)
     _quiet = quiet < verbose
-    if not context.meta.get(_FORGOTTEN):  # the first callback of the root, before those that print at the end
-        context.meta[_FORGOTTEN] = True
-        context.find_root().call_on_close(_forget)
+    if not context.meta.get(_RESET_AT_END):  # the first callback of the root, before those that print at the end
+        context.meta[_RESET_AT_END] = True
+        context.find_root().call_on_close(_reset)
     log.removeHandler(_handler)
     log.setLevel(logging.ERROR if _quiet else logging.INFO)
     if not _quiet:
@@ -128,8 +128,8 @@ def _take(context: click.Context, parameter: click.Parameter, value: int) -> Non
         _log_waiting(context)
 
 
-def _forget() -> None:
-    """-q and -v hold for one command: who calls the next one in the same process has neither."""
+def _reset() -> None:
+    """Ends the effect of -q and -v: the next command in the same process begins without them."""
     global _quiet
     _quiet = False
     log.removeHandler(_handler)

@@ -35,7 +35,7 @@ from valuerepair.cli.verbosity import is_quiet
 )
 @click.option("--keep", type=float, help="Scale weights so that --sampled keeps this share of the positions.")
 @JSON
-def command(chunks: tuple[str, ...], json: bool, **given: Any) -> None:
+def command(chunks: tuple[str, ...], json: bool, **options: Any) -> None:
     """Weigh training positions by what the search changed in the net's judgement.
 
     Prints how the weights are spread, how many positions they count for, and which ones they favour. DIR is a folder of
@@ -50,6 +50,6 @@ def command(chunks: tuple[str, ...], json: bool, **given: Any) -> None:
       vr weights mixture --formula diff-focus:min=0.1,slope=2 --side weights.parquet
       vr weights mixture --formula soft:threshold=0.3,floor=0.05 --keep 0.25 --sampled focused
     """
-    writes = any(given[name] for name in ("side", "sampled", "plot"))
-    result = print_result(lambda: vr.weigh_chunks(chunks, quiet=is_quiet() or json, **given), json, of_files=writes)
+    writes = any(options[name] for name in ("side", "sampled", "plot"))
+    result = print_result(lambda: vr.weigh_chunks(chunks, quiet=is_quiet() or json, **options), json, of_files=writes)
     fail_if_broken_off(result.broken_off)
