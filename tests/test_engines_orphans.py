@@ -20,7 +20,7 @@ import sys, time
 from valuerepair.engines.pool import EnginePool, TimeLimit, single
 from valuerepair.engines.uci import EngineSetup
 path, go, *arguments = sys.argv[1:]
-pool = EnginePool(EngineSetup(path, tuple(arguments)), TimeLimit(given=600, first=600), 2)
+pool = EnginePool(EngineSetup(path, tuple(arguments)), TimeLimit(timeout=600, first=600), 2)
 futures = [pool.submit("position startpos", lambda: single(go, lambda r: r), lambda *_: None) for _ in range(2)]
 print("searching", flush=True)
 try:

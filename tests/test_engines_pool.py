@@ -33,7 +33,7 @@ class Opener:
         self.pools: list[EnginePool] = []
 
     def __call__(self, setup: EngineSetup, workers: int = 1, timeout: float | None = 5.0) -> EnginePool:
-        limit = TimeLimit(given=timeout, first=30.0, nodes=1000)
+        limit = TimeLimit(timeout=timeout, first=30.0, nodes=1000)
         self.pools.append(EnginePool(setup, limit, workers))
         return self.pools[-1]
 
@@ -158,7 +158,7 @@ def test_an_engine_that_does_not_start_is_known_at_once(opened: Opener, setup: E
 def test_an_engine_that_cannot_search_is_known_at_once(opened: Opener) -> None:
     setup = fake("hang-on=startpos", start_seconds=1.5)
     with pytest.raises(EngineFailure, match=r"gave no best move in 1.5 s for 'go nodes 1': does it know this limit\?"):
-        EnginePool(setup, TimeLimit(given=None, first=5), 1, probe="go nodes 1")
+        EnginePool(setup, TimeLimit(timeout=None, first=5), 1, probe="go nodes 1")
 
 
 def test_options_are_checked_against_what_the_engine_offers(opened: Opener) -> None:
@@ -255,7 +255,7 @@ def test_stockfish_gives_the_same_whatever_the_order_and_the_number_of_engines(o
         return report.cp, report.wdl, report.nodes, report.depth, report.pv
 
     def searches(workers: int, order: list[str]) -> dict[str, tuple[object, ...]]:
-        pool = EnginePool(setup, TimeLimit(given=None, first=60, nodes=40_000), workers)
+        pool = EnginePool(setup, TimeLimit(timeout=None, first=60, nodes=40_000), workers)
         opened.pools.append(pool)
         futures = {
             line: pool.submit(line, lambda: single("go nodes 40000", scores), lambda reason, _: (reason,))
@@ -270,7 +270,7 @@ def test_stockfish_gives_the_same_whatever_the_order_and_the_number_of_engines(o
 
 
 def test_the_time_limit_follows_the_speed_seen() -> None:
-    limit = TimeLimit(given=None, first=500.0, nodes=1_000_000)
+    limit = TimeLimit(timeout=None, first=500.0, nodes=1_000_000)
     assert [limit.seconds(n) for n in (1, 2, 3)] == [500.0, 1000.0, 2000.0]
     limit.learn(3_000, 0.01)  # a mate found at once: nothing to learn
     for _ in range(3):
@@ -278,11 +278,11 @@ def test_the_time_limit_follows_the_speed_seen() -> None:
     assert limit.seconds(1) == 200.0
     limit.learn(500_000, 15.0)  # as slow as 30 s for all nodes
     assert limit.seconds(1) == 300.0
-    quick = TimeLimit(given=None, first=500.0, nodes=1000)
+    quick = TimeLimit(timeout=None, first=500.0, nodes=1000)
     for _ in range(3):
         quick.learn(1000, 0.001)
     assert quick.seconds(1) == 60.0
-    assert TimeLimit(given=7.0, first=500.0, nodes=1000).seconds(2) == 14.0
+    assert TimeLimit(timeout=7.0, first=500.0, nodes=1000).seconds(2) == 14.0
 
 
 def test_engines_are_found_beside_python_and_among_the_games(

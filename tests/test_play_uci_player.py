@@ -41,7 +41,7 @@ class Opener:
 
     def __call__(self, *what: str, timeout: float = 5.0, movetime: int = 0, name: str | None = None) -> UciPlayer:
         limits = {"movetime": movetime} if movetime else {"nodes": 10}
-        limit = TimeLimit(given=timeout, first=timeout)
+        limit = TimeLimit(timeout=timeout, first=timeout)
         self.players.append(UciPlayer(fake(*what), limits, limit, name=name))
         return self.players[-1]
 
@@ -190,18 +190,18 @@ def test_an_engine_that_no_longer_starts_ends_the_match(opened: Opener, tmp_path
 )
 def test_an_engine_that_does_not_work_is_known_at_once(what: str, reason: str) -> None:
     with pytest.raises(ValueRepairError, match=reason):
-        UciPlayer(fake(what), {"nodes": 1}, TimeLimit(given=1.0, first=1.0))
+        UciPlayer(fake(what), {"nodes": 1}, TimeLimit(timeout=1.0, first=1.0))
 
 
 def test_an_option_it_does_not_have_is_refused() -> None:
     setup = EngineSetup(sys.executable, (FAKE,), {"Hsh": "1"})
     with pytest.raises(UsageError, match="has no option 'Hsh'; did you mean Hash"):
-        UciPlayer(setup, {"nodes": 1}, TimeLimit(given=1.0, first=1.0))
+        UciPlayer(setup, {"nodes": 1}, TimeLimit(timeout=1.0, first=1.0))
 
 
 def test_stockfish_plays_castling_as_the_king_s_move(stockfish: str) -> None:
     """Of a position with one good move, castling; Chess960's way of saying it is understood too."""
-    player = UciPlayer(EngineSetup(stockfish), {"nodes": 2000}, TimeLimit(given=30.0, first=30.0))
+    player = UciPlayer(EngineSetup(stockfish), {"nodes": 2000}, TimeLimit(timeout=30.0, first=30.0))
     fen = "5k2/8/8/8/8/8/8/4K2R w K - 0 1"
     try:
         thought = player.think(0, Position(fen, fen), 0).result(60)

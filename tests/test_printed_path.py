@@ -282,7 +282,7 @@ def test_copies_of_a_net_are_told_apart(tmp_path: Path) -> None:
         (NET_NAME, "control"),
         (NET_NAME, f"later/{NET_NAME}"),
     ]
-    assert done.stdout.count("one net: the files have the same content, so there is nothing to compare") == 2
+    assert done.stdout.count("the same net: the files have the same content, so there is nothing to compare") == 2
     assert "beyond scale" not in done.stdout
 
 

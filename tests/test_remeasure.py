@@ -252,7 +252,7 @@ def test_where_no_candidate_changes_the_interval_has_a_width(db: Path) -> None:
     for change in (pair.share_by_games, *(at.change for row in pair.by_kind for at in row.candidates)):
         ends = (0, -(z**2) / (effective + z**2), z**2 / (effective + z**2))
         assert (change.difference, change.low, change.high) == pytest.approx(ends)
-    assert comparison.lines()[-1] == "one net: the files have the same content, so there is nothing to compare"
+    assert comparison.lines()[-1] == "the same net: the files have the same content, so there is nothing to compare"
 
 
 @pytest.mark.parametrize("nets", [("key-net", "half-net"), ("half-net", "key-net")])

@@ -504,7 +504,7 @@ def test_a_part_without_anything_and_a_part_without_a_split(two: Path, tmp_path:
     code, _, err = vr([*words, "--part", "games"], capsys)
     assert (code, err) == (2, "vr: --part games: needs --split, which says what is held out\n")
     code, _, err = vr([*words, "--split", str(tmp_path / "s.json"), "--part", "archives"], capsys)
-    assert (code, err) == (1, f"vr: {two}: the split holds out no position of it as archives\n")
+    assert (code, err) == (1, f"vr: {two}: the split holds out none of its positions as archives\n")
     choice = next(option for option in options_of(LEAVES["vr remeasure"]) if option.name == "part").type
     assert set(choice.choices) == set(JUDGED)  # type: ignore[attr-defined]
 
@@ -567,9 +567,9 @@ def test_a_written_split_is_the_same_when_read(path: Path, tmp_path: Path) -> No
         ("[]", "is not a split"),
         ('{"games": 0.1}', "is not a split"),
         ({"games": "many"}, "is not a split"),
-        ({"openings": ["Sicilan Defense"]}, "Sicilan Defense: no opening family"),
-        ({"materials": ["KRvKQ"]}, "KRvKQ: no material family"),
-        ({"materials": ["KRPvKR"]}, "KRPvKR: no material family"),
+        ({"openings": ["Sicilan Defense"]}, "Sicilan Defense: not an opening family"),
+        ({"materials": ["KRvKQ"]}, "KRvKQ: not a material family"),
+        ({"materials": ["KRPvKR"]}, "KRPvKR: not a material family"),
         ({"games": 1.0}, "lies in"),
     ],
 )

@@ -215,7 +215,7 @@ def test_wdl_is_asked_of_both_looks(path: Path) -> None:
         assert np.isnan(looked_at["second_q"].iloc[1])
         counted = figures(store, frame, 0.55)
     assert counted["without_q"] == 1
-    assert any("1 looks have no Q of the kind asked for" in line for line in verdict.lines(counted))
+    assert any("1 looks have no Q of the requested kind" in line for line in verdict.lines(counted))
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_the_oracle_of_most_looks_is_asked_unless_another_is_named(path: Path) -
         # Of the rows asked about: the newer oracle looked at as many of these as the other one.
         assert evidence(store, frame.iloc[:1])["verdict"].iloc[0] == NET_RIGHT
         assert evidence(store, frame, STOCKFISH.digest)["verdict"].tolist() == [None] * 5
-        with pytest.raises(ValueRepairError, match=r"komodo took no second look in .*; there is stockfish 15"):
+        with pytest.raises(ValueRepairError, match=r"komodo took no second look in .*; looks are by stockfish 15"):
             evidence(store, frame, "komodo")
 
 

@@ -23,7 +23,8 @@ from valuerepair.inputs import read_json
 EXAMPLE = "give tcp://HOST:8786, tls://HOST:8786, the scheduler's .json file, or local:4"
 _LOCAL = re.compile(r"local:(\d+)(?:,dashboard=(\d+))?")
 _REMOTE = re.compile(r"(?:tcp|tls|ws|wss)://[^/\s]+:(\d+)/?")
-# The most workers of this machine: 4 a core, at least 8. More only wait for a core, and each takes a second to start.
+# The most workers on this machine: 4 per core, at least 8. More would only wait for a core, and each takes a second to
+# start.
 _A_CORE, _LEAST = 4, 8
 # Tasks that a worker of this machine runs at a time: two searches, one batch of the net, one spare.
 _LOCAL_THREADS = 4
@@ -86,7 +87,7 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
         yield where.scheduler
         return
     try:
-        # Dask would silently choose another port. Without a dashboard it serves some pages all the same, on any port.
+        # Dask would silently choose another port. Even without a dashboard it serves some pages, on any port.
         socket.create_server(("127.0.0.1", where.dashboard or 0)).close()
     except OSError as error:
         why = f"port {where.dashboard} of this machine cannot be used ({error.strerror}); give another"
@@ -105,15 +106,16 @@ async def scheduler_of(where: ClusterAddress) -> AsyncIterator[str]:
             asynchronous=True,
         ) as cluster:
             yield str(cluster.scheduler_address)
-    # Releases the semaphores of its queues, which Python does at its end, but `vr` ends without that.
+    # Releases the semaphores of its queues. Python does so when it exits, but `vr` ends without that.
     util._run_finalizers()  # type: ignore[attr-defined]  # typeshed leaves it out
 
 
 @asynccontextmanager
 async def connected(address: str, patience: float, return_s: float) -> AsyncIterator[Any]:
-    """A client of Dask, with TLS as in Dask's configuration. Raises ValueRepairError where no scheduler answers.
+    """A client of Dask, with TLS as in Dask's configuration. Raises ValueRepairError if no scheduler answers.
 
-    Waits `patience` seconds for the first answer. A client that loses its scheduler looks `return_s` seconds for it.
+    Waits `patience` seconds for the first answer. A client that loses its scheduler tries for `return_s` seconds to
+    reach it again.
     """
     from distributed import Client
 

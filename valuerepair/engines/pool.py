@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 MOST_ENGINES = 1_024  # each has a process, and a thread here
 ATTEMPTS = 3
 _START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a run
-_INCIDENTS_SAID = 10
+_INCIDENTS_LOGGED = 10
 _PROBE_SECONDS = 60.0
 _COUNTED, _MOST_COUNTED = 64, 20_000  # nodes of a search that shows what an engine counts
 
@@ -56,15 +56,15 @@ class PoolCounts:
 
 
 class TimeLimit:
-    """How long a search may take before the engine counts as hung: `given` seconds, or by the speed so far.
+    """How long a search may take before the engine counts as hung: `timeout` seconds, or by the speed so far.
 
     Until three searches have ended, `first` seconds; then ten times what `nodes` take at the slowest speed so far, or
     without a node limit ten times the longest search, but never less than a minute: machines get busy. `fixed` is
     time that searches take by their own limit (movetime).
     """
 
-    def __init__(self, *, given: float | None, first: float, nodes: int | None = None, fixed: float = 0.0) -> None:
-        self._fixed_limit, self._first, self._nodes, self._fixed = given, first, nodes, fixed
+    def __init__(self, *, timeout: float | None, first: float, nodes: int | None = None, fixed: float = 0.0) -> None:
+        self._fixed_limit, self._first, self._nodes, self._fixed = timeout, first, nodes, fixed
         self._searches = 0
         self._slowest = 0.0
 
@@ -201,7 +201,7 @@ class EnginePool:
                 self._probed(engine, self._probe)
                 if self._probe_count:
                     self.counts_tree = self._counts_tree(engine)
-                engine.clear()  # else the first position alone would be searched with the probe's hash tables
+                engine.clear()  # so that the first position is not searched with the probe's hash tables
         except BaseException as error:
             self._drop(0)
             first.set_exception(error)
@@ -247,7 +247,8 @@ class EnginePool:
             engine = self._engines.get(number) or self._restart(number)
             try:
                 outcome = self._follow(job, engine, attempt)
-                # The engine clears its hash now, while we read the outcome, not when the next position comes.
+                # The engine clears its hash now, while we handle the outcome, and not only when the next position
+                # comes.
                 engine.clear()
             except EngineFailure as error:
                 reason = str(error)
@@ -262,7 +263,7 @@ class EnginePool:
         return job.fail(reason, ATTEMPTS)
 
     def _follow(self, job: _Job[T], engine: UciEngine, attempt: int) -> T:
-        """Makes the searches of a plan; its outcome."""
+        """Makes the searches of a plan; returns its outcome."""
         plan = job.plan()
         go = next(plan)
         while True:
@@ -328,7 +329,7 @@ class EnginePool:
             else:
                 self.counts.crashes += 1
             incidents = self.counts.crashes + self.counts.hangs + self.counts.bad_answers
-        if incidents <= _INCIDENTS_SAID:
-            more = "; further restarts are only counted" if incidents == _INCIDENTS_SAID else ""
+        if incidents <= _INCIDENTS_LOGGED:
+            more = "; further restarts are only counted" if incidents == _INCIDENTS_LOGGED else ""
             where = f" (position {fen})" if fen else ""
             log.info(f"{self.name} {error}; restarted{where}{more}")

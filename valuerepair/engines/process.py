@@ -24,7 +24,7 @@ GUARD = str(Path(__file__).with_name("guard.py"))
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 20
 _STDERR_KEPT = 4000
-# Even after a deadline output that is already in the pipe is read: we may have been stopped (Ctrl-Z), not the engine.
+# Even after a deadline, output that is already in the pipe is read: we may have been stopped (Ctrl-Z), not the engine.
 _LATE_READS = 16
 
 
@@ -66,9 +66,7 @@ class Reaper:
         system without process groups.
         """
         if not hasattr(os, "killpg"):
-            raise EngineFailure(
-                "cannot be run: this system has no process groups; take Linux, macOS, or WSL on Windows"
-            )
+            raise EngineFailure("cannot be run: this system has no process groups; use Linux, macOS, or WSL on Windows")
         pipe = self._open()
         try:
             engine = subprocess.Popen(
@@ -260,7 +258,7 @@ class LineProcess:
             if self._killed:
                 return
             self._killed = True
-            # The group's number is in use as long as it has a process, so this cannot hit a stranger.
+            # The group's number is in use as long as it has a process, so this cannot kill another program.
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
             # A process stuck in the kernel (dead network mount) does not die at once: it is not waited for longer.

@@ -54,7 +54,7 @@ class EngineSpec:
 
 
 def count(text: str, where: str, most: int = _MOST_NODES) -> int:
-    """A whole number of at least 1, optionally with k or M. Raises UsageError that begins with `where`."""
+    """A whole number of at least 1, optionally with k or M. Raises UsageError, whose message begins with `where`."""
     match = _COUNT.fullmatch(text)
     number = int(match[1]) * _SUFFIX[match[2]] if match else 0
     if not 0 < number <= most:
@@ -63,7 +63,7 @@ def count(text: str, where: str, most: int = _MOST_NODES) -> int:
 
 
 def milliseconds(text: str, where: str) -> int:
-    """Milliseconds of ``100ms``, ``0.1s`` or ``100``. Raises UsageError that begins with `where`."""
+    """Milliseconds of ``100ms``, ``0.1s`` or ``100``. Raises UsageError, whose message begins with `where`."""
     match = _TIME.fullmatch(text)
     number = float(match[1]) * (1000 if match[2] == "s" else 1) if match else math.nan
     if not 1 <= number <= MOST_MS:

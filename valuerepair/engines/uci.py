@@ -142,7 +142,7 @@ def parse_info(line: str) -> Info | None:
         word = next(words, None)
         while word is not None:
             if word in _NUMBERS:
-                if (number := _whole(next(words))) < 0:
+                if (number := _int_of(next(words))) < 0:
                     return None
                 numbers[word] = number
                 word = next(words, None)
@@ -157,13 +157,13 @@ def parse_info(line: str) -> Info | None:
 def _add_field(fields: dict[str, Any], word: str, words: Iterator[str]) -> str | None:
     """Adds the field that begins with `word` to `fields`, by the names of `Info`; returns the word after it."""
     if word in ("cp", "mate"):
-        fields[word] = _whole(next(words))
+        fields[word] = _int_of(next(words))
     elif word in ("lowerbound", "upperbound"):
         fields["bounded"] = True
     elif word == "wdl":
-        win, draw, loss = [_whole(next(words)) for _ in range(3)]
+        win, draw, loss = [_int_of(next(words)) for _ in range(3)]
         if min(win, draw, loss) < 0 or abs(win + draw + loss - 1000) > _ROUNDED:
-            raise ValueError("no shares of a thousand")
+            raise ValueError("not per mille")
         fields["wdl"] = (win, draw, loss)
     elif word == "pv":
         moves: list[str] = []
@@ -175,10 +175,10 @@ def _add_field(fields: dict[str, Any], word: str, words: Iterator[str]) -> str |
         return following
     elif word == "string":
         return None
-    return next(words, None)  # after "score" itself too, and fields we do not use
+    return next(words, None)  # the next word also after the word "score", and after fields that we do not use
 
 
-def _whole(word: str) -> int:
+def _int_of(word: str) -> int:
     """Raises ValueError for text that is not a number, and for a number beyond the reach of any search."""
     if len(word.lstrip("+-")) > _DIGITS:
         raise ValueError("a number of more than eighteen digits")
@@ -303,7 +303,7 @@ class UciEngine:
             self._ready = True
 
     def search(self, position: str, go: str, seconds: float, *, unscored: bool = False) -> SearchReport:
-        """Sends the ``position ...`` and ``go ...`` lines; the report of the search, or EngineFailure.
+        """Sends the ``position ...`` and ``go ...`` lines; returns the report of the search, or raises EngineFailure.
 
         Raises EngineTimeout if there is no best move after `seconds`, and GarbledAnswer if it is garbled or comes
         without a score; with `unscored` no score is needed.

@@ -1,8 +1,8 @@
-"""Two nets by kind of position: of games, and beside them, where a search asks a net mostly.
+"""Compares two nets by kind of position: in games, and beside them, which is what a search mostly asks a net about.
 
 A net that learned from positions of games alone may have forgotten how bad moves are punished. So each kind has its own
-row: the squared error of net Q against deep Q, each net's Q times one number that was fitted to other games, and the
-candidates that are left then. See docs/methods/nets.md, "By kind of position".
+row: the squared error of net Q against deep Q, with each net's Q multiplied by one number that was fitted to other
+games, and the candidates that remain. See docs/methods/nets.md, "By kind of position".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from valuerepair.text import table_lines
 
 Finding = Literal["better", "worse", "not shown", "too few games"]
 
-# The first is where most was measured, the second what books and the design take.
+# Most figures of the documentation are at the first; the second is the default.
 THRESHOLDS = (0.3, 0.55)
 WORDS: Mapping[str, str] = {
     GAME: "in games",
@@ -38,7 +38,7 @@ _FEWEST_RESAMPLES = 200
 
 
 def finding_of(change: Interval) -> Finding:
-    """What the change of an error says of the second net; NaN bounds are those of too few games."""
+    """What the change of an error says about the second net; NaN bounds mean too few games."""
     if isnan(change.low):
         return "too few games"
     return "better" if change.high < 0 else "worse" if change.low > 0 else "not shown"
@@ -56,11 +56,11 @@ class CandidatesAt:
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """Two nets on the positions of one kind; differences are second less first, with 95 % intervals of drawn games.
+    """Two nets on the positions of one kind; differences are second less first, with 95 % intervals of resampled games.
 
     `scale` are the numbers that the Q of either net is multiplied by (least squares through 0, by all games of the
-    kind; a position's own game has no part in the number that it is judged by), `squared_error` the weighted means of
-    (scale · net Q - deep Q)², `change` their difference.
+    kind; for each position the number is fitted without its own game), `squared_error` the weighted means of (scale ·
+    net Q - deep Q)², `change` their difference.
     """
 
     kind: str
@@ -79,7 +79,7 @@ class KindRow:
 
 @dataclass(frozen=True, slots=True)
 class BetterJudge:
-    """Whether the second net is the better judge: `shown` if it is so of each kind of position there is.
+    """Whether the second net is the better judge: `shown` if that holds for every kind of position that there is.
 
     `kinds` has the finding of each kind. `beside`: there are positions beside the games; `held_out`: all positions are
     held out from training. `sentence` says whether it is shown, `notes` what else a reader must know.
@@ -103,16 +103,16 @@ def rows_by_kind(
 ) -> list[KindRow]:
     """A row for each kind of position among `kind` [n], in the order of `chess.origins.KINDS`; all are [n].
 
-    Q is that of the side to move, `weight` how many positions each stands for, `game` the number of its game. With
+    Q is that of the side to move, `weight` how many positions each represents, `game` the number of its game. With
     `deeper` the rows are by that judge, and `deep_q` is the first one's.
     """
     rows = []
     for name in KINDS:
-        of = (kind == name) & (weight > 0)
-        if not of.any():
+        mask = (kind == name) & (weight > 0)
+        if not mask.any():
             continue
-        judged = None if deeper is None else deeper.of(of)
-        rows.append(_row(name, (net_q[0][of], net_q[1][of]), deep_q[of], judged, weight[of], game[of]))
+        judged = None if deeper is None else deeper.of(mask)
+        rows.append(_row(name, (net_q[0][mask], net_q[1][mask]), deep_q[mask], judged, weight[mask], game[mask]))
     return rows
 
 
@@ -128,9 +128,9 @@ def _row(
     fold = fold_of(names)
     sums = [_Sums.of_games(q, deep_q, deeper, weight, place, len(names)) for q in net_q]
     ones = np.ones((1, len(names)))
-    first, second = (float(each.error(ones, fold)[0]) for each in sums)
+    first, second = (float(of_net.error(ones, fold)[0]) for of_net in sums)
     change = Interval(second - first, *_bounds(sums, fold))
-    scaled = [q * each.scales(ones, fold)[0, fold][place] for q, each in zip(net_q, sums, strict=True)]
+    scaled = [q * of_net.scales(ones, fold)[0, fold][place] for q, of_net in zip(net_q, sums, strict=True)]
     return KindRow(
         kind=name,
         positions=len(deep_q),
@@ -153,8 +153,8 @@ def _candidates(
     hits = [is_candidate(q - deep_q, threshold) for q in scaled]
     columns = [hit.astype(np.float64) for hit in hits]
     if deeper is not None:
-        again = [is_candidate(q - deeper.deep_q, threshold) for q in scaled]
-        columns = [deeper.corrected(own, hit.astype(np.float64)) for own, hit in zip(columns, again, strict=True)]
+        deeper_hits = [is_candidate(q - deeper.deep_q, threshold) for q in scaled]
+        columns = [deeper.corrected(own, hit.astype(np.float64)) for own, hit in zip(columns, deeper_hits, strict=True)]
     change, *means = bootstrap(np.stack([columns[1] - columns[0], *columns], 1), weight, game)
     change = share_change(change, weight, game)
     if len(np.unique(game)) < FEWEST_GAMES:
@@ -163,7 +163,7 @@ def _candidates(
         first, second = (weighted(hit, weight, game) for hit in hits)
     else:
         judged = deeper.inverse > 0
-        first, second = (estimated(mean, hit[judged]) for mean, hit in zip(means, again, strict=True))
+        first, second = (estimated(mean, hit[judged]) for mean, hit in zip(means, deeper_hits, strict=True))
     return CandidatesAt(threshold, first, second, change)
 
 
@@ -171,7 +171,7 @@ def _candidates(
 class _Sums:
     """By game [games]: the sums of weights, and of weighted squares and products of net Q and deep Q.
 
-    They are all that a number of scaling and the error that it leaves depend on, so a resample of games is a few sums.
+    The scale, and the error that it leaves, depend on nothing else, so a resample of games is a few sums.
     """
 
     mass: Floats
@@ -198,17 +198,17 @@ class _Sums:
 
     @property
     def scale(self) -> float:
-        """The number by all games."""
+        """The scale by all games."""
         return float(_ratio(self.qd.sum(), self.qq.sum()))
 
     def scales(self, times: Floats, fold: Ids) -> Floats:
-        """[resamples, folds] the numbers by the games of the other folds; games count `times` [resamples, games]."""
-        qd, qq = (_others(self._of_folds(times, each, fold)) for each in (self.qd, self.qq))
+        """[resamples, folds] the scales by the games of the other folds; games count `times` [resamples, games]."""
+        qd, qq = (_others(self._of_folds(times, sums, fold)) for sums in (self.qd, self.qq))
         return _ratio(qd, qq)
 
     def error(self, times: Floats, fold: Ids) -> Floats:
-        """[resamples] the weighted mean of the squared errors, each game scaled by the number of the other folds."""
-        mass, qq, qd, dd = (self._of_folds(times, each, fold) for each in (self.mass, self.qq, self.qd, self.dd))
+        """[resamples] the weighted mean of the squared errors, each game scaled by the scale of the other folds."""
+        mass, qq, qd, dd = (self._of_folds(times, sums, fold) for sums in (self.mass, self.qq, self.qd, self.dd))
         scale = _ratio(_others(qd), _others(qq))
         errors: Floats = (scale**2 * qq - 2 * scale * qd + dd).sum(1) / mass.sum(1)
         return errors
@@ -216,18 +216,18 @@ class _Sums:
     @staticmethod
     def _of_folds(times: Floats, sums: Floats, fold: Ids) -> Floats:
         """[resamples, folds] sums of the games of each fold."""
-        return np.stack([times[:, fold == each] @ sums[fold == each] for each in range(FOLDS)], 1)
+        return np.stack([times[:, fold == number] @ sums[fold == number] for number in range(FOLDS)], 1)
 
 
 def _others(of_folds: Floats) -> Floats:
-    """[resamples, folds] the sums of all folds but each."""
+    """[resamples, folds] for each fold the sum of all other folds."""
     others: Floats = of_folds.sum(1, keepdims=True) - of_folds
     return others
 
 
-def _ratio(above: Floats, below: Floats) -> Floats:
-    """The quotient; 0 where all net Q are 0, so that any number would do."""
-    return np.divide(above, below, out=np.zeros_like(np.asarray(above, np.float64)), where=np.asarray(below) > 0)
+def _ratio(qd: Floats, qq: Floats) -> Floats:
+    """The scales qd / qq; 0 where all net Q are 0 and any scale would do."""
+    return np.divide(qd, qq, out=np.zeros_like(np.asarray(qd, np.float64)), where=np.asarray(qq) > 0)
 
 
 def _bounds(sums: Sequence[_Sums], fold: Ids) -> tuple[float, float]:
@@ -248,7 +248,7 @@ def _bounds(sums: Sequence[_Sums], fold: Ids) -> tuple[float, float]:
 
 
 def better_judge(rows: Sequence[KindRow], *, held_out: bool) -> BetterJudge:
-    """What the rows say together."""
+    """The conclusion from all rows."""
     kinds = {row.kind: row.finding for row in rows}
     shown = bool(rows) and all(finding == "better" for finding in kinds.values())
     beside = any(kind != GAME for kind in kinds)

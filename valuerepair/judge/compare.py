@@ -1,4 +1,4 @@
-"""Several nets on the same positions, by the values that an oracle gave: each later net compared with the first."""
+"""Compares several nets on the same positions, by the values of an oracle: each later net with the first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from valuerepair.intervals import (
     weighted,
 )
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
-from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
+from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_for
 from valuerepair.judge.label_changes import LabelChange, Labels, label_changes, label_lines, shown_labels
 from valuerepair.judge.labelled import complete, labels_of, lacks_policy
 from valuerepair.judge.labelled import names as label_names
@@ -70,11 +70,11 @@ class ComparedScores:
 
     @property
     def weighted(self) -> bool:
-        """Whether the rows stand for unequal shares of what was sampled (screening)."""
+        """Whether the rows represent unequal shares of the sample (by screening)."""
         return bool(np.ptp(self.weight) > 0)
 
     def of_games(self) -> ComparedScores:
-        """The positions that stood in a game; only these are a sample of the archive."""
+        """The positions of games; only these are a sample of the archive."""
         in_game = self.kind == GAME
         return ComparedScores(**{name: column[..., in_game] for name, column in vars(self).items()})
 
@@ -123,7 +123,7 @@ class Comparison:
     `recalibrated` compares the nets after each went through its curve; None where positions are too few for curves.
     `policies`: both nets' priors are in the store; without them `labels` lacks those that need a policy. A search or a
     match with `q_scale` has the second net's Q on the first one's scale; None where it cannot be determined. `by_kind`
-    has a row for each kind of position, also for those beside the games; by these rows `judge` says whether the second
+    has a row for each kind of position, including those beside the games; by these rows `judge` says whether the second
     net is the better judge.
     """
 
@@ -148,12 +148,12 @@ class Remeasured:
     """Nets on the same positions; with a `part` only on the positions of that held-out part (`judge.split`).
 
     `left_out` has, by name of the net, the number of positions that it has no value of; they are left out for all nets.
-    `without_q` positions are left out because the oracle gave no Q of the kind asked for. `cut` of the positions were
-    cut by screening and have the value of their last rung. If such positions are asked for, each position counts once;
+    `without_q` positions are left out because the oracle gave no Q of the requested kind. `cut` of the positions were
+    cut by screening and have the value of their last rung. If such positions are included, each position counts once;
     otherwise by its weight of screening. `effective` is the number of equal positions that these weights are worth.
 
     `scores` are of positions of games; only the rows by kind are of `all_kinds`, which also has those beside the games.
-    `regret` has an entry for each comparison, `rejudged` is by a deeper judge; both are None unless asked for. With
+    `regret` has an entry for each comparison, `rejudged` is by a deeper judge; both are None unless requested. With
     `calibration` ``fitted`` everything is by calibrated Q, each net's by its own curve, and `recalibrated` is None.
     """
 
@@ -182,8 +182,8 @@ class Remeasured:
 
     def as_json(self) -> dict[str, Any]:
         """All but the positions themselves, for JSON; NaN is None."""
-        without = ("scores", "all_kinds", "regret")
-        plain: dict[str, Any] = {name: json_fields(value) for name, value in vars(self).items() if name not in without}
+        left_out = ("scores", "all_kinds", "regret")
+        plain: dict[str, Any] = {name: json_fields(value) for name, value in vars(self).items() if name not in left_out}
         for fields, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
             if comparison.recalibrated is not None:
                 fields["recalibrated"]["sentence"] = sentence(comparison.recalibrated)
@@ -201,7 +201,7 @@ def categories(scores: ComparedScores, threshold: float, second: int) -> Ids:
 # -- comparing --------------------------------------------------------------------------------------------------------
 
 
-def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, question: Question) -> Remeasured:
+def compare(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, question: Question) -> Remeasured:
     """Compares each net with the first on the positions that the oracle has scored and all nets have a value of.
 
     If the oracle has a part, only its positions count. One alpha serves all nets: the question's, else that of the
@@ -225,7 +225,7 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, questio
         by_curves = [curve.expected(scores.weight) - scores.deep_q for curve in curves]
         scores = replace(scores, recalibrated=np.stack(by_curves))
     wrong = is_candidate(scores.disagreement, question.threshold)
-    labels = [candidate_labels(store, each, oracle) for each in questions]
+    labels = [candidate_labels(store, net_question, oracle) for net_question in questions]
     together = _Together(names, scores, all_kinds, question.threshold, wrong, curves, labels)
     return Remeasured(
         oracle=oracle.label,
@@ -248,7 +248,7 @@ def compare(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, questio
 
 
 def _curves(scores: ComparedScores) -> list[CrossFit] | None:
-    """The curve of each net; None where positions or games are too few."""
+    """The curve of each net; None if positions or games are too few."""
     counting = scores.weight > 0
     games = len(np.unique(scores.game_id[counting]))
     if np.count_nonzero(counting) < FEWEST_POSITIONS or games < FEWEST_GAMES:
@@ -338,7 +338,7 @@ class _Together:
         return label_changes(first, second, self.scores.position_id, self.scores.weight, self.scores.game_id)
 
 
-def unique_names(nets: Sequence[AskedNet]) -> list[str]:
+def unique_names(nets: Sequence[ComparedNet]) -> list[str]:
     """The nets' names; different nets of one name get the beginning of their keys, and if needed the history fill."""
     names = [net.name for net in nets]
     for detail in ("key", "history_fill"):
@@ -353,15 +353,15 @@ def unique_names(nets: Sequence[AskedNet]) -> list[str]:
     return names
 
 
-def _read(store: Store, questions: Sequence[Question], oracle: AskedOracle) -> tuple[ComparedScores, int, int]:
+def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -> tuple[ComparedScores, int, int]:
     """The positions that the oracle has a Q of, and all nets, a question each, a value.
 
     Also returns how many of these a ladder cut, and how many positions have values of all nets but no deep Q.
     """
     only = ["position_id", "game_id", "kind", "net_q", "deep_q", "disagreement", *(["rung"] if oracle.cut else [])]
     # "searched" includes the positions beside the games; positions reached from candidates have no kind.
-    everything = (store.frame(replace(each, expanded="searched"), only=only, cut=oracle.cut) for each in questions)
-    frames = [frame.dropna(subset="kind").set_index("position_id") for frame in everything]
+    all_frames = (store.frame(replace(of_net, expanded="searched"), only=only, cut=oracle.cut) for of_net in questions)
+    frames = [frame.dropna(subset="kind").set_index("position_id") for frame in all_frames]
     common = reduce(lambda index, other: index.intersection(other), (frame.index for frame in frames))
     if oracle.part is not None:
         common = common[oracle.part.among(common.to_numpy(np.int64))]
@@ -385,7 +385,7 @@ def _read(store: Store, questions: Sequence[Question], oracle: AskedOracle) -> t
     return scores, cut, len(common) - len(usable)
 
 
-def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, without_q: int, q_from: QFrom) -> str:
+def _nothing_common(store: Store, names: Sequence[str], oracle: ComparedOracle, without_q: int, q_from: QFrom) -> str:
     """The message of an error: why there is no position to compare the nets on."""
     if without_q:
         other = "wdl" if q_from == "cp" else "auto"
@@ -396,7 +396,7 @@ def _nothing_common(store: Store, names: Sequence[str], oracle: AskedOracle, wit
     )
 
 
-def _alpha(store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, question: Question) -> values.Alpha:
+def _alpha(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, question: Question) -> values.Alpha:
     """The question's alpha, else that of the first net with a saved one, else the first net's."""
     ids = [net.id for net in nets if net.id]
     saved = (store.chosen_alpha(net_id, oracle.id, question.alpha) for net_id in ids)
@@ -411,7 +411,7 @@ _QUERY = """
 
 
 def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[n] how many positions each position that this oracle searched in full stands for.
+    """[n] how many positions each position that this oracle searched in full represents.
 
     This is `audit_weights` for the ladders of all nets; with one net's ladder both are the weights of `Store.frame`. A
     ladder chooses positions by one net's signals, and the other nets are compared on the same choice; but a net that
@@ -421,18 +421,19 @@ def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int
     """
     rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
     cut = [(position, 1.0 / p if searched else 0.0) for position, reached_end, searched, p in rows if not reached_end]
-    total = sum(inverse for _, inverse in cut) or 1.0  # where no cut position was searched, all their weights are 0
+    total = sum(inverse for _, inverse in cut) or 1.0  # if no cut position was searched, all their weights are 0
     weight = {position: len(cut) / total * inverse for position, inverse in cut}
     return np.array([weight.get(position, 1.0) for position in position_ids.tolist()], np.float64)
 
 
-def _candidates(store: Store, question: Question, oracle: AskedOracle) -> pd.DataFrame:
-    """The candidates of a net among the positions that are asked for: of a part, and those that screening cut."""
+def _candidates(store: Store, question: Question, oracle: ComparedOracle) -> pd.DataFrame:
+    """The candidates of a net among the compared positions: those of the part, and with `cut` those that screening
+    cut."""
     frame, part = store.candidates(question, cut=oracle.cut), oracle.part
     return frame if part is None else frame[part.among(frame["position_id"].to_numpy(np.int64))]
 
 
-def candidate_labels(store: Store, question: Question, oracle: AskedOracle) -> tuple[Labels, bool]:
+def candidate_labels(store: Store, question: Question, oracle: ComparedOracle) -> tuple[Labels, bool]:
     """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
     frame = _candidates(store, question, oracle)
     labels = dict(zip(frame["position_id"].tolist(), label_names(labels_of(store, frame)), strict=True))
@@ -441,8 +442,8 @@ def candidate_labels(store: Store, question: Question, oracle: AskedOracle) -> t
 
 def complete_policies(
     db: str,
-    nets: Sequence[AskedNet],
-    oracle: AskedOracle,
+    nets: Sequence[ComparedNet],
+    oracle: ComparedOracle,
     question: Question,
     *,
     quiet: bool = False,
@@ -472,7 +473,7 @@ _COLUMNS = ("position_id", "fen", "side", "phase", "source", "game", "ply", "dee
 
 
 def wrong_positions(
-    store: Store, nets: Sequence[AskedNet], oracle: AskedOracle, remeasured: Remeasured
+    store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, remeasured: Remeasured
 ) -> pd.DataFrame:
     """One row for each position that any net is wrong on, by id; values are for the side to move.
 
@@ -526,7 +527,7 @@ def _lines(remeasured: Remeasured) -> list[str]:
     for name, count in remeasured.left_out.items():
         lines.append(f"  {name}: {count:,} scored positions have no value of it; left out")
     if remeasured.without_q:
-        lines.append(f"  {remeasured.without_q:,} positions without a deep Q of the kind asked for are left out")
+        lines.append(f"  {remeasured.without_q:,} positions without a deep Q of the requested kind are left out")
     if remeasured.effective < remeasured.positions * 0.999:
         lines.append(
             f"  screened: rows weighted by inverse probability, equivalent to {remeasured.effective:,.0f} equal ones"
@@ -538,7 +539,7 @@ def _lines(remeasured: Remeasured) -> list[str]:
     for comparison in remeasured.comparisons:
         if keys[comparison.first] == keys[comparison.second]:
             lines += ["", f"A = {comparison.first}, B = {comparison.second}"]
-            lines += ["one net: the files have the same content, so there is nothing to compare"]
+            lines += ["the same net: the files have the same content, so there is nothing to compare"]
         else:
             lines += ["", *_comparison(comparison, remeasured.calibration)]
     for regret in remeasured.regret or ():
@@ -569,7 +570,7 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
     )
     if pair.q_scale is not None and pair.q_scale.differs:
         scale, net = (pair.q_scale, "B") if pair.q_scale.value < 1 else (pair.q_scale.inverse, "A")
-        yield f"  Q of both is as steep with q_scale={scale} for {net}: then a search is as broad (vr match)"
+        yield f"  q_scale={scale} for {net} makes both nets' Q equally steep, and searches equally broad (vr match)"
     yield "chosen by one net (any other net looks better there: regression to the mean; compare the two shares)"
     yield f"  of A's {pair.of_first.count:,} candidates, B is right on {_selected_words(pair.of_first)}"
     yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"
@@ -587,7 +588,7 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
 
 
 def _recalibrated_lines(pair: Comparison) -> Iterator[str]:
-    """The comparison after both nets are recalibrated: what is more than a change of scale."""
+    """The comparison after both nets are recalibrated: what goes beyond a change of scale."""
     recalibrated = pair.recalibrated
     if recalibrated is None:
         yield (

@@ -1,7 +1,7 @@
-"""Which nets a comparison means, and their values of the positions that an oracle has scored.
+"""The nets of a comparison, and their values of the positions that an oracle has scored.
 
-A net is meant by a file, by a name that the store or the registry of nets knows, or by its SHA-256. A file is known by
-its content, never by its name: a net before and after training is often called the same.
+The user gives a net as a file, by a name that the store or the registry of nets knows, or by its SHA-256. A file is
+identified by its content, never by its name, because a net often has the same name before and after training.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_ROWS = 1024
-# Those of games, and those beside them.
+# Positions of games, and positions beside them.
 _MISSING = f"""
 SELECT v.position_id FROM deep_values v LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
 WHERE v.oracle_id = :oracle AND n.position_id IS NULL AND (v.stage = '{FULL}' OR v.stage = '{EXPANDED}' AND
@@ -51,12 +51,12 @@ EXCEPT SELECT position_id FROM net_values WHERE net_id = :net
 
 
 @dataclass(frozen=True, slots=True)
-class AskedNet:
+class ComparedNet:
     """A net of a comparison.
 
     `id` is its number in the store, 0 if it is not in the store yet; `key`, its SHA-256 and the variant, identifies its
     values in the store. `path` is the file to compute values with, or an engine's text; empty if there is neither.
-    `missing` positions that the oracle has scored have no value of it.
+    `missing` is the number of positions that the oracle has scored and this net has not.
     """
 
     id: int
@@ -68,10 +68,13 @@ class AskedNet:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedOracle:
-    """The oracle of a comparison: its number in the store, label, digest, and how many positions it has scored in full,
-    of games and beside them; with a `part` those of this part alone, which are compared. With `cut` also those that a
-    ladder cut, by the value of their last rung."""
+class ComparedOracle:
+    """The oracle of a comparison: its number in the store, label, digest, and how many positions it has `scored` in
+    full.
+
+    These are positions of games and beside them. With a `part` only those of this part count, and are compared. With
+    `cut` those that a ladder cut count, too, by the value of their last rung.
+    """
 
     id: int
     label: str
@@ -83,8 +86,9 @@ class AskedOracle:
 
 def find_oracle(
     store: Store, words: str | None, nets: Sequence[str], part: HeldPart | None = None, cut: bool = False
-) -> AskedOracle:
-    """The oracle that `words` mean; None: the one that has scored most positions of the first of `nets`, else of any.
+) -> ComparedOracle:
+    """The oracle that `words` name; None: the one that has scored most positions of the first of `nets`, else of any
+    net.
 
     Raises ValueRepairError for an empty store, for words that fit no oracle, and if no position of the part is scored.
     """
@@ -93,42 +97,44 @@ def find_oracle(
         with contextlib.suppress(ValueRepairError):
             number = store.pick(nets[0])[1]
     row = store.oracles().set_index("id").loc[number]
-    oracle = AskedOracle(number, str(row["label"]), str(row["digest"]), 0, part, cut)
+    oracle = ComparedOracle(number, str(row["label"]), str(row["digest"]), 0, part, cut)
     scored = len(_lacking(store, 0, oracle))  # no net has the number 0
     if part is not None and not scored:
         raise ValueRepairError(f"{store.path}: {oracle.label} has scored no position of the held-out part {part.name}")
     return replace(oracle, scored=scored)
 
 
-def find_nets(store: Store, words: Sequence[str], oracle: AskedOracle) -> list[AskedNet]:
-    """The nets that `words` mean, in order. A net that is not in the store gets the history fill of the first that is.
+def find_nets(store: Store, words: Sequence[str], oracle: ComparedOracle) -> list[ComparedNet]:
+    """The nets that `words` name, in order. A net that is not in the store gets the history fill of the first that is.
 
-    Raises UsageError for fewer than two and for words that mean no net; ValueRepairError for a file that is not a net.
+    Raises UsageError for fewer than two and for words that name no net; ValueRepairError for a file that is not a net.
     """
     if len(words) < 2:
         raise UsageError(f"give at least two nets to compare: --net A --net B ({len(words)} given)")
-    nets = _told_apart([_find(store, each, oracle) for each in words], words)
-    # Others are not of a net: of values that came with their positions, or of an engine.
+    nets = _with_distinct_names([_find(store, name, oracle) for name in words], words)
+    # Other fills do not belong to nets, but to recorded values or to engines.
     fill = next((net.history_fill for net in nets if net.id and net.history_fill in FILLS), "fen_only")
     return [net if net.id or net.history_fill else replace(net, history_fill=fill) for net in nets]
 
 
-def _told_apart(nets: Sequence[AskedNet], words: Sequence[str]) -> list[AskedNet]:
-    """The nets, those of files named as the files are, and by their paths where several files have one name.
+def _with_distinct_names(nets: Sequence[ComparedNet], words: Sequence[str]) -> list[ComparedNet]:
+    """The nets of files with the names of the files, or with their paths if several files have the same name.
 
-    The store may know a net by the name of a copy, and nets of one name lie in several folders.
+    The store may know a net by the name of a copy, and nets in different folders may have the same name.
     """
-    files = [os.path.expanduser(each) if os.path.isfile(os.path.expanduser(each)) else "" for each in words]
+    paths = [os.path.expanduser(name) for name in words]
+    files = [path if os.path.isfile(path) else "" for path in paths]
     names = [net_name(path) if path else net.name for path, net in zip(files, nets, strict=True)]
     named = zip(names, files, nets, strict=True)
     return [replace(net, name=path if path and names.count(name) > 1 else name) for name, path, net in named]
 
 
-def _find(store: Store, words: str, oracle: AskedOracle) -> AskedNet:
+def _find(store: Store, words: str, oracle: ComparedOracle) -> ComparedNet:
     if is_engine(words):
         with open_engine_net(words, 1) as engine:
-            about = engine.identity
-        return _of_content(store, AskedNet(0, about.name, about.key, ENGINE_FILL, words, oracle.scored), oracle)
+            identity = engine.identity
+        new = ComparedNet(0, identity.name, identity.key, ENGINE_FILL, words, oracle.scored)
+        return _of_content(store, new, oracle)
     path = os.path.expanduser(words)
     if os.path.exists(path):
         return _of_file(store, path, oracle)
@@ -145,19 +151,19 @@ def _find(store: Store, words: str, oracle: AskedOracle) -> AskedNet:
     row = store.nets().set_index("id").loc[number]
     key = str(row["sha256"])
     missing = len(_lacking(store, number, oracle))
-    at_hand = net_option(store, key) if missing else None
-    path = "" if at_hand is None else str(locate(at_hand))
-    return AskedNet(number, str(row["name"]), key, str(row["history_fill"]), path, missing)
+    option = net_option(store, key) if missing else None
+    path = "" if option is None else str(locate(option))
+    return ComparedNet(number, str(row["name"]), key, str(row["history_fill"]), path, missing)
 
 
-def _of_file(store: Store, path: str, oracle: AskedOracle) -> AskedNet:
+def _of_file(store: Store, path: str, oracle: ComparedOracle) -> ComparedNet:
     """The net of a file."""
     file = read_net_file(path)
-    return _of_content(store, AskedNet(0, file.name, file.sha256, "", path, oracle.scored), oracle)
+    return _of_content(store, ComparedNet(0, file.name, file.sha256, "", path, oracle.scored), oracle)
 
 
-def _of_content(store: Store, new: AskedNet, oracle: AskedOracle) -> AskedNet:
-    """A net as the store has it, of those with the same key the one that has evaluated most; `new` where none is."""
+def _of_content(store: Store, new: ComparedNet, oracle: ComparedOracle) -> ComparedNet:
+    """The store's net with the same key (of several, the one that has evaluated most); `new` if there is none."""
     nets = store.nets()
     rows = nets[nets["sha256"] == new.key].sort_values("evaluated", ascending=False)
     if not len(rows):
@@ -168,7 +174,7 @@ def _of_content(store: Store, new: AskedNet, oracle: AskedOracle) -> AskedNet:
     return replace(new, id=number, name=str(row["name"]), history_fill=fill, missing=missing)
 
 
-def _lacking(store: Store, net_id: int, oracle: AskedOracle) -> NDArray[np.int64]:
+def _lacking(store: Store, net_id: int, oracle: ComparedOracle) -> NDArray[np.int64]:
     """The positions that the oracle has scored and the net has no value of, ascending."""
     parameters = {"net": net_id, "oracle": oracle.id}
     rows = store.connection.execute(_MISSING, parameters).fetchall()
@@ -178,11 +184,11 @@ def _lacking(store: Store, net_id: int, oracle: AskedOracle) -> NDArray[np.int64
     return ids if oracle.part is None else ids[oracle.part.among(ids)]
 
 
-def words_for(store: Store, net: AskedNet, oracle: AskedOracle) -> str:
-    """The words by which the store's own questions mean exactly this net.
+def words_for(store: Store, net: ComparedNet, oracle: ComparedOracle) -> str:
+    """The text that names exactly this net in a question to the store.
 
-    Raises ValueRepairError when it has no value of any scored position, or when another set of values of the same net,
-    with another history fill, hides it.
+    Raises ValueRepairError if it has no value of any scored position, or if another set of values of the same net, with
+    another history fill, hides it.
     """
     for words in (net.key, net.name):
         if store.pick(words, oracle.digest)[0] == net.id:
@@ -198,8 +204,8 @@ def words_for(store: Store, net: AskedNet, oracle: AskedOracle) -> str:
 
 def measure_missing(
     db: str,
-    nets: Sequence[AskedNet],
-    oracle: AskedOracle,
+    nets: Sequence[ComparedNet],
+    oracle: ComparedOracle,
     *,
     command: str = "",
     quiet: bool = False,
@@ -209,7 +215,7 @@ def measure_missing(
 
     The store is opened for writing only if something is missing. `net_options` are those of `nets.net.open_net`.
     """
-    done, usual = 0, _usual(db, oracle)
+    done, default_net = 0, _default_net(db, oracle)
     wanted = {(net.key, net.history_fill): net for net in nets if net.missing and net.path}
     for net in wanted.values():
         with (
@@ -219,20 +225,20 @@ def measure_missing(
         ):
             log.info(f"{net.missing:,} positions without a value of {net.name}: computing on {opened.where}")
             done += measure(store, opened, oracle, progress, command)
-    if done and (now := _usual(db, oracle)) != usual:
-        log.info(f"from now on commands without --net take {now} in {db}, not {usual}: it has as many values")
+    if done and (now := _default_net(db, oracle)) != default_net:
+        log.info(f"commands without --net now use {now} in {db}, not {default_net}: it has as many values")
     return done
 
 
-def _usual(db: str, oracle: AskedOracle) -> str:
-    """The net that commands take without --net."""
+def _default_net(db: str, oracle: ComparedOracle) -> str:
+    """The net that commands use without --net."""
     with Store.open(db) as store:
         row = store.nets().set_index("id").loc[store.pick(None, oracle.digest)[0]]
     return f"{row['name']} ({str(row['sha256'])[:12]})"
 
 
-def _opened(net: AskedNet, options: Mapping[str, Any]) -> Net | EngineNet:
-    """The net of a file, or an engine's evaluation, which has none of the options."""
+def _opened(net: ComparedNet, options: Mapping[str, Any]) -> Net | EngineNet:
+    """The net of a file, or an engine's evaluation, to which the options do not apply."""
     from valuerepair.nets.net import fill_of, open_net
 
     if net.history_fill == ENGINE_FILL:
@@ -240,28 +246,28 @@ def _opened(net: AskedNet, options: Mapping[str, Any]) -> Net | EngineNet:
     return open_net(net.path, history_fill=fill_of(net.history_fill), **options)
 
 
-def measure(store: Store, net: Evaluator, oracle: AskedOracle, progress: Progress, command: str = "") -> int:
+def measure(store: Store, net: Evaluator, oracle: ComparedOracle, progress: Progress, command: str = "") -> int:
     """Evaluates by `net` the oracle's positions that it has not evaluated, and stores the values; returns how many.
 
-    They go through the net in batches, each committed when it is done: after an interruption the same call goes on.
-    The history is the one the store keeps of each position. Positions of which an engine gives no value are counted.
+    They go through the net in batches, each committed when it is done: after an interruption the same call resumes. The
+    history is the one that the store has of each position. Positions that an engine gives no value of are counted.
     """
     net_id = store.add_net(net.identity, net.history_fill)
-    without = dict[str, str]()
+    failures = dict[str, str]()
     with store.running(_run_record(net, oracle, command)) as run:
         store.commit()
         run.counts["evaluated"] = done = 0
         for ids, batch in _unmeasured(store, net_id, oracle):
             values, failed = evaluated(net, batch)
-            without |= {batch[row].fen: reason for row, (reason, _) in failed.items()}
+            failures |= {batch[row].fen: reason for row, (reason, _) in failed.items()}
             store.add_net_values(np.delete(ids, list(failed)), net_id, values, run)
             store.commit()
             done += len(ids) - len(failed)
             run.counts["evaluated"] = done
             progress.advance(len(ids))
     store.end_run(run, "finished", run.counts)
-    for fen, reason in [*without.items()][:1]:
-        log.info(f"{net.identity.name} has no value of {len(without):,} positions, the first of them {fen}: {reason}")
+    for fen, reason in [*failures.items()][:1]:
+        log.info(f"{net.identity.name} has no value of {len(failures):,} positions, the first of them {fen}: {reason}")
     return done
 
 
@@ -270,12 +276,12 @@ def evaluated(net: Evaluator, batch: PositionBatch) -> tuple[NetValues, Mapping[
     return signals.result_of(net.answer(batch)) if isinstance(net, EngineNet) else (net.evaluate(batch), {})
 
 
-def _run_record(net: Evaluator, oracle: AskedOracle, command: str) -> RunRecord:
-    what = {"net": net.identity.key, "history_fill": net.history_fill, "oracle": oracle.digest}
-    return RunRecord.of({"command": "remeasure", **what}, command, what, provider=net.provider)
+def _run_record(net: Evaluator, oracle: ComparedOracle, command: str) -> RunRecord:
+    sources = {"net": net.identity.key, "history_fill": net.history_fill, "oracle": oracle.digest}
+    return RunRecord.of({"command": "remeasure", **sources}, command, sources, provider=net.provider)
 
 
-def _unmeasured(store: Store, net_id: int, oracle: AskedOracle) -> Iterator[tuple[NDArray[np.int64], PositionBatch]]:
+def _unmeasured(store: Store, net_id: int, oracle: ComparedOracle) -> Iterator[tuple[NDArray[np.int64], PositionBatch]]:
     """Positions of the oracle without a value of the net, by id, `BATCH_ROWS` at a time."""
     lacking = _lacking(store, net_id, oracle)
     for first in range(0, len(lacking), BATCH_ROWS):

@@ -1,4 +1,4 @@
-"""What `vr expand` found: by step, beside the archive; what inferred values are worth; how many roots count."""
+"""What `vr expand` found: by step, compared with the archive; how good inferred values are; how many roots count."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Columns = Mapping[str, NDArray[Any]]
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
-# With at least this many positions drawn at random the rate is theirs alone; a distance with fewer has no row.
+# With at least this many positions drawn at random, the rate is theirs alone; a distance with fewer has no row.
 LEAST_DRAWN = 30
 LEAST_AUDITED = 10
 _ORDERS = (1.0, 2.0)
@@ -42,17 +42,17 @@ def figures(
     `pair` are net and oracle, `sampled` position_id, disagreement, weight, nodes and game_id of all sampled positions
     that they scored. `archive`, and `steps` by step and by distance (None: all), have `reached`, `searched`, `cut`,
     `candidates` (searched), `nodes`, `per_mnode` (candidates) and the `rate` of candidates with its 95 % interval, of
-    those `rated`: ``drawn`` at random, where these are too few those that were ``chosen``, or ``all``, where
-    nothing was left out. Of a line only what was inferred to be a candidate is searched: its rate is the `precision` in
-    `inferred`. `roots` has the effective numbers of roots of all candidates, searched, inferred and sampled, each
+    the `rated` positions: those ``drawn`` at random; if these are too few, also those ``chosen`` for their yield; or
+    ``all``, if nothing was left out. Of a line only inferred candidates are searched, and their rate is the `precision`
+    in `inferred`. `roots` has the effective numbers of roots of all candidates, searched, inferred and sampled, each
     counting as one.
     """
     if not families.any_reached(store, *pair):
         return None
     threshold = question.threshold
     columns = _judged(store, families.reached(store, *pair), question)
-    everything = families.left_nothing(store, np.unique(columns["run_id"]).tolist())
-    rows = _Rows(columns, alpha, question.q_from, threshold, everything=everything)
+    searched_all = families.left_nothing(store, np.unique(columns["run_id"]).tolist())
+    rows = _Rows(columns, alpha, question.q_from, threshold, searched_all=searched_all)
     archive = _archive(store, pair, sampled, threshold)
     steps = [rows.figures_of(step, None) for step in range(len(STEPS)) if (rows.columns["step"] == step).any()]
     steps += [rows.figures_of(step, distance) for step, distance in rows.distances()]
@@ -78,7 +78,7 @@ def figures(
 
 
 def _judged(store: Store, columns: dict[str, NDArray[Any]], question: Question) -> Columns:
-    """The columns, with the calibrated Q in place of the net's where the question asks for it."""
+    """The columns, with the calibrated Q in place of the net's if the question says so."""
     if question.calibration == "none":
         return columns
     curve, rows = store.calibration(question).calibration, np.flatnonzero(~np.isnan(columns["net_q"]))
@@ -92,34 +92,35 @@ def _judged(store: Store, columns: dict[str, NDArray[Any]], question: Question) 
 class _Rows:
     """The columns of `families.reached`, and of each row the disagreement by a search, and by the inferred value.
 
-    Masks [n]: whether a row is a candidate by each; whether it `left` the ladder (`intervals.audit_weights`) and was
-    `cut`; whether its value by a search is `known`.
+    Masks [n]: whether a row is a candidate by each; whether it `left_ladder` (`intervals.audit_weights`) and was `cut`;
+    whether its value by a search is `known`.
     """
 
-    def __init__(self, columns: Columns, alpha: float, q_from: QFrom, threshold: float, *, everything: bool) -> None:
-        self.columns, self._everything = columns, everything
+    def __init__(self, columns: Columns, alpha: float, q_from: QFrom, threshold: float, *, searched_all: bool) -> None:
+        self.columns, self._searched_all = columns, searched_all
         self.disagreement = _disagreement(columns, "searched", alpha, q_from)
         self.inferred_disagreement = _disagreement(columns, "inferred", alpha, q_from)
         self.candidate = is_candidate(self.disagreement, threshold)
         self.inferred_candidate = is_candidate(self.inferred_disagreement, threshold)
         cut_at, probability = columns["cut_at"], columns["probability"]
-        self.left = ~np.isnan(cut_at) & ~(columns["searched"] & (probability == 1))
-        self.cut, self.known = self.left & ~columns["searched"], ~np.isnan(self.disagreement)
-        # Positions that left the ladder are alike, whichever step led there; less so where they were chosen for their
-        # yield. So those drawn at random have audits of their own, as soon as these are enough.
-        self.audits = self._audited(self.left)
-        drawn = self._audited(self.left & columns["drawn"])
+        self.left_ladder = ~np.isnan(cut_at) & ~(columns["searched"] & (probability == 1))
+        self.cut, self.known = self.left_ladder & ~columns["searched"], ~np.isnan(self.disagreement)
+        # Positions that left the ladder are alike, whichever step led there; less so if they were chosen for their
+        # yield. So those drawn at random are judged by their own audits, once there are enough of these.
+        self.audits = self._audited(self.left_ladder)
+        drawn = self._audited(self.left_ladder & columns["drawn"])
         self.drawn_audits = drawn if drawn.drawn.total >= LEAST_AUDITED else self.audits
 
-    def _audited(self, left: Flags) -> WeightedCount:
-        """The audited ones of positions that left the ladder (`intervals.audit_weights`; `rate` scales them)."""
-        of = left & self.known
+    def _audited(self, left_ladder: Flags) -> WeightedCount:
+        """The audited ones of these positions, which left the ladder (`intervals.audit_weights`; `rate` scales
+        them)."""
+        audited = left_ladder & self.known
         return WeightedCount().plus(
-            self.candidate[of], 1 / self.columns["probability"][of], self.columns["root_id"][of]
+            self.candidate[audited], 1 / self.columns["probability"][audited], self.columns["root_id"][audited]
         )
 
     def distances(self) -> list[tuple[int, int]]:
-        """Steps and distances that have enough positions, where a step has several such."""
+        """Steps and distances that have enough positions, for steps with several such distances."""
         decided = (self.known | self.cut) & (self.columns["step"] != _LINE)
         pairs, counts = np.unique(
             np.stack([self.columns["step"][decided], self.columns["distance"][decided]]), axis=1, return_counts=True
@@ -129,41 +130,41 @@ class _Rows:
 
     def figures_of(self, step: int, distance: int | None) -> dict[str, Any]:
         """The figures of a step, at one distance or at any."""
-        of = self.columns["step"] == step
+        mask = self.columns["step"] == step
         if distance is not None:
-            of &= self.columns["distance"] == distance
-        candidates, nodes = int(self.candidate[of].sum()), int(self.columns["nodes"][of].sum())
+            mask &= self.columns["distance"] == distance
+        candidates, nodes = int(self.candidate[mask].sum()), int(self.columns["nodes"][mask].sum())
         return {
             "step": STEPS[step],
             "distance": distance,
-            "reached": int(of.sum()),
-            "searched": int(self.columns["searched"][of].sum()),
-            "cut": int(self.cut[of].sum()),
+            "reached": int(mask.sum()),
+            "searched": int(self.columns["searched"][mask].sum()),
+            "cut": int(self.cut[mask].sum()),
             "candidates": candidates,
             "nodes": nodes,
             "per_mnode": _per_mnode(candidates, nodes),
-            **(_no_rate() if step == _LINE else self._rate(of)),
+            **(_no_rate() if step == _LINE else self._rate(mask)),
         }
 
-    def _rate(self, of: Flags) -> dict[str, Any]:
-        """Of those drawn at random, where there are enough: the others were searched as likely candidates.
+    def _rate(self, mask: Flags) -> dict[str, Any]:
+        """The rate of positions drawn at random, if there are enough: the others were searched as likely candidates.
 
-        Of all, where a search was made of whatever there was.
+        If all positions were searched, the rate is that of all.
         """
-        decided = of & (self.known | self.cut)
+        decided = mask & (self.known | self.cut)
         drawn = decided & self.columns["drawn"]
-        everything = self._everything or not (decided & ~drawn).any()
-        enough = not everything and int(drawn.sum()) >= LEAST_DRAWN
+        is_all = self._searched_all or not (decided & ~drawn).any()
+        enough = not is_all and int(drawn.sum()) >= LEAST_DRAWN
         rated = drawn if enough else decided
-        whole = rated & self.known & ~self.left
-        left = int((rated & self.left).sum())
+        finished = rated & self.known & ~self.left_ladder
+        left_ladder = int((rated & self.left_ladder).sum())
         audits = self.drawn_audits if enough else self.audits
-        if not rated.any() or (left and not audits.drawn.total):
+        if not rated.any() or (left_ladder and not audits.drawn.total):
             return _no_rate()
-        ones = np.ones(int(whole.sum()))
-        single = WeightedCount().plus(self.candidate[whole], ones, self.columns["root_id"][whole]).single
-        rate = WeightedCount(single, audits.drawn).rate(left) if left else WeightedCount(single).rate()
-        rated_of = "all" if everything else "drawn" if enough else "chosen"
+        ones = np.ones(int(finished.sum()))
+        single = WeightedCount().plus(self.candidate[finished], ones, self.columns["root_id"][finished]).single
+        rate = WeightedCount(single, audits.drawn).rate(left_ladder) if left_ladder else WeightedCount(single).rate()
+        rated_of = "all" if is_all else "drawn" if enough else "chosen"
         return {"rated": int(rated.sum()), "rated_of": rated_of, **rate.figures()}
 
     def inferred(self) -> dict[str, Any]:
@@ -306,7 +307,7 @@ def _inferred_lines(inferred: dict[str, Any]) -> list[str]:
 
 
 def _precision(inferred: dict[str, Any]) -> str:
-    """Where all of a few are right, 100 % is no estimate: only the interval's other end is given."""
+    """If all or none of them are right, their share is not an estimate, so only the interval's other end is given."""
     count, total = inferred["confirmed"], inferred["audited"]
     if 0 < count < total:
         return str(Rate(count, total, inferred["precision"], inferred["low"], inferred["high"]))
@@ -315,13 +316,13 @@ def _precision(inferred: dict[str, Any]) -> str:
 
 
 def _yield_lines(expansion: dict[str, Any]) -> list[str]:
-    here, there = expansion["per_mnode"], expansion["archive"]["per_mnode"]
-    if here is None or not there:
+    reached, archive = expansion["per_mnode"], expansion["archive"]["per_mnode"]
+    if reached is None or not archive:
         return []
-    shown = f"  candidates per Mnode: {here:.3g}, {here / there:.1f} times the archive's"
+    shown = f"  candidates per Mnode: {reached:.3g}, {reached / archive:.1f} times the archive's"
     both = expansion["per_mnode_with_inferred"]
     if expansion["inferred"]["unsearched"] and both[0] is not None:
-        times, low, high = (each / there for each in both)
+        times, low, high = (per_mnode / archive for per_mnode in both)
         of_both = f"{times:.1f} times (95 %: {low:.1f} to {high:.1f})"
         if expansion["inferred"]["confirmed"] == expansion["inferred"]["audited"]:
             of_both = f"at least {low:.1f} times (95 %)"

@@ -1,4 +1,4 @@
-"""The labels of a store's candidates: its frame, the priors it keeps and the headers of its games put together."""
+"""The labels of a store's candidates, from its frame, its priors and the headers of its games."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A fortress shows in how the evaluation of a search grew from its first rung, of this many nodes, to its end, at this
-# many times as many. What shorter searches are worth: docs/methods/judges.md, "Labels".
+# A fortress shows in the growth of a search's evaluation from its first rung of at least this many nodes to its end, at
+# least this many times as many nodes. What shorter searches are worth: docs/methods/judges.md, "Labels".
 RUNG_NODES, RUNG_TIMES = 10_000, 20
 
 
@@ -52,9 +52,9 @@ def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     """`labels.label_frame` of rows of `Store.frame` or `Store.candidates`, with the priors and headers of the store."""
     import pandas as pd
 
-    known = priors.of(store, net_id_of(store, frame), frame["position_id"].tolist())
+    stored_priors = priors.of(store, net_id_of(store, frame), frame["position_id"].tolist())
     headers = pd.Series(header_of_games(store.connection, "ECO", frame["game_id"].tolist()), frame.index, dtype=object)
-    return label_frame(frame.assign(eco_header=headers, rung_cp=_rung_cp(store, frame)), known)
+    return label_frame(frame.assign(eco_header=headers, rung_cp=_rung_cp(store, frame)), stored_priors)
 
 
 def _rung_cp(store: Store, frame: pd.DataFrame) -> pd.Series[float]:
@@ -81,7 +81,7 @@ def _rung_cp(store: Store, frame: pd.DataFrame) -> pd.Series[float]:
 
 
 def with_labels(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with its labels as further columns; columns that it has stay as they are."""
+    """The frame with its labels as further columns; existing columns stay as they are."""
     import pandas as pd
 
     labels = labels_of(store, frame)
@@ -92,7 +92,7 @@ def with_labels(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def names(labels: pd.DataFrame) -> list[frozenset[str]]:
-    """What each row of `labels` is: words of `NAMES`, and of `KINDS` (``family:French Defense``)."""
+    """The labels of each row of `labels`: words of `NAMES`, and of `KINDS` (``family:French Defense``)."""
     columns = [[name if holds else None for holds in mask.tolist()] for name, mask in masks(labels).items()]
     columns += [[f"{kind}:{word}" if word else None for word in labels[column]] for kind, column in KINDS.items()]
     return [frozenset(filter(None, row)) for row in zip(*columns, strict=True)]
@@ -103,7 +103,7 @@ def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
     return {label.name: label.holds(labels[label.column].to_numpy(object)) for label in LABELS}
 
 
-# The history fill of values that came with their positions: their net is not available.
+# The history fill of values that were recorded with their positions: their net is not available.
 RECORDED_FILL = "recorded"
 _WITHOUT_POLICY = {RECORDED_FILL: "recorded ones", ENGINE_FILL: "an engine's"}
 
@@ -123,21 +123,21 @@ def complete(
 ) -> int:
     """Computes and keeps the priors of a frame's rows that the store lacks; returns for how many positions.
 
-    `net_file` is the net's file where the user gave one; a known net is found by its name. `net_options` are those of
+    `net_file` is the net's file if the user gave one; a known net is found by its name. `net_options` are those of
     `nets.net.open_net`. The net is opened only if something is missing; values recorded in an archive have no net to
-    open, which is logged. Raises UsageError when the net's file is not known, ValueRepairError when it is another net.
+    open, which is logged. Raises UsageError if the net's file is not known, ValueRepairError if it is another net.
     """
-    which, net_id = frame.attrs["net"], net_id_of(store, frame)
+    net_attrs, net_id = frame.attrs["net"], net_id_of(store, frame)
     numbers = frame["position_id"].tolist()
-    oracle_id = store.pick(which["sha256"], frame.attrs["oracle"]["digest"])[1]
+    oracle_id = store.pick(net_attrs["sha256"], frame.attrs["oracle"]["digest"])[1]
     missing = len(missing_priors(store, net_id, oracle_id, numbers))
     if not missing:
         return 0
-    if (whose := _WITHOUT_POLICY.get(which["history_fill"])) is not None:
-        log.info(f"the values of {which['name']} are {whose}: its policy is not known, and so no blindness")
+    if (source := _WITHOUT_POLICY.get(net_attrs["history_fill"])) is not None:
+        log.info(f"the values of {net_attrs['name']} are {source}: without its policy, blindness is not known")
         return 0
     with (
-        open_stored(store, which, net_file, **net_options) as net,
+        open_stored(store, net_attrs, net_file, **net_options) as net,
         Progress("priors", missing, "positions", quiet=quiet) as progress,
     ):
         return add_priors(store, net, net_id, oracle_id, numbers, progress)
@@ -151,26 +151,26 @@ def lacks_policy(store: Store, frame: pd.DataFrame) -> bool:
 
 def open_stored(
     store: Store,
-    which: Mapping[str, Any],
+    net_attrs: Mapping[str, Any],
     net_file: str | None = None,
     **net_options: Any,
 ) -> Net:
     """Opens the net of a frame's attrs, ``{name, sha256, history_fill}``, to compute as it did for the store.
 
-    `net_file` is its file where the user gave one; else it is searched for at its last known place. Raises UsageError
+    `net_file` is its file if the user gave one; otherwise it is searched for at its last known place. Raises UsageError
     if it is not there, ValueRepairError if it is another net.
     """
     from valuerepair.nets.net import open_net
 
-    key, name = str(which["sha256"]), str(which["name"])
-    if which["history_fill"] == ENGINE_FILL:
+    key, name = str(net_attrs["sha256"]), str(net_attrs["name"])
+    if net_attrs["history_fill"] == ENGINE_FILL:
         raise UsageError(f"{name} is an engine's own evaluation, and a net is needed here; give another with --net")
     sha256, variant = split_key(key)
     path = _file_of(store, name, sha256, net_file)
     if (device := device_of(variant)) is not None:  # of another precision, which only some devices have
         net_options["device"] = device
     heads = heads_of(variant)
-    fill = which["history_fill"]
+    fill = net_attrs["history_fill"]
     net = open_net(path, history_fill=fill, value_head=heads.value, policy_head=heads.policy, **net_options)
     if net.identity.key != key:
         other_key = net.identity.key
@@ -182,9 +182,9 @@ def open_stored(
     return net
 
 
-def _file_of(store: Store, name: str, sha256: str, given: str | None) -> str:
-    if given is not None and os.path.exists(os.path.expanduser(given)):
-        return given
+def _file_of(store: Store, name: str, sha256: str, net_file: str | None) -> str:
+    if net_file is not None and os.path.exists(os.path.expanduser(net_file)):
+        return net_file
     if (words := files.net_option(store, sha256)) is not None:
         return str(locate(words))
     why = files.reason_missing(store, f"{name} ({sha256[:12]})", sha256)
@@ -212,7 +212,7 @@ def add_priors(
     """Stores the priors of the net's, the oracle's and the played move of these positions; returns for how many.
 
     Positions that have all these priors are skipped. The others go through the net in batches of `BATCH_ROWS`, each
-    committed when it is done: after an interruption the same call goes on.
+    committed when it is done: after an interruption the same call resumes.
     """
     missing, done = missing_priors(store, net_id, oracle_id, position_ids), 0
     for start in range(0, len(missing), BATCH_ROWS):
@@ -231,23 +231,23 @@ def missing_priors(store: Store, net_id: int, oracle_id: int, position_ids: Sequ
 
     Positions without a legal move are never among them.
     """
-    known = of(store, net_id, position_ids)
-    there: dict[int, set[str]] = {}
-    for number, move in zip(known["position_id"].tolist(), known["move"], strict=True):
-        there.setdefault(number, set()).add(move)
-    firsts = set(known["position_id"][known["rank"] == 1].tolist())
+    stored = of(store, net_id, position_ids)
+    stored_moves: dict[int, set[str]] = {}
+    for number, move in zip(stored["position_id"].tolist(), stored["move"], strict=True):
+        stored_moves.setdefault(number, set()).add(move)
+    with_first = set(stored["position_id"][stored["rank"] == 1].tolist())
     return [
         question
         for question in _legal(questions(store, oracle_id, position_ids))
-        if question.position_id not in firsts or not _of_interest(question) <= there[question.position_id]
+        if question.position_id not in with_first or not _of_interest(question) <= stored_moves[question.position_id]
     ]
 
 
 def rows_of(positions: Sequence[MovesOfInterest], priors: Priors) -> Iterator[Prior]:
     """The priors to keep: of the first move, and of the moves of interest.
 
-    A move's rank is 1 and the number of moves that the net gives more; of several first moves the one that is listed
-    first is kept, as in the net's values.
+    A move's rank is 1 plus the number of moves with a higher prior. Of several moves with the highest prior, the first
+    in the list is kept, as in the net's values.
     """
     moves, offsets, p = priors
     for i, question in enumerate(positions):

@@ -31,7 +31,7 @@ DRAWN = 0.05
 # they repeat.
 PERPETUAL_CHECKS = 2
 # A fortress: an extra piece that neither wins nor is lost in the line; or an advantage that does not grow. The engine's
-# hash table often cuts the line of a draw short, so a few plies, enough to exclude an exchange, must do.
+# hash table often cuts the line of a draw short, so a few plies, enough to exclude an exchange, must suffice.
 FORTRESS_LEAD = 3
 FORTRESS_KEPT = 2
 FORTRESS_DRAWISH = 0.2
@@ -85,7 +85,7 @@ KINDS = {"family": "opening_family", "eco": "eco", "pieces": "material_family", 
 
 
 def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The labels of the rows of a frame (`Store.frame`, with its texts): one row each, with the frame's index.
+    """The labels of the rows of a frame (`Store.frame` with its text columns): one row each, with the frame's index.
 
     `priors` (`store.priors.of`) are the net's; cells that need an unknown prior are missing. Optional columns of the
     frame: `eco_header`, the games' ECO headers; `rung_cp`, the centipawns of a far shorter search by the same oracle.
@@ -141,7 +141,7 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
         **measures,
         "wdl_kl": wdl_divergence(_wdl(frame, "net"), _wdl(frame, "deep")),
     }
-    # Columns of words stay objects: newer pandas would make None of them NaN.
+    # Columns of words stay objects, because newer pandas would turn their None into NaN.
     series = {
         name: pd.Series(column, frame.index, object if column.dtype == object else None)
         for name, column in columns.items()
@@ -164,8 +164,8 @@ def blindness(p: Floats, rank: Floats) -> Words:
     ``value``: it is the first choice, or its prior is at least `VALUE_BLIND`: a search tries the move at once, only its
     value is misjudged. ``policy``: its prior is below `POLICY_BLIND`, so a search rarely tries it. ``partly``: between.
     """
-    seen = (rank == 1) | (p >= VALUE_BLIND)
-    return _pick((seen, "value"), (p < POLICY_BLIND, "policy"), (~np.isnan(p), "partly"))
+    is_tried = (rank == 1) | (p >= VALUE_BLIND)
+    return _pick((is_tried, "value"), (p < POLICY_BLIND, "policy"), (~np.isnan(p), "partly"))
 
 
 def missed_mate(mate: Floats, net_q: Floats) -> Words:
@@ -317,7 +317,7 @@ def expected_lines(
     begins = np.array([len(history) for history in moves], np.int64)
     zeros = np.zeros(n, np.int64)
     facts = ExpectedLines(zeros.copy(), np.zeros(n, np.bool_), zeros.copy(), np.zeros((n, 2), np.int64))
-    side_ahead = zeros.copy()  # 1: White, -1: Black, 0: neither, where the line begins
+    side_ahead = zeros.copy()  # at the beginning of the line: 1 White, -1 Black, 0 neither
     keys_by_ply: list[NDArray[np.uint64]] = []  # the key of each line's board after each ply
     games = [[*history, *line] for history, line in zip(moves, lines, strict=True)]
     for depth, (rows, boards) in enumerate(plies(start_fens, games)):

@@ -22,7 +22,7 @@ _normalized = lru_cache(65_536)(chess.syzygy.normalize_tablename)
 
 
 def material_signature(fen: str) -> str:
-    """The men of both sides, ``KRPPvKRP``: named as Syzygy names its tables, so neither colour nor mover shows.
+    """The men of both sides, ``KRPPvKRP``: named as Syzygy names its tables, without colours and side to move.
 
     Men stand in the order K, Q, R, B, N, P. First comes the side with more men; with equally many, the one whose first
     different man comes sooner in that order: KRRvKQ, KQvKR, KBvKN.
@@ -35,7 +35,7 @@ def material_signature(fen: str) -> str:
 def pawn_skeleton(fen: str) -> str:
     """Where the pawns of both sides stand, as a FEN's placement without any other men: ``8/pp3ppp/8/8/…``.
 
-    White is White here, as on the board: a skeleton and the same one with colours exchanged are two.
+    Colours count: a skeleton and the same one with colours exchanged are different.
     """
     placement = fen.split(" ", 1)[0].translate(_NO_PIECES)
     return re.sub(r"\d+", lambda blanks: str(sum(map(int, blanks[0]))), placement)
@@ -44,7 +44,7 @@ def pawn_skeleton(fen: str) -> str:
 def near_keys(fens: Sequence[str]) -> list[str]:
     """Material and pawn skeleton of each position; two positions with the same text are near-duplicates.
 
-    Where the other pieces stand, castling rights and clocks do not matter.
+    The squares of the other pieces, castling rights and clocks do not matter.
     """
     return [f"{material_signature(fen)} {pawn_skeleton(fen)}" for fen in fens]
 

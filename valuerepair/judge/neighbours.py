@@ -29,7 +29,7 @@ from valuerepair.text import formatted, json_fields, table_lines
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
-_MOST_DIGITS = 18  # of what is sure to be a number of SQLite's
+_MOST_DIGITS = 18  # any such number fits into an integer of SQLite
 _SCORES = "n.q, v.cp, v.mate, v.w, v.d, v.l, v.q"
 _POSITION = "p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.best_move"
 
@@ -48,7 +48,7 @@ class SimilarOptions:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A position of the store; Q from the side to move, NaN where net or oracle have not scored it."""
+    """A position of the store; Q from the side to move, NaN if net or oracle have not scored it."""
 
     position_id: int
     fen: str
@@ -87,7 +87,8 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class ValueScale:
-    """Whose values are shown: the numbers and names of net and oracle, the alpha, and what calibrates net Q, if so."""
+    """The values that are shown: the numbers and names of net and oracle, the alpha, and the curve if net Q is
+    calibrated."""
 
     net_id: int
     oracle_id: int
@@ -100,7 +101,7 @@ class ValueScale:
 
 @dataclass(frozen=True)
 class Similar:
-    """The nearest positions, nearest first, among `searched`; `query` is the position itself where the store has it.
+    """The nearest positions, nearest first, among `searched`; `query` is the position itself if the store has it.
 
     `scale` is None while nothing is scored.
     """
@@ -139,21 +140,22 @@ class Similar:
 
 
 def find_similar(store: Store, words: str, options: SimilarOptions) -> Similar:
-    """The positions of the store nearest to the one that `words` mean: a FEN, an EPD line, or a position_id.
+    """The positions of the store nearest to the one that `words` name: a FEN, an EPD line, or a position_id.
 
-    The position itself is not among them. Equally near ones come by how many other pieces stand elsewhere, then by id.
-    Raises UsageError for words that mean no legal position, ValueRepairError for a number that is no position_id, a
-    store without other positions, and, with `candidates_only`, one without candidates.
+    The position itself is not among them. Equally near ones are ordered by the number of squares with other pieces,
+    then by id. Raises UsageError for words that are not a legal position, ValueRepairError for an unknown position_id,
+    a store without other positions, and, with `candidates_only`, one without candidates.
     """
     position, own_id = read_query(store, words)
     scale = _scale(store, options)
     among = _candidates(store, options.question) if options.candidates_only else None
-    ids, far, searched = search(store, position, among, options.limit)
+    ids, nearest, searched = search(store, position, among, options.limit)
     if not searched:
-        what = f"candidate at {options.question.threshold:g}" if options.candidates_only else "position"
-        raise ValueRepairError(f"{store.path} has no {what} but this one to compare with; mine more (vr mine)")
+        kind = f"candidate at {options.question.threshold:g}" if options.candidates_only else "position"
+        raise ValueRepairError(f"{store.path} has no {kind} but this one to compare with; mine more (vr mine)")
     judged = _judged(store, scale, [*([own_id] if own_id else []), *ids.tolist()])
-    parts = zip(*(part.tolist() for part in (far.total, far.material, far.pawns, far.kings, far.mirrored)), strict=True)
+    columns = nearest.total, nearest.material, nearest.pawns, nearest.kings, nearest.mirrored
+    parts = zip(*(column.tolist() for column in columns), strict=True)
     neighbours = [Neighbour(judged[i], *part) for i, part in zip(ids.tolist(), parts, strict=True)]
     query = judged.get(own_id)
     return Similar(
@@ -162,7 +164,7 @@ def find_similar(store: Store, words: str, options: SimilarOptions) -> Similar:
 
 
 def read_query(store: Store, words: str) -> tuple[Position, int]:
-    """The position that a user means, and its position_id in the store; 0 where it is not there."""
+    """The position that a user means, and its position_id in the store, 0 if it is not there."""
     (most,) = store.connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
     if (number := words.strip()).isdecimal():
         is_too_large = len(number) > _MOST_DIGITS
@@ -197,7 +199,7 @@ def _scale(store: Store, options: SimilarOptions) -> ValueScale | None:
 
 
 def _candidates(store: Store, question: Question) -> NDArray[np.int64]:
-    """The position_ids of the candidates. Raises ValueRepairError when there is none."""
+    """The position_ids of the candidates. Raises ValueRepairError if there are none."""
     columns, _ = table(store.connection, question, ("position_id", "disagreement"))
     disagreement = columns["disagreement"]
     ids: NDArray[np.int64] = columns["position_id"][is_candidate(disagreement, question.threshold)]
@@ -249,10 +251,10 @@ CHUNK_ROWS = 32_768
 def search(
     store: Store, position: Position, among: NDArray[np.int64] | None, limit: int
 ) -> tuple[NDArray[np.int64], Distances, int]:
-    """The nearest positions (position_ids and distances), and how many there were to choose from.
+    """The nearest positions (position_ids and distances), and the number of positions searched.
 
-    Nearest first, then fewest other pieces elsewhere, then by id. `among` are the position_ids to choose from, None for
-    all; the position itself is never one.
+    They are ordered by distance, then by the number of squares with other pieces, then by id. `among` are the
+    position_ids to choose from, None for all; the position itself is never one.
     """
     where = "key <> :key" + ("" if among is None else " AND id IN (SELECT value FROM json_each(:ids))")
     parameters = {
@@ -296,7 +298,7 @@ class Shapes:
     rights: NDArray[np.bool_]
 
     def mirrored(self) -> Shapes:
-        """The same positions with the files from h to a."""
+        """The same positions with the files in reverse order, from h to a."""
         kings = np.stack([7 - self.kings[:, 0], self.kings[:, 1]], 1)
         return Shapes(_flip_files(self.men), kings, self.rights)
 
@@ -305,7 +307,7 @@ class Shapes:
 class Distances:
     """How far n positions are from one: the parts and their sum [n], `mirrored` where the mirror image is the nearer.
 
-    `pieces` are the squares with another knight, bishop, rook or queen on them, which only decide between equals.
+    `pieces` are the numbers of squares with another knight, bishop, rook or queen, which only decide between equals.
     """
 
     total: Floats
@@ -317,16 +319,18 @@ class Distances:
 
     def take(self, rows: NDArray[np.int64]) -> Distances:
         """The given rows, in the given order."""
-        return Distances(*(getattr(self, each.name)[rows] for each in fields(self)))
+        return Distances(*(getattr(self, column.name)[rows] for column in fields(self)))
 
     @staticmethod
     def concat(parts: Sequence[Distances]) -> Distances:
         """The rows of all parts, in order."""
-        return Distances(*(np.concatenate([getattr(part, e.name) for part in parts]) for e in fields(Distances)))
+        return Distances(
+            *(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(Distances))
+        )
 
 
 def shapes(fens: Sequence[str]) -> Shapes:
-    """The shapes of FENs; raises ValueError ``row i: reason`` for what is no position."""
+    """The shapes of FENs; raises ValueError ``row i: reason`` for a text that is not a position."""
     boards = parse_fens(fens)
     men = bitboards(boards)
     square = bit_count(men[:, 5] - np.uint64(1)).astype(np.int64)  # the bits below the king's
@@ -336,7 +340,7 @@ def shapes(fens: Sequence[str]) -> Shapes:
 def distances(query: Shapes, others: Shapes) -> Distances:
     """The distances of `others` [n] from the one position of `query`.
 
-    The nearer of a position and its mirror image counts, where neither it nor the query has castling rights.
+    If neither a position nor the query has castling rights, the nearer of the position and its mirror image counts.
     """
     plain = _parts(query, others)
     if query.rights[0]:
@@ -351,7 +355,7 @@ def distances(query: Shapes, others: Shapes) -> Distances:
 
 
 def _parts(query: Shapes, others: Shapes) -> Distances:
-    unlike = bit_count(others.men ^ query.men)  # [2, 6, n] squares that are not alike
+    unlike = bit_count(others.men ^ query.men)  # [2, 6, n] squares that differ
     more = np.abs(_counts(others.men) - _counts(query.men))  # [2, 6, n] men more or fewer
     more_on_file = np.abs(_counts(_pawns_by_file(others)) - _counts(_pawns_by_file(query)))  # [8, 2, n]
     material = VALUES @ more[:, :-1].sum(0)

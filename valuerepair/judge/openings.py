@@ -1,4 +1,4 @@
-"""Which opening a position comes from: ECO code and name, by the boards on its way.
+"""Which opening a position comes from: ECO code and name, by the boards on the way to it.
 
 The names are lichess's (CC0, see openings.LICENSE.txt): 3,523 named positions. As lichess does, a line of moves gets
 the name of the last of its boards that has one; boards are found by their key, so the order of moves does not matter.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UNKNOWN = "unknown"
-# The longest named line has 36 plies; some more for those that lose a move on the way there.
+# The longest named line has 36 plies; a few more are for lines that lose a move on the way.
 MAX_PLIES = 44
 
 _ANSWER = re.compile(r" (Accepted|Declined)$")
@@ -58,9 +58,9 @@ def openings_of(
 ) -> list[OpeningName]:
     """The openings of games up to one of their positions, which `moves` (UCI) lead to from `start_fens`; [n] each.
 
-    `eco` is that of the game's header ``ECO`` where it is a code (``C42``, ``C42/03``, ``c42a``: then ``C42``); else
-    that of the last named board among those after 0, 1, … moves. `name` is always that board's, as headers name
-    openings in every language; so a header may say another code than the name has. Raises ValueError for a bad FEN.
+    `eco` is that of the game's header ``ECO`` if it is a code (``C42``, ``C42/03``, ``c42a``: then ``C42``); otherwise
+    that of the last named board among those after 0, 1, … moves. `name` is always that board's, because headers name
+    openings in every language; so the header's code may differ from that of the name. Raises ValueError for a bad FEN.
     """
     openings = _by_position(start_fens, moves)
     codes = [eco_code(header) for header in eco_headers]
@@ -71,29 +71,29 @@ def openings_of(
 
 
 def first_moves(texts: Sequence[Any]) -> list[list[str]]:
-    """The moves that an opening can depend on, of lines of moves joined by blanks; none for what is not text."""
+    """The moves that an opening can depend on, of lines of moves joined by blanks; none for a cell without text."""
     return [text.split(None, MAX_PLIES)[:MAX_PLIES] if isinstance(text, str) else [] for text in texts]
 
 
 @lru_cache(4096)
 def eco_code(header: str | None) -> str:
-    """The ECO code that a header begins with, in capitals; empty for anything else. Headers are anybody's text."""
+    """The ECO code that a header begins with, in capitals; empty for anything else. Headers may have any text."""
     match = _ECO.match(header or "")
     return match[1].upper() if match else ""
 
 
 def family(eco: str) -> str:
-    """What the name of this ECO code's shortest line begins with: B90 and B22 are ``Sicilian Defense``.
+    """The beginning of the name of this ECO code's shortest line: B90 and B22 are ``Sicilian Defense``.
 
-    Accepted and declined gambits are one family: C33 is ``King's Gambit``, D20 and D30 are ``Queen's Gambit``.
-    Of lines of one length the beginning that most names of the code share counts. `UNKNOWN` for what is no code and for
-    codes without a named position.
+    Accepted and declined gambits are one family: C33 is ``King's Gambit``, D20 and D30 are ``Queen's Gambit``. Among
+    lines of equal length, it is the beginning that most names of the code have. `UNKNOWN` for anything but a code, and
+    for codes without a named position.
     """
     return _families().get(eco, UNKNOWN)
 
 
 def all_families() -> frozenset[str]:
-    """What `family` can answer, `UNKNOWN` aside."""
+    """All results of `family` except `UNKNOWN`."""
     return frozenset(_families().values())
 
 
@@ -105,8 +105,8 @@ def named_positions() -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 def families_on_the_way(header: str | None, reached: NDArray[np.uint64]) -> set[str]:
-    """The families that positions of one game are of, by its ECO header where that is a code, else by the keys of its
-    boards from the first on."""
+    """The opening families of a game's positions: by its ECO header if that is a code, else by the keys of its boards
+    from the first on."""
     code = eco_code(header)
     return {family(code)} if code else set(families_of_plies(reached)) - {UNKNOWN}
 
@@ -145,9 +145,9 @@ def _named() -> _Named:
 def _families() -> dict[str, str]:
     shortest: dict[str, tuple[int, int, str]] = {}
     rows = [(eco, _ANSWER.sub("", name.split(":")[0]), len(moves)) for eco, name, moves in named_positions()]
-    often = Counter((eco, first) for eco, first, _ in rows)
+    frequency = Counter((eco, first) for eco, first, _ in rows)
     for eco, first, length in rows:
-        rank = (length, -often[eco, first], first)
+        rank = (length, -frequency[eco, first], first)
         shortest[eco] = min(rank, shortest.get(eco, rank))
     return {eco: first for eco, (_, _, first) in shortest.items()}
 
@@ -166,16 +166,16 @@ def plies(
 ) -> Iterator[Ply]:
     """The boards of all lines after 0, 1, 2, … plies, at most `most`.
 
-    Line i is `lines[i]` (UCI) from `fens[i]`. It ends before its first move that is not a legal one: expected lines
-    are other programs' words. Raises ValueError for a bad FEN.
+    Line i is `lines[i]` (UCI) from `fens[i]`. It ends before its first illegal move, because expected lines come from
+    other programs. Raises ValueError for a bad FEN.
     """
     rows, boards = np.arange(len(fens)), parse_fens(fens)
     moves, ends = _numbers(lines, most)
     at = ends[:-1].copy()
     while len(rows):
         yield Ply(rows, boards)
-        going = np.flatnonzero(at[rows] < ends[rows + 1])
-        rows, boards = rows[going], boards[going]
+        unfinished = np.flatnonzero(at[rows] < ends[rows + 1])
+        rows, boards = rows[unfinished], boards[unfinished]
         rows, boards = _played(rows, boards, moves[at[rows]])
         at[rows] += 1
 
@@ -183,16 +183,16 @@ def plies(
 def _played(rows: NDArray[np.int64], boards: Boards, moves: NDArray[np.int64]) -> tuple[NDArray[np.int64], Boards]:
     """The lines that continue, and their boards after one more move each."""
     if (moves >= 0).all():
-        try:  # nearly always all are legal, which playing them finds out as well
+        try:  # nearly always all are legal, and playing them shows it
             return rows, replay(boards, moves.astype(np.uint16), np.arange(len(rows) + 1))
         except ValueError:
             pass
-    going = np.flatnonzero(_legal(boards, moves))
-    return rows[going], replay(boards[going], moves[going].astype(np.uint16), np.arange(len(going) + 1))
+    legal = np.flatnonzero(_legal(boards, moves))
+    return rows[legal], replay(boards[legal], moves[legal].astype(np.uint16), np.arange(len(legal) + 1))
 
 
 def _numbers(lines: Sequence[Sequence[str]], most: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The moves of all lines as numbers, -1 for what is no move, and where each line begins, with the end."""
+    """The moves of all lines as numbers, -1 for text that is not a move, and where each line begins, with the end."""
     cut = [line[:most] for line in lines]
     number_of = {move: _number(move) for move in set(chain.from_iterable(cut))}
     flat = np.array([number_of[move] for move in chain.from_iterable(cut)], np.int64)
@@ -221,7 +221,8 @@ _PIECES = "KQRBN"
 def material_family(row: Mapping[Any, Any]) -> str:
     """Which kinds of pieces each side has, pawns and numbers aside: ``KRvKR`` for all rook endings, ``KvK`` for pawns.
 
-    The side with the higher kinds comes first (queen, rook, bishop, knight), so neither colour nor move matters.
+    The side with the higher kinds comes first (queen, rook, bishop, knight), so neither the colours nor the side to
+    move matter.
     """
     return family_of_signature(material_signature(row["fen"]))
 
@@ -235,8 +236,8 @@ def family_of_signature(signature: str) -> str:
 
 def families_of_boards(placed: Boards) -> list[str]:
     """[n] the `material_family` of each board."""
-    there = (men(placed)[:, :, : len(_PIECES)] > 0).reshape(len(placed), -1)
-    rows, which = np.unique(there, axis=0, return_inverse=True)
+    has_kind = (men(placed)[:, :, : len(_PIECES)] > 0).reshape(len(placed), -1)
+    rows, which = np.unique(has_kind, axis=0, return_inverse=True)
     sides = [
         ["".join(piece for piece, has in zip(_PIECES, side, strict=True) if has) for side in np.split(row, 2)]
         for row in rows
@@ -258,7 +259,7 @@ def add_families(rows: pd.DataFrame) -> pd.DataFrame:
 def opening_families(
     eco_headers: Sequence[Any], start_fens: Sequence[str], moves: Sequence[Sequence[str]]
 ) -> list[str]:
-    """The family of each opening; `moves` (UCI) are looked at only where the header is no code."""
+    """The family of each opening; `moves` (UCI) are used only if the header is not a code."""
     codes = [eco_code(header if isinstance(header, str) else None) for header in eco_headers]
     without = [i for i, code in enumerate(codes) if not code]
     named = _by_position([start_fens[i] for i in without], [moves[i] for i in without])

@@ -1,4 +1,4 @@
-"""How steep one net's Q is beside another's: the `q_scale` with which a search takes one for the other.
+"""How steep one net's Q is compared with another's: the `q_scale` at which a search treats both nets alike.
 
 First-play urgency and U are in units of Q, so a net whose Q is s times as steep is searched more narrowly by the same
 settings. With ``q_scale`` 1 / s its search is as broad as the other net's; see `mcts.params.SearchParams`.
@@ -19,9 +19,9 @@ SAME = 0.95, 1.05  # ratios between these are not worth a setting
 
 @dataclass(frozen=True, slots=True)
 class QScale:
-    """What the Q of one net is to be multiplied by to be as steep as another's, with its 95 % interval.
+    """The factor that makes the Q of one net as steep as another's, with its 95 % interval.
 
-    `games` is the number of games (or openings) that the interval is over; of fewer than 3 its bounds are NaN.
+    `games` is the number of games (or openings) that the interval is over; for fewer than 3 its bounds are NaN.
     """
 
     value: float
@@ -31,12 +31,13 @@ class QScale:
 
     @property
     def differs(self) -> bool:
-        """The whole interval lies outside of `SAME`, so a match without a `q_scale` is not one at equal breadth."""
+        """Whether all of the interval lies outside `SAME`; then a match without a `q_scale` is not one at equal
+        breadth."""
         return self.high < SAME[0] or self.low > SAME[1]
 
     @property
     def inverse(self) -> QScale:
-        """The same the other way round: how many times as steep the first net's Q is."""
+        """The factor for the other net: how many times as steep the first net's Q is."""
         return QScale(1 / self.value, 1 / self.high, 1 / self.low, self.games)
 
     def __str__(self) -> str:
@@ -45,32 +46,33 @@ class QScale:
 
 
 def for_both(value: float) -> tuple[float, float]:
-    """The same for two nets, as what either one's Q is to be multiplied by: that of the steeper one below 1, that of
-    the other 1, because a search cuts off what is larger than 1."""
+    """The factors for both nets, from the factor for the first: below 1 for the steeper net and 1 for the other,
+    because a search clips a Q beyond 1."""
     return min(value, 1.0), min(1 / value, 1.0)
 
 
 def q_scale_of(q: ArrayLike, like: ArrayLike, game: ArrayLike, weight: ArrayLike | None = None) -> QScale:
-    """What the Q of a net, `q` [n], is to be multiplied by to be as steep as the Q of another, `like` [n].
+    """The factor that makes the Q of a net, `q` [n], as steep as the Q of another, `like` [n].
 
-    Both are of the same positions, from the side to move; `game` [n] numbers their games, `weight` [n] is what a
-    position counts. It is the ratio of the root mean squares, ``sqrt(sum w like^2 / sum w q^2)``: the line through 0 on
-    which neither net is the one that errs (reduced major axis), so that the other way round it is one over it. A slope
-    of one on the other would be lower both ways round, by what the nets do not agree in. Raises ValueRepairError where
-    there is no position or a net's Q is 0 in all.
+    Both are of the same positions, from the side to move; `game` [n] numbers their games, `weight` [n] are the weights
+    of the positions. It is the ratio of the root mean squares, ``sqrt(sum w like^2 / sum w q^2)``: the slope of the
+    line through 0 that treats both nets alike (reduced major axis), so that exchanged nets give the inverse. A slope of
+    regression would be lower in both directions, because the nets do not fully agree. Raises ValueRepairError if there
+    is no position, or if a net's Q is 0 in all of them.
     """
-    values = np.stack([np.asarray(each, np.float64) for each in (q, like)])
+    values = np.stack([np.asarray(net_q, np.float64) for net_q in (q, like)])
     mass = np.ones(values.shape[1]) if weight is None else np.asarray(weight, np.float64)
     games, which = np.unique(np.asarray(game), return_inverse=True)
     return q_scale_of_sums(*(np.bincount(which, row, len(games)).astype(np.float64) for row in mass * values**2))
 
 
 def q_scale_of_sums(squares: NDArray[np.float64], like: NDArray[np.float64]) -> QScale:
-    """`q_scale_of` by the sums of squares of each game [games]; both nets' positions may be others of the same games.
+    """`q_scale_of` by the sums of squares of each game [games]; the nets may have different positions of the same
+    games.
 
     The interval is the jackknife's over games, of the logarithm (B. Efron, The Jackknife, the Bootstrap and Other
-    Resampling Plans, 1982), with Student's t of one degree of freedom less than there are games. Raises
-    ValueRepairError as `q_scale_of`.
+    Resampling Plans, 1982), with Student's t, whose degrees of freedom are the games less one. Raises ValueRepairError
+    as `q_scale_of`.
     """
     from scipy.special import stdtrit
 

@@ -1,4 +1,4 @@
-"""Two nets recalibrated: how much of a second net's repair could be had by recalibrating the first one.
+"""Two nets recalibrated: how much of a second net's repair could be achieved by recalibrating the first one.
 
 Each net gets its own calibration curve (`calibration.py`), fitted for each position without that position's game. The
 difference that is left is more than a change of scale. See docs/methods/nets.md, "Nets on the same positions".
@@ -136,13 +136,13 @@ def sentence(recalibration: Recalibration) -> str:
             else "B shows nothing beyond scale in candidates and mean |disagreement|, each net by its own curve: both "
             "intervals contain 0"
         )
-    rest = {
+    qualification = {
         "cannot tell": "; there are too few games to tell whether it has fewer candidates",
         "not shown": "; it may have as many candidates as A",
     }
     return (
         f"B shows more than scale: recalibrated, it has {' and '.join(clear)} than A"
-        f"{rest.get(recalibration.finding, '')}"
+        f"{qualification.get(recalibration.finding, '')}"
     )
 
 
@@ -163,15 +163,15 @@ def _share(hits: Flags, weight: Floats, game: Ids, games: Interval) -> Rate:
 def _by_games(counted: Callable[[Floats], Floats], weight: Floats, game: Ids) -> list[Interval]:
     """The figures of `counted` for these weights, with 95 % intervals from resampled games and refitted curves.
 
-    If the curves were kept, only some 88 of 100 intervals would contain the true value instead of 95.
+    With the same curves for all resamples only some 88 of 100 intervals would contain the true value instead of 95.
     """
     games, at = np.unique(np.where(weight > 0, game, -1), return_inverse=True)
-    standing = np.flatnonzero(games >= 0)  # games whose rows all weigh 0 would only dilute the draws
+    counted_games = np.flatnonzero(games >= 0)  # games whose rows all weigh 0 would only dilute the draws
     drawn = []
     times = np.zeros(len(games))
     resamples = int(np.clip(_DRAWS // len(game), FEWEST_RESAMPLES, RESAMPLES))
-    for row in chain.from_iterable(resampled(len(standing), resamples, np.random.default_rng(0))):
-        times[standing] = row
+    for row in chain.from_iterable(resampled(len(counted_games), resamples, np.random.default_rng(0))):
+        times[counted_games] = row
         drawn.append(counted(weight * times[at]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a figure that no resample has

@@ -1,6 +1,6 @@
 """Regret: how much Q a net loses by the moves that a short search with it chooses, and which of two nets loses less.
 
-Only where two nets choose differently is there anything to judge. See docs/methods/nets.md, "Regret".
+There is something to judge only where two nets choose differently. See docs/methods/nets.md, "Regret".
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from valuerepair.intervals import Z95, Flags, Floats, Ids, Interval, Rate, boots
 from valuerepair.judge.by_kind import WORDS, Finding, finding_of
 from valuerepair.text import table_lines
 
-# Of games of equal nets: how many moves each side makes after the opening, and the standard deviation of a result in
-# [-1, 1], with three draws in ten.
+# For games between equal nets: how many moves each side makes after the opening, and the standard deviation of a result
+# in [-1, 1], with three draws in ten.
 MOVES = 58
 RESULT_DEVIATION = 0.84
 
@@ -30,9 +30,10 @@ RESULT_DEVIATION = 0.84
 class RegretRow:
     """Two nets' moves in the positions of one kind, in Q of the mover; differences are second less first.
 
-    In `positions` of `games` both nets have chosen a move, in the share `different` not the same one; `judged` of those
-    have a value after either move. `regret` is how much either net loses on average against the better of the two
-    moves, `change` the difference, with the 95 % interval of drawn games; where both choose the same move it is 0.
+    Both nets have chosen a move in `positions` of `games`, and different moves in the share `different` of them;
+    `judged` of those have a value after either move. `regret` is how much either net loses on average against the
+    better of the two moves, 0 where both choose the same one; `change` is the difference, with the 95 % interval of
+    resampled games.
     """
 
     kind: str
@@ -51,7 +52,7 @@ class RegretRow:
 
 @dataclass(frozen=True, slots=True)
 class EqualMatch:
-    """The match that would tell as much: `games` of both nets at the same nodes, whose searches take `seconds` one
+    """The match that would be as informative: `games` of both nets at the same nodes, whose searches take `seconds` one
     after the other; searches and judgements of the positions of games took `seconds_of_regret`. `result` is the second
     net's result in [-1, 1] that the regret amounts to."""
 
@@ -81,12 +82,12 @@ class Regret:
 def sample(position_id: Ids, kind: NDArray[np.object_], count: int) -> Ids:
     """The numbers of at most `count` positions of each kind, ascending: those whose numbers have the smallest hashes.
 
-    So more positions are the same ones and others, and so are those of a store that has grown.
+    So a larger sample contains the smaller one, and the sample of a store that has grown has much of the earlier one.
     """
     chosen = []
     for name in KINDS:
-        of = position_id[kind == name].tolist()
-        chosen += sorted(of, key=lambda number: hashlib.blake2b(number.to_bytes(8, "little")).digest())[:count]
+        ids = position_id[kind == name].tolist()
+        chosen += sorted(ids, key=lambda number: hashlib.blake2b(number.to_bytes(8, "little")).digest())[:count]
     return np.sort(np.array(chosen, np.int64))
 
 
@@ -96,7 +97,7 @@ def regret_rows(
     """A row for each kind; all are [n].
 
     `different`: the nets chose different moves; `after` is the judge's Q of the mover after either net's move, NaN
-    where it is not known, and not looked at where the moves are the same.
+    where it is not known, and ignored where the moves are the same.
     """
     usable = ~different | ~np.isnan(after[0] + after[1])
     best = np.fmax(*after)
@@ -104,11 +105,11 @@ def regret_rows(
     columns = np.column_stack([lost, lost[:, 1] - lost[:, 0]])
     rows = []
     for name in KINDS:
-        of = (kind == name) & usable
-        if not of.any():
+        mask = (kind == name) & usable
+        if not mask.any():
             continue
-        means = bootstrap(columns[of], weight[of], game[of])
-        games = len(np.unique(game[of]))
+        means = bootstrap(columns[mask], weight[mask], game[mask])
+        games = len(np.unique(game[mask]))
         change = means[2] if games >= FEWEST_GAMES else Interval(means[2].difference, nan, nan)
         of_kind = kind == name
         rows.append(
@@ -117,7 +118,7 @@ def regret_rows(
                 positions=int(of_kind.sum()),
                 games=games,
                 different=weighted(different[of_kind], weight[of_kind], game[of_kind]),
-                judged=int((different & of).sum()),
+                judged=int((different & mask).sum()),
                 regret=(means[0].difference, means[1].difference),
                 change=change,
             )
@@ -128,8 +129,8 @@ def regret_rows(
 def equal_match(rows: Sequence[RegretRow], seconds_per_search: float, seconds_of_regret: float) -> EqualMatch | None:
     """The match that tells which net plays better as exactly as the regret in positions of games does.
 
-    A result is Q at the beginning less all that one side loses by its moves plus all that the other does. So a match
-    tells the difference of both nets' regrets, times the moves of a game, with the error of a mean of results.
+    A result is Q at the beginning less all that one side loses by its moves, plus all that the other side loses. So a
+    match tells the difference of both nets' regrets, times the moves of a game, with the error of a mean of results.
     """
     change = next((row.change for row in rows if row.kind == GAME), None)
     if change is None or isnan(change.low) or not change.low < change.high or not seconds_per_search > 0:

@@ -20,7 +20,7 @@ from valuerepair.judge.by_kind import BetterJudge, KindRow, kind_lines
 from valuerepair.judge.two_phase import DeeperValues, estimated
 from valuerepair.question import is_candidate
 
-# A verdict is in doubt where the difference of |net Q - deep Q| and the threshold is at most this.
+# A verdict is in doubt if |net Q - deep Q| differs from the threshold by at most this.
 NEAR = 0.1
 # The index of each is its number in `strata_of`.
 STRATA = ("two nets differ", f"within {NEAR:g} of the threshold", "all others")
@@ -144,7 +144,7 @@ def allocate(sizes: Sequence[int], count: int) -> list[int]:
 def deeper_values(plan: Draw, deep_q: Floats) -> tuple[DeeperValues, list[Stratum]]:
     """The values of the deeper judge with their inverse chances, and the strata.
 
-    `deep_q` [n] is NaN where the judge gave none. A position whose search failed counts as not drawn.
+    `deep_q` [n] is NaN where the judge gave no value. A position whose search failed counts as not drawn.
     """
     inverse, strata = np.zeros(len(deep_q)), []
     judged = plan.drawn & ~np.isnan(deep_q)

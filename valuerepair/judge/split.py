@@ -1,7 +1,7 @@
-"""What is kept from training to judge by: the part of a store that each of its positions belongs to.
+"""What is held out from training, to judge by: the part that each position of a store belongs to.
 
-A split holds out games, whole families of openings and of material, and whole archives. It is one value, kept in a file
-that can be read, and shared by all that choose positions: expansion, books, training, comparison.
+A split holds out games, complete families of openings and of material, and complete archives. It is one value, kept in
+a readable file and shared by everything that chooses positions: expansion, books, training, comparison.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Split:
     """What is held out: a share of `games`, families of `openings` and `materials`, `archives` by their files' names.
 
     `games` are drawn by hash of `seed` and game, so that other games have no effect. Families are named as
-    `judge.openings.family` and `material_family` name them. Raises UsageError for a share outside [0, 1) and
-    for what is no family.
+    `judge.openings.family` and `material_family` name them. Raises UsageError for a share outside [0, 1) and for an
+    unknown family.
     """
 
     games: float = 0.15
@@ -82,23 +82,23 @@ class Split:
     def __post_init__(self) -> None:
         if not 0 <= self.games < 1:
             raise UsageError(f"a share of games to hold out lies in [0, 1), not {self.games:g}")
-        known = all_families()
+        opening_names = all_families()
         for name in self.openings:
-            if name not in known:
-                raise UsageError(f"{name}: no opening family, as {min(known)}")
+            if name not in opening_names:
+                raise UsageError(f"{name}: not an opening family, such as {min(opening_names)}")
         for name in self.materials:
             if not _MATERIAL.fullmatch(name) or family_of_signature(name) != name:
-                raise UsageError(f"{name}: no material family, as KRvKR")
+                raise UsageError(f"{name}: not a material family, such as KRvKR")
 
     def __str__(self) -> str:
         """What is held out, in words."""
-        said = [
+        items = [
             f"{100 * self.games:g} % of the games",
             f"{len(self.openings):,} opening families",
             f"{len(self.materials):,} material families",
             *self.archives,
         ]
-        return "held out: " + ", ".join(said)
+        return "held out: " + ", ".join(items)
 
     @property
     def digest(self) -> str:
@@ -108,33 +108,35 @@ class Split:
     def parts(self, store: Store, position_ids: Ids) -> NDArray[np.int8]:
         """int8[n]: the part of each of these positions of a store, an index into `PARTS`.
 
-        A sampled position of a held-out archive is in ``archives``, of a held-out family in ``families``. The others of
-        a game that has one of a family are in ``neither``; of what is left, held-out games are ``games``, the rest
-        ``train``. A position beside a game is in the part of the game; where that is ``train`` and the position is of a
-        held-out family, it is in ``neither``. A position that `vr expand` reached is ``train`` if it would be by itself
-        and all positions that it was reached from are; else it is in ``neither``. Neither kind changes the part of
-        other positions. So no game is in two parts, ``neither`` aside. Raises ValueRepairError for a position that is
-        not in the store.
+        A sampled position of a held-out archive is in ``archives``, one of a held-out family in ``families``. The other
+        positions of a game with one of a held-out family are in ``neither``. Of the positions that remain, those of
+        held-out games are in ``games``, all others in ``train``. A position beside a game is in the part of the game;
+        but if that is ``train`` and the position is of a held-out family, it is in ``neither``. A position that
+        `vr expand` reached is in ``train`` if it would be by itself and if all positions that it was reached from are;
+        otherwise it is in ``neither``. Positions of these two kinds do not change the part of other positions. So no
+        game is in two parts, except for ``neither``. Raises ValueRepairError for a position that is not in the store.
         """
         stored = _Stored.of(store, self)
         return self.parts_of(stored)[stored.rows(position_ids)]
 
     def among(self, store: Store, position_ids: Ids, part: str = "train") -> Flags:
-        """bool[n]: which of these positions are in this part, one of `PARTS`, or of all that is held out (`TOGETHER`).
-        Raises UsageError for another word, else as `parts`."""
+        """bool[n]: which of these positions are in this part, one of `PARTS`, or in any held-out part (`TOGETHER`).
+
+        Raises UsageError for another word, else as `parts`.
+        """
         check_word("--part", part, dict.fromkeys((*PARTS, *JUDGED)))
         numbers = HELD_OUT if part == TOGETHER else [PARTS.index(part)]
         return np.isin(self.parts(store, position_ids), numbers)
 
     def families(self, store: Store, position_ids: Ids) -> list[str]:
-        """[n] the held-out family that each of these positions is of, its material's before its opening's; an empty
-        text where none is. Raises as `parts`."""
+        """[n] the held-out family of each of these positions, that of its material before that of its opening; empty if
+        there is none. Raises as `parts`."""
         stored = _Stored.of(store, self)
         rows = stored.rows(position_ids)
         names = []
         for kind, held in ((stored.material, set(self.materials)), (stored.opening, set(self.openings))):
-            known = [name if name in held else "" for name in kind.names]
-            names.append([known[code] for code in kind.codes[rows].tolist()])
+            held_names = [name if name in held else "" for name in kind.names]
+            names.append([held_names[code] for code in kind.codes[rows].tolist()])
         return [material or opening for material, opening in zip(*names, strict=True)]
 
     def free_plies(self, game: OriginGame, placed: Boards) -> int:
@@ -156,7 +158,7 @@ class Split:
         return held | _Names.of(families_of_boards(placed)).among(self.materials)
 
     def held_out(self, store: Store) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Of a store's positions that are held out the keys, and the keys of their games (`key_of_game`), ascending."""
+        """The keys of a store's held-out positions, and the keys of their games (`key_of_game`), each ascending."""
         stored = _Stored.of(store, self)
         held = np.isin(self.parts_of(stored), HELD_OUT)
         query = "SELECT p.key FROM json_each(?) j JOIN positions p ON p.id = j.value"
@@ -168,15 +170,15 @@ class Split:
         return in_share(scrambled(keys ^ salt("games held out", self.seed)), self.games)
 
     def parts_of(self, stored: _Stored) -> NDArray[np.int8]:
-        """The parts of all positions of a store that was read."""
+        """The parts of all positions in `stored`."""
         game, sampled, beside = stored.game, stored.sampled, stored.beside
         family = stored.opening.among(self.openings) | stored.material.among(self.materials)
         archive = stored.of_archives(self.archives)[game]
-        broken = np.zeros(len(stored.keys), np.bool_)
-        broken[game[family & sampled & ~beside]] = True
+        has_family = np.zeros(len(stored.keys), np.bool_)  # games with a position of a held-out family
+        has_family[game[family & sampled & ~beside]] = True
         held = self._holds_out_games(stored.keys)[game]
         parts = np.select(
-            [archive, family & (broken[game] | ~beside), broken[game], held],
+            [archive, family & (has_family[game] | ~beside), has_family[game], held],
             [ARCHIVES, FAMILIES, NEITHER, GAMES],
             default=TRAIN,
         ).astype(np.int8)
@@ -184,22 +186,22 @@ class Split:
         parts[beside & family & (parts == TRAIN)] = NEITHER
         # A root may be reached itself, for another net.
         reached, roots = stored.reached
-        while (lost := reached[(parts[reached] == TRAIN) & (parts[roots] != TRAIN)]).size:
-            parts[lost] = NEITHER
+        while (moved := reached[(parts[reached] == TRAIN) & (parts[roots] != TRAIN)]).size:
+            parts[moved] = NEITHER
         return parts
 
 
 def choose_split(
     store: Store, *, games: float = 0.15, families: float = 0.10, archives: Iterable[str] = (), seed: int = 0
 ) -> Split:
-    """A split of a store, chosen without looking at values.
+    """A split of a store, chosen without regard to values.
 
     `games` is the share of the games to hold out, `families` the share of the sampled positions to hold out by family:
     up to half of it by openings, the rest by material. Families are drawn in the order of a hash of seed and name; one
     is taken if it brings the share nearer to the wanted one. Unknown openings are never taken, nor families that alone
     have more than half of the share. `archives` are names of files, with or without their folders. Raises UsageError
     for shares outside [0, 1) and archives that are not in the store, ValueRepairError for a store without positions and
-    where no family is small enough.
+    if no family is small enough.
     """
     if not isinstance(seed, int):
         raise UsageError(f"the seed of a split is a whole number, not {seed!r}")
@@ -230,14 +232,14 @@ def choose_split(
 
 def _draw(family: _Names, free: Flags, held: Flags, wanted: float, largest: float, seed: int) -> tuple[str, ...]:
     """The families to hold out, so that about `wanted` positions are `held`, which is updated."""
-    taken = []
+    chosen = []
     for code in sorted(range(len(family.names)), key=lambda i: seeded_hash(seed, family.names[i])):
         rows = free & (family.codes == code)
         now, then = int(held.sum()), int((held | rows).sum())
         if family.names[code] != UNKNOWN and rows.sum() <= largest and abs(then - wanted) < abs(now - wanted):
             held |= rows
-            taken.append(family.names[code])
-    return tuple(sorted(taken))
+            chosen.append(family.names[code])
+    return tuple(sorted(chosen))
 
 
 def check_part(part: str | None, split: object) -> None:
@@ -253,14 +255,15 @@ def seeded_hash(seed: int, text: str) -> int:
 
 
 def keys_of_games(store: Store, game_ids: Ids) -> NDArray[np.uint64]:
-    """uint64[n]: of each game, by its headers, its place and its number in the archive, whatever the file is called."""
+    """uint64[n]: the key of each game, by its headers, its place and its number in the archive, but not the file's
+    name."""
     rows = store.connection.execute("SELECT id, digest, number FROM games ORDER BY id").fetchall()
     ids, digests, numbers = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     return _keys(digests, numbers)[np.searchsorted(ids, game_ids)]
 
 
 def key_of_game(game: OriginGame) -> NDArray[np.uint64]:
-    """uint64[1]: that of a game of an archive, as `keys_of_games` has it once it is in a store."""
+    """uint64[1]: the key of a game of an archive, which `keys_of_games` gives once the game is in a store."""
     _, number, digest, *_ = game_row(game)
     return _keys(np.array([digest], np.int64), np.array([number], np.int64))
 
@@ -279,9 +282,9 @@ class _Names(NamedTuple):
     names: list[str]
 
     @staticmethod
-    def of(each: Sequence[str]) -> _Names:
+    def of(texts: Sequence[str]) -> _Names:
         number: dict[str, int] = {}
-        codes = np.array([number.setdefault(name, len(number)) for name in each], np.int64)
+        codes = np.array([number.setdefault(name, len(number)) for name in texts], np.int64)
         return _Names(codes, list(number))
 
     def among(self, wanted: Iterable[str]) -> Flags:
@@ -297,8 +300,8 @@ _POSITIONS = "SELECT id, game_id, fen, start_fen, moves, kind FROM positions ORD
 
 class _Stored(NamedTuple):
     """All positions of a store, by number: ids [n], the row of the game of each, its families; the games' keys and
-    archives [g]. `reached`: the rows of positions that were reached, and the rows of what they were reached from.
-    `beside` [n]: whether it lies beside its game."""
+    archives [g]. `reached`: the rows of positions that were reached, and of those that they were reached from. `beside`
+    [n]: whether it is beside its game."""
 
     path: str
     ids: Ids
@@ -312,12 +315,12 @@ class _Stored(NamedTuple):
 
     @staticmethod
     def of(store: Store, split: Split) -> _Stored:
-        """With the families that the split is by."""
+        """Reads a store, with the families that the split needs."""
         return _Stored.read(store, openings=bool(split.openings), materials=bool(split.materials))
 
     @staticmethod
     def read(store: Store, *, openings: bool, materials: bool) -> _Stored:
-        """Families that are not asked for are all unknown."""
+        """Reads a store; without `openings` or `materials` all families of that kind are unknown."""
         with snapshot(store.connection):
             games = store.connection.execute(_GAMES).fetchall()
             of_games, digests, numbers = (np.array([row[i] for row in games], np.int64) for i in range(3))
@@ -334,11 +337,11 @@ class _Stored(NamedTuple):
                 material += men if materials else [UNKNOWN] * len(rows)
             reached = np.array(store.connection.execute(_REACHED).fetchall(), np.int64).reshape(-1, 2)
         name_of = {source: PurePath(source).name for source in {row[3] for row in games}}
-        every = np.array(ids, np.int64)
-        of_reached = np.searchsorted(every, reached[:, 0]), np.searchsorted(every, reached[:, 1])
+        all_ids = np.array(ids, np.int64)
+        of_reached = np.searchsorted(all_ids, reached[:, 0]), np.searchsorted(all_ids, reached[:, 1])
         return _Stored(
             store.path,
-            every,
+            all_ids,
             np.concatenate(game),
             _Names.of(opening),
             _Names.of(material),
@@ -357,7 +360,7 @@ class _Stored(NamedTuple):
 
     @property
     def sampled(self) -> Flags:
-        """[n] whether an archive brought the position."""
+        """[n] whether the position comes from an archive."""
         is_sampled = np.ones(len(self.ids), np.bool_)
         is_sampled[self.reached[0]] = False
         return is_sampled
@@ -366,34 +369,34 @@ class _Stored(NamedTuple):
         """[g] whether the game is of one of these archives."""
         return _Names.of(self.sources).among(names)
 
-    def archive_names(self, given: Iterable[str]) -> tuple[str, ...]:
+    def archive_names(self, archives: Iterable[str]) -> tuple[str, ...]:
         """The names of archives as a split has them. Raises UsageError for an archive that the store has no game of."""
-        known = set(self.sources)
-        names = sorted({PurePath(name).name for name in given})
-        if unknown := [name for name in names if name not in known]:
-            raise UsageError(f"archive {unknown[0]}: not in {self.path}, which has {', '.join(sorted(known))}")
+        sources = set(self.sources)
+        names = sorted({PurePath(name).name for name in archives})
+        if unknown := [name for name in names if name not in sources]:
+            raise UsageError(f"archive {unknown[0]}: not in {self.path}, which has {', '.join(sorted(sources))}")
         return tuple(names)
 
 
 def _openings(rows: Sequence[tuple[Any, ...]], codes: Sequence[str]) -> list[str]:
-    """The opening families of rows of `_POSITIONS`; where the game's header names a code no moves are needed."""
+    """The opening families of rows of `_POSITIONS`; if the game's header has a code, no moves are needed."""
     first = (np.frombuffer(row[4], "<u2")[:MAX_PLIES] for row in rows)
-    moves = [() if code else decode_moves(some) for some, code in zip(first, codes, strict=True)]
+    moves = [() if code else decode_moves(packed) for packed, code in zip(first, codes, strict=True)]
     return opening_families(codes, [row[3] for row in rows], moves)
 
 
-# -- the split that a store knows of ----------------------------------------------------------------------------------
+# -- the split that a store remembers ---------------------------------------------------------------------------------
 
 
 def keep_split(store: Store, path: str | os.PathLike[str]) -> None:
-    """Has the store know where its split is written; the store is open for writing."""
+    """Stores the path of the store's split; the store is open for writing."""
     with store.writing() as connection:
         files.keep_path(connection, files.SPLIT, "", os.fspath(path))
     store.commit()
 
 
 def known_split(store: Store) -> tuple[str, Split] | None:
-    """The store's split and its file, as one types it; None without a split, or if its file is missing."""
+    """The store's split and its file, as a user would type it; None without a split, or if its file is missing."""
     for path in files.places(store, files.SPLIT):
         with suppress(UsageError, ValueRepairError):
             return files.from_here(path), read_split(path)
@@ -401,31 +404,31 @@ def known_split(store: Store) -> tuple[str, Split] | None:
 
 
 def split_file(store: Store) -> str:
-    """The file of the store's split, as one types it; empty without a split."""
+    """The file of the store's split, as a user would type it; empty without a split."""
     known = known_split(store)
     return "" if known is None else known[0]
 
 
 def warning_of_change(store: Store, split: Split) -> str | None:
-    """What to say where this takes the place of another split that the store knows."""
+    """The warning if this split replaces another one of the store and so moves positions into training; else None."""
     previous = known_split(store)
     if previous is None or previous[1] == split:
         return None
     path, previous_split = previous
     stored = _Stored.of(store, split)
     held = np.isin(previous_split.parts(store, stored.ids), HELD_OUT)
-    lost = int((split.parts_of(stored)[held] == TRAIN).sum())
-    if not lost:
+    moved = int((split.parts_of(stored)[held] == TRAIN).sum())
+    if not moved:
         return None
     return (
-        f"warning: until now {path} held out other positions of this store; {lost:,} of these {held.sum():,} are "
+        f"warning: until now {path} held out other positions of this store; {moved:,} of these {held.sum():,} are "
         "for training from now on"
     )
 
 
 def warning_of_held_out(store: Store, position_ids: Ids, split: Split | None) -> str | None:
-    """What to say of positions that are chosen for training, without a split or by another `split` than the store
-    knows, if the store's own split holds some of them out."""
+    """The warning if positions are chosen for training without a split, or by another `split` than the store's own,
+    and the store's own holds some of them out; else None."""
     path = files.kept_path(store, files.SPLIT)
     if path is None:
         return None
@@ -460,13 +463,13 @@ class HeldPart:
 
     @staticmethod
     def of(store: Store, split: Split, name: str = TOGETHER) -> HeldPart:
-        """Raises UsageError for another name, ValueRepairError where there is nothing in the part."""
+        """Raises UsageError for another name, ValueRepairError if the part is empty."""
         check_word("--part", name, JUDGED)
         stored = _Stored.of(store, split)
         numbers = HELD_OUT if name == TOGETHER else [PARTS.index(name)]
         ids = stored.ids[np.isin(split.parts_of(stored), numbers)]
         if not len(ids):
-            raise ValueRepairError(f"{store.path}: the split holds out no position of it as {name}")
+            raise ValueRepairError(f"{store.path}: the split holds out none of its positions as {name}")
         return HeldPart(name, ids)
 
     def among(self, position_ids: Ids) -> Flags:
@@ -474,12 +477,12 @@ class HeldPart:
         return np.isin(position_ids, self.position_ids)
 
 
-# -- what there is of each part ---------------------------------------------------------------------------------------
+# -- the size of each part --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class PartCount:
-    """What a store has of a part; `candidates` is None where nothing is scored yet."""
+    """What a store has of a part; `candidates` is None if nothing is scored yet."""
 
     positions: int
     games: int
@@ -504,7 +507,7 @@ def count_parts(store: Store, split: Split, question: Question) -> dict[str, Par
 
 
 def _candidates(store: Store, question: Question) -> Ids | None:
-    """The numbers of the candidates; None where nobody was named and nothing is scored."""
+    """The numbers of the candidates; None if nothing is scored and the question names neither net nor oracle."""
     try:
         frame = store.frame(question, only=("position_id", "disagreement"))
     except ValueRepairError:
@@ -518,7 +521,7 @@ def _candidates(store: Store, question: Question) -> Ids | None:
 @dataclass(frozen=True, slots=True)
 class WrittenSplit:
     """A `split` in the file `output`, and what a store has of each part of it, by its name; candidates are those at
-    `threshold`. `next_step` is the command to go on with, None where there is no candidate to train on."""
+    `threshold`. `next_step` is the next command, None if there is no candidate to train on."""
 
     output: str
     split: Split
@@ -540,15 +543,15 @@ class WrittenSplit:
             (name, count.positions, count.games, "" if count.candidates is None else count.candidates)
             for name, count in self.parts.items()
         )
-        following = [] if self.next_step is None else [f"next: {self.next_step}"]
-        return [f"{self.output}: {self.split}", *table_lines(columns, rows), *following]
+        next_lines = [] if self.next_step is None else [f"next: {self.next_step}"]
+        return [f"{self.output}: {self.split}", *table_lines(columns, rows), *next_lines]
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
 def write_split(path: str | os.PathLike[str], split: Split) -> None:
-    """Writes a split as JSON that can be read and edited. Raises ValueRepairError where it cannot be written."""
+    """Writes a split as JSON that can be read and edited. Raises ValueRepairError if it cannot be written."""
     text = json.dumps({"version": f"valuerepair {__version__}", **asdict(split)}, indent=2, ensure_ascii=False)
     try:
         with written_whole(path, outputs.SPLIT) as partial:
@@ -558,11 +561,11 @@ def write_split(path: str | os.PathLike[str], split: Split) -> None:
 
 
 def read_split(path: str | os.PathLike[str]) -> Split:
-    """The split of a file that `write_split` wrote. Raises UsageError for a missing file, and for what it cannot say,
-    ValueRepairError for another file."""
+    """The split of a file that `write_split` wrote. Raises UsageError for a missing file and for invalid values,
+    ValueRepairError for another kind of file."""
     try:
         written = read_json(path, _SplitFile, "a split that vr split wrote")
-        return Split(**{each.name: getattr(written, each.name) for each in fields(Split)})
+        return Split(**{option.name: getattr(written, option.name) for option in fields(Split)})
     except UsageError as error:
         raise UsageError(f"{path}: {one_line(error)}") from None
     except OSError as error:

@@ -11,7 +11,8 @@ from valuerepair.intervals import Flags, Floats, Interval, Rate
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeeperValues:
-    """`deep_q` [n], of the side to move, anything where it is not known; `inverse` [n] the inverse chance, 0 there."""
+    """`deep_q` [n] is from the side to move, and arbitrary where it is not known; `inverse` [n] is the inverse chance
+    of being drawn, and 0 there."""
 
     deep_q: Floats
     inverse: Floats
@@ -29,14 +30,14 @@ class DeeperValues:
         return numbers
 
     def of(self, rows: Flags) -> DeeperValues:
-        """Those rows [n]."""
+        """The values of the rows in a mask [n]."""
         return DeeperValues(self.deep_q[rows], self.inverse[rows])
 
 
 def estimated(mean: Interval, hits: Flags) -> Rate:
     """A rate that is the mean of `DeeperValues.corrected` numbers; `hits` are those among the positions judged again.
 
-    The estimate of a rate may lie below 0 or above 1, the rate does not.
+    The estimate may lie outside [0, 1]; the rate is clipped.
     """
     rate, low, high = np.clip([mean.difference, mean.low, mean.high], 0.0, 1.0).tolist()
     return Rate(int(hits.sum()), len(hits), rate, low, high)

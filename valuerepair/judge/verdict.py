@@ -30,7 +30,7 @@ SEARCH_RIGHT = "search right"
 NET_RIGHT = "net right"
 UNRESOLVED = "unresolved"
 VERDICTS = (SEARCH_RIGHT, NET_RIGHT, UNRESOLVED)
-# A second look decides when it lies in the outer thirds between the two values, and beyond.
+# A second look decides if it lies in one of the outer thirds between the two values, or beyond them.
 MARGIN = 1 / 3
 _SIZES = (0.7, 1.0, 1.4)
 _EVIDENCE = ("second_q", "after_net_q", "after_deep_q", "after_second_q")
@@ -41,29 +41,29 @@ Floats = NDArray[np.float64]
 def decide(net_q: Floats, deep_q: Floats, second_q: Floats, bound: Floats, claimed: Floats) -> NDArray[np.int8]:
     """[n] 1 for *search right*, -1 for *net right*, 0 for *unresolved*. All values are from the candidate's mover.
 
-    `second_q` decides where it lies at least `MARGIN` of the half distance beyond the middle between `net_q` and
-    `deep_q`. `bound` is the greatest value found after one of the moves looked at: the position is worth that or more.
-    A second look below the middle does not stand against a bound above it. `claimed` is the value after the move that
-    the second look itself prefers: one above the middle does not stand when its move leads below. NaN: not looked at.
+    `second_q` decides if it differs from the middle of `net_q` and `deep_q` by at least `MARGIN` of the half distance.
+    `bound` is the largest value found after one of the searched moves: the position is worth that or more, so a second
+    look below the middle decides nothing against a bound above it. `claimed` is the value after the move that the
+    second look itself prefers: a second look above the middle decides nothing if that is below. NaN: not searched.
     """
     middle, half = (net_q + deep_q) / 2, np.abs(deep_q - net_q) / 2
     above = second_q - middle
     refuted = np.where(above < 0, bound > middle, claimed < middle)
-    # A rounding error must not take away from a look exactly at the border.
+    # A rounding error must not exclude a look exactly at the border.
     decided = (np.abs(above) >= MARGIN * half - 1e-12) & ~refuted & (half > 0)
     return np.where(decided, np.sign(above) * np.sign(deep_q - net_q), 0).astype(np.int8)
 
 
 def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd.DataFrame:
-    """The verdicts and what they are made of, one row a row of a frame of `Store.frame` or `Store.candidates`, with its
+    """The verdicts and their evidence, one row for each row of a frame of `Store.frame` or `Store.candidates`, with its
     index, from the looks of the oracle `second` (its label or digest), by default the one that looked at most rows.
 
     `second_q`, `after_net_q`, `after_deep_q` (values after the net's and the first look's preferred move) and
-    `after_second_q` (after the second look's, where that move was looked at) are Q of the candidate's mover, NaN where
-    nothing is known; `second_best` is a UCI move, `second_nodes` the nodes of the look, `looked` whether there was one;
-    `verdict` is one of `VERDICTS`, None where nothing was looked at, for the alpha and the ``q_from`` of the frame.
-    attrs: second {label, digest}, None where nothing was looked at, and alpha {value, origin} of it. Raises
-    ValueRepairError for an oracle that has not looked.
+    `after_second_q` (after the second look's, if that move was searched) are Q of the candidate's mover, NaN if
+    unknown; `second_best` is a UCI move, `second_nodes` the nodes of the look, `looked` whether there was one;
+    `verdict` is one of `VERDICTS`, None without a look, for the alpha and the ``q_from`` of the frame. attrs: second
+    {label, digest}, None without any look, and its alpha {value, origin}. Raises ValueRepairError for an oracle that
+    took no second look.
     """
     ids = frame["position_id"].to_numpy()
     looker = _looker(store, ids, second)
@@ -78,15 +78,17 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
 
 
 def _looker(store: Store, ids: NDArray[np.int64], second: str | None) -> StoredOracle | None:
-    """The oracle asked for, else the one with most looks at the positions `ids`; of equal ones the newest."""
-    every = second_looks.lookers(store.connection)
+    """The oracle `second`, or by default the one with most looks at the positions `ids`; of equal ones the newest."""
+    lookers = second_looks.lookers(store.connection)
     if second is not None:
-        known = [looker for looker in every if second.lower() in (looker.label.lower(), looker.digest)]
-        if not known and second not in store.oracles()["digest"].to_numpy():
-            there = ", ".join(looker.label for looker in every) or "nothing: run vr confirm"
-            raise ValueRepairError(f"{second} took no second look in {store.path}; there is {there}")
-        return known[0] if known else None
-    counts = [(int(np.isin(second_looks.looked_at(store.connection, each.id), ids).sum()), each) for each in every]
+        matching = [looker for looker in lookers if second.lower() in (looker.label.lower(), looker.digest)]
+        if not matching and second not in store.oracles()["digest"].to_numpy():
+            labels = ", ".join(looker.label for looker in lookers) or "nobody: run vr confirm"
+            raise ValueRepairError(f"{second} took no second look in {store.path}; looks are by {labels}")
+        return matching[0] if matching else None
+    counts = [
+        (int(np.isin(second_looks.looked_at(store.connection, looker.id), ids).sum()), looker) for looker in lookers
+    ]
     count, best = max(counts, key=lambda pair: (pair[0], pair[1].id), default=(0, None))
     return best if count else None
 
@@ -96,8 +98,8 @@ def alpha_of_second(
 ) -> values.Alpha:
     """The alpha for the second look's centipawns, in the order of docs/methods/judges.md, "Second looks".
 
-    The same engine has the first look's alpha; another one its own where that is fitted, else the first look's where
-    that one gives centipawns too.
+    The same engine has the first look's alpha. Another engine has its own if that is fitted; otherwise the first
+    look's, if that engine gives centipawns, too.
     """
     of_first = values.Alpha(float(frame.attrs["alpha"]["value"]), "the first look's")
     if kind_of(second.kind).gives_q(second.options):
@@ -113,7 +115,7 @@ def alpha_of_second(
 
 
 def _nothing(frame: pd.DataFrame) -> pd.DataFrame:
-    """`evidence` where nothing was looked at."""
+    """`evidence` without any second look."""
     import pandas as pd
 
     rows: pd.DataFrame = pd.DataFrame(dict.fromkeys(_EVIDENCE, np.nan), index=frame.index, dtype=np.float64)
@@ -129,8 +131,8 @@ def _judged(
     """`evidence` from what the store has of one oracle."""
     import pandas as pd
 
-    every = _by_position(looks, afters, alpha, frame.attrs.get("q_from", "cp"))
-    rows: pd.DataFrame = every.reindex(frame["position_id"])
+    by_position = _by_position(looks, afters, alpha, frame.attrs.get("q_from", "cp"))
+    rows: pd.DataFrame = by_position.reindex(frame["position_id"])
     rows.index = frame.index
     looked = rows["second_nodes"].notna().to_numpy()
     of_moves = rows[["after_net_q", "after_deep_q", "after_second_q"]]
@@ -176,8 +178,8 @@ def _by_position(looks: Looks, afters: Afters, alpha: values.Alpha, q_from: QFro
 def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | None = None) -> dict[str, Any]:
     """How often the search is right about the candidates among the rows of `frame`, as JSON-able data.
 
-    `candidates` and `looked` count rows, `without_q` those of `looked` whose look gave no score of the kind asked for;
-    `second` names the oracle that looked (None: nothing was looked at) and `alpha` its alpha. `rates`, `by_sign` and
+    `candidates` and `looked` count rows, `without_q` those of `looked` whose look gave no score of the requested kind;
+    `second` names the oracle that looked (None: there was no look) and `alpha` its alpha. `rates`, `by_sign` and
     `by_size` (of the disagreement) give for each verdict the share of those looked at, with a 95 % interval by games,
     weighted by the frame's weights.
     """
@@ -201,7 +203,9 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | N
     game = rows["game_id"].to_numpy(np.int64)[looked]
 
     def shares(members: NDArray[np.bool_]) -> dict[str, Any]:
-        return {each: _rate(weighted(words[members] == each, weights[members], game[members])) for each in VERDICTS}
+        return {
+            verdict: _rate(weighted(words[members] == verdict, weights[members], game[members])) for verdict in VERDICTS
+        }
 
     counted["rates"] = shares(np.full(len(words), True))
     counted["by_sign"] = [
@@ -221,7 +225,7 @@ def _rate(rate: Rate) -> dict[str, Any]:
 
 
 def lines(figures: Mapping[str, Any]) -> list[str]:
-    """The figures as text for a terminal; nothing where there are no candidates."""
+    """The figures as text for a terminal; nothing without candidates."""
     if not figures["candidates"]:
         return []
     of_all = f"{quantity(figures['candidates'], 'candidate')} at {figures['threshold']:g}"
@@ -231,10 +235,10 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
     shown = [f"second looks by {figures['second']['label']}, {source}"]
     shown.append(f"{figures['looked']:,} of {of_all} looked at")
     if figures["looked"] < figures["candidates"]:
-        shown[-1] += ": the shares are of these, which are no sample of all (the worst are looked at first)"
+        shown[-1] += ": the shares are of these, which are not a sample of all (the worst are looked at first)"
     if figures["without_q"]:
-        shown.append(f"{figures['without_q']:,} looks have no Q of the kind asked for: unresolved")
-    shown += ["", "verdict", *(f"  {each:<14}{Rate.of_figures(figures['rates'][each])}" for each in VERDICTS)]
+        shown.append(f"{figures['without_q']:,} looks have no Q of the requested kind: unresolved")
+    shown += ["", "verdict", *(f"  {word:<14}{Rate.of_figures(figures['rates'][word])}" for word in VERDICTS)]
     shown += _table("search right, by sign", figures["by_sign"], lambda row: str(row["sign"]))
     return shown + _table(
         "search right, by disagreement", figures["by_size"], lambda row: f"{row['low']:g} to {row['high']:g}"

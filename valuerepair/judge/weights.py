@@ -1,4 +1,4 @@
-"""How much each candidate counts: soft weights by disagreement, what they leave of the sample size, and figures.
+"""How much each candidate counts: soft weights by disagreement, the effective sample size, and figures.
 
 The weights are for training, not for estimates: rates of an archive use the inverse probabilities of `Store.frame`.
 """
@@ -33,7 +33,7 @@ def weights_of(disagreement: ArrayLike, threshold: float, softness: float = DEFA
     beyond = np.abs(np.asarray(disagreement, np.float64)) - threshold
     if softness == 0:
         return np.asarray(beyond >= 0, np.float64)
-    # exp of what is never positive: no overflow, and the same value to the last bits on both branches.
+    # exp of a number that is never positive: no overflow, and both branches agree to the last bits.
     with np.errstate(over="ignore"):  # a softness near 0 divides into infinity, whose weight is right
         small = np.exp(-np.abs(beyond) / softness)
     weights = np.where(beyond >= 0, 1 / (1 + small), small / (1 + small))
@@ -43,7 +43,7 @@ def weights_of(disagreement: ArrayLike, threshold: float, softness: float = DEFA
 def effective_sample_size(weights: ArrayLike) -> float:
     """Kish's ``(sum w)^2 / sum w^2`` (Survey Sampling, 1965) of weights [n]: n when all are equal, at least 1.
 
-    Positions of weight 0 add nothing; 0 where there is no weight at all.
+    Positions of weight 0 add nothing; 0 if all weights are 0.
     """
     w = np.asarray(weights, np.float64)
     if not (largest := float(w.max(initial=0.0))):
@@ -53,10 +53,10 @@ def effective_sample_size(weights: ArrayLike) -> float:
 
 
 def copies_by_weight(weights: ArrayLike, per_weight: int, start: float) -> NDArray[np.int64]:
-    """[n] how often to repeat each so that numbers are as weights: ``per_weight * w``, rounded up or down.
+    """[n] how often to repeat each position, in proportion to the weights: ``per_weight * w``, rounded up or down.
 
-    Systematic sampling along the cumulated weights, as particle filters resample (G. Kitagawa, J. Comput. Graph.
-    Stat. 5, 1996): with `start` uniform in [0, 1) each expectation is exact, and the sum is within 1 of its own.
+    Systematic sampling along the cumulated weights, as particle filters resample (G. Kitagawa, J. Comput. Graph. Stat.
+    5, 1996): with `start` uniform in [0, 1) each expectation is exact, and the sum is within 1 of its expectation.
     """
     ends = np.floor(np.cumsum(per_weight * np.asarray(weights, np.float64)) + start)
     return np.diff(ends, prepend=0.0).astype(np.int64)
@@ -66,8 +66,8 @@ def describe(weights: ArrayLike, games: Iterable[str], families: Mapping[str, It
     """Figures of n weighted positions, JSON-able: effective numbers of positions and games, and Hill numbers.
 
     `games` [n] names the game of each; a game counts by the sum of its weights. `families` holds a list [n] by kind
-    (opening, material, and of positions of vr expand root); of each kind: `families` (how many occur), `hill` (of order
-    1, 2, 3, families counting by weight) and `largest` (the shares of the heaviest).
+    (opening, material, and root for positions of vr expand); of each kind: `families` (how many occur), `hill` (of
+    order 1, 2, 3, families counting by weight) and `largest` (the shares of the heaviest).
     """
     w = np.asarray(weights, np.float64)
     diversity: dict[str, Any] = {
@@ -93,14 +93,14 @@ def describe(weights: ArrayLike, games: Iterable[str], families: Mapping[str, It
 def figures(frame: pd.DataFrame, threshold: float, labels: pd.DataFrame) -> dict[str, Any]:
     """Weights and diversity of the candidates at `threshold` in `frame` (see `Store.frame`), JSON-able.
 
-    As a book of all of them would have them: by the weights of training, each found candidate once. `labels` are those
-    of the frame's rows (`labelled.labels_of`): families are among them.
+    They are those of a book of all candidates: with the weights of training, and each candidate once. `labels` are
+    those of the frame's rows (`labelled.labels_of`), which include the families.
     """
     from valuerepair.judge.openings import UNKNOWN
 
     rows = frame[is_candidate(frame["disagreement"], threshold)]
-    known = labels.loc[rows.index]
-    families = {kind: known[f"{kind}_family"].fillna(UNKNOWN).tolist() for kind in ("opening", "material")}
+    row_labels = labels.loc[rows.index]
+    families = {kind: row_labels[f"{kind}_family"].fillna(UNKNOWN).tolist() for kind in ("opening", "material")}
     if "root_id" in rows:
         families["root"] = [str(root) for root in rows["root_id"].tolist()]
     games = [f"{source}\n{game}" for source, game in zip(rows["source"], rows["game"], strict=True)]
@@ -120,7 +120,7 @@ _KINDS = {"opening": "opening families", "material": "material families", "root"
 
 
 def described(diversity: dict[str, Any]) -> list[str]:
-    """What `describe` gives, as text."""
+    """The figures of `describe` as text."""
     shown = [
         f"by weight {diversity['positions']:,} positions count for {diversity['effective_positions']:,.1f}, "
         f"their games for {diversity['effective_games']:,.1f}"
@@ -136,12 +136,12 @@ ORDERS = (1.0, 2.0, 3.0)
 
 
 def hill_numbers(abundances: ArrayLike, orders: Sequence[float] = ORDERS) -> tuple[float, ...]:
-    """The effective number of families of abundances [n] (counts or sums of weights), one number an order.
+    """The effective number of families of abundances [n] (counts or sums of weights), one number for each order.
 
-    ``D_q = (sum p^q)^(1 / (1 - q))`` over the shares p of the families that occur, and ``exp(-sum p log p)`` for
-    q = 1 (M. O. Hill, Diversity and evenness, Ecology 54, 1973). Order 0 counts the families, 1 weighs each by its
-    share, 2 is one over the chance that two draws meet in one family; higher orders see the largest ones only. n equal
-    families give n. All are 0 where nothing occurs. Raises ValueError for negative or infinite abundances.
+    ``D_q = (sum p^q)^(1 / (1 - q))`` over the shares p of the families that occur, and ``exp(-sum p log p)`` for q = 1
+    (M. O. Hill, Diversity and evenness, Ecology 54, 1973). Order 0 counts the families, 1 weighs each by its share, 2
+    is one over the chance that two draws meet in one family; higher orders see the largest ones only. n equal families
+    give n. All are 0 if no family occurs. Raises ValueError for negative or infinite abundances.
     """
     masses = np.asarray(abundances, np.float64)
     if not (np.isfinite(masses).all() and (masses >= 0).all()):
@@ -162,7 +162,7 @@ def family_masses(families: Iterable[str], weights: ArrayLike) -> dict[str, floa
     members: dict[str, list[float]] = {}
     for family, weight in zip(families, np.asarray(weights, np.float64).tolist(), strict=True):
         members.setdefault(family, []).append(weight)
-    masses = {family: fsum(each) for family, each in members.items()}
+    masses = {family: fsum(family_weights) for family, family_weights in members.items()}
     return dict(sorted(masses.items(), key=lambda item: (-item[1], item[0])))
 
 

@@ -43,7 +43,7 @@ class UciOracle(Oracle):
         self._reported_overshoot = False
         limits = self._limits
         limit = TimeLimit(
-            given=setup.spec.timeout,
+            timeout=setup.spec.timeout,
             first=self._kind.first_seconds(limits),
             nodes=limits.get("nodes"),
             fixed=limits.get("movetime", 0) / 1000,

@@ -168,7 +168,7 @@ class Lineup:
         fixed = limits.get("movetime", 0) / 1000
         seconds, rate = kind.pace
         first = seconds + fixed + limits.get("nodes", 0) / rate
-        limit = TimeLimit(given=side.timeout, first=first, nodes=limits.get("nodes"), fixed=fixed)
+        limit = TimeLimit(timeout=side.timeout, first=first, nodes=limits.get("nodes"), fixed=fixed)
         own_name = net if kind.built_in else None
         player = UciPlayer(setup, limits, limit, name=side.name or own_name)
         self._players.append(player)

@@ -286,7 +286,7 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
         f"{format_duration(scored['search_seconds'])} of searching{speed}",
     ]
     if scored["without_q"]:
-        shown.append(f"{scored['without_q']:,} of them have no Q of the kind asked for and are left out below")
+        shown.append(f"{scored['without_q']:,} of them have no Q of the requested kind and are left out below")
     if scored["training_scale"] is not None:
         shown.append(f"training: {scored['training_scale']['words']}")
     if scored["beyond_scale"] is not None:

@@ -23,7 +23,7 @@ from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, check_least
 from valuerepair.intervals import Ids
 from valuerepair.judge.compare import ComparedScores, Remeasured
-from valuerepair.judge.compared_nets import AskedNet, AskedOracle, words_for
+from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_for
 from valuerepair.judge.regret import Regret, RegretRow, equal_match, regret_rows, sample
 from valuerepair.judge.verdict import alpha_of_second
 from valuerepair.mcts.params import SearchParams
@@ -81,8 +81,8 @@ def search(
 
 def measure_regret(
     db: str,
-    nets: Sequence[AskedNet],
-    oracle: AskedOracle,
+    nets: Sequence[ComparedNet],
+    oracle: ComparedOracle,
     remeasured: Remeasured,
     options: RegretOptions,
     *,
@@ -163,12 +163,12 @@ class _Judged(NamedTuple):
 class _Regret:
     """The searches of one comparison, in a store that is open for writing."""
 
-    def __init__(self, store: Store, oracle: AskedOracle, run: Run, ids: Ids, quiet: bool) -> None:
+    def __init__(self, store: Store, oracle: ComparedOracle, run: Run, ids: Ids, quiet: bool) -> None:
         self._store, self._oracle, self._run, self._quiet = store, oracle, run, quiet
         self._positions = dict(zip(ids.tolist(), store.positions(ids), strict=True))
 
     def play(
-        self, net: AskedNet, scale: float, nodes: int, net_options: Mapping[str, Any]
+        self, net: ComparedNet, scale: float, nodes: int, net_options: Mapping[str, Any]
     ) -> dict[int, tuple[str, int]]:
         """The moves that searches with a net choose, and their milliseconds, by position."""
         from valuerepair.nets.net import fill_of, open_net
@@ -189,7 +189,7 @@ class _Regret:
             chosen = self._kept(oracle_id).items()
         return {look.position_id: kept for look, kept in chosen if look.stage == CHOSEN and kept[0]}
 
-    def judge(self, judge: Oracle, moves: set[tuple[int, str]], net: AskedNet, remeasured: Remeasured) -> _Judged:
+    def judge(self, judge: Oracle, moves: set[tuple[int, str]], net: ComparedNet, remeasured: Remeasured) -> _Judged:
         """The judge's values after these moves, each given with its position."""
         oracle_id = self._store.add_oracle(judge.identity)
         self._search(judge, self._looks(oracle_id, moves), "judging", "moves")
@@ -238,7 +238,7 @@ class _Regret:
 
 
 @contextmanager
-def _opened_judge(store: Store, oracle: AskedOracle, deep: str | None) -> Iterator[Oracle]:
+def _opened_judge(store: Store, oracle: ComparedOracle, deep: str | None) -> Iterator[Oracle]:
     """The judge: the oracle of the comparison, unless `deep` names another; closed at the end."""
     if deep is not None:
         with open_oracle(deep, net_path=None) as given:

@@ -20,7 +20,7 @@ from valuerepair.intervals import Floats, Ids
 from valuerepair.judge import rejudged
 from valuerepair.judge.by_kind import better_judge
 from valuerepair.judge.compare import Remeasured
-from valuerepair.judge.compared_nets import AskedOracle
+from valuerepair.judge.compared_nets import ComparedOracle
 from valuerepair.judge.rejudged import Rejudged, RejudgedNet, RejudgedPair
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
@@ -56,7 +56,7 @@ class RejudgeOptions:
 
 def rejudge(
     db: str,
-    oracle: AskedOracle,
+    oracle: ComparedOracle,
     remeasured: Remeasured,
     options: RejudgeOptions,
     *,
