@@ -166,7 +166,7 @@ def test_a_share_is_a_number_or_one_for_each_kind() -> None:
         ("game:0.5", "the kinds are aside, policy, search"),
         ("aside:much", "give a share"),
         ("aside:0.5,aside:0.1", "gives a kind twice"),
-        ("aside:0.7,search:0.7", "together they are at most 1"),
+        ("aside:0.7,search:0.7", "their sum is at most 1"),
         (True, "for True of earlier versions give aside:1"),
         ("0", "shares lie above 0"),
         ("nan", "shares lie above 0"),
@@ -250,5 +250,5 @@ def test_recorded_values_are_refused_in_one_line(tmp_path: Path) -> None:
     path.write_text('[Result "1-0"]\n\n1. e4 { [%eval 0.3] } e5 { [%eval 0.2] } 2. Nf3 { [%eval 0.2] } 1-0\n')
     done = here("mine", path, "--aside", "0.5", "--deep", "recorded", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("vr: --aside: nothing is recorded")
+    assert done.stderr.splitlines()[-1].startswith("vr: --aside: positions that were not played")
     assert "Traceback" not in done.stderr

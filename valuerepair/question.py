@@ -101,7 +101,7 @@ def is_candidate(disagreement: pd.Series[float], threshold: float) -> pd.Series[
 def is_candidate(disagreement: Any, threshold: Any) -> Any:
     """Whether net Q and deep Q differ by the threshold or more; `disagreement` is a number, or of any shape.
 
-    The one place that decides it. NaN, where one of the two values is missing, is no candidate.
+    The one place that decides it. NaN, for a missing value, is not a candidate.
     """
     return abs(disagreement) >= threshold
 

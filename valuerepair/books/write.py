@@ -397,7 +397,7 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
 
 
 def _pawn(store: Store, oracle_id: int) -> str:
-    """The option of `vr export` with a judge's own units of score in a pawn; empty where these are not known."""
+    """The option of `vr export` with a judge's own units of score in a pawn; empty if these are not known."""
     (engine,) = store.connection.execute("SELECT engine FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
     return f" --pawn {PAWNS[engine]}" if engine in PAWNS else ""
 

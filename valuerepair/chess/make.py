@@ -152,7 +152,7 @@ def make(rows: Boards, source: int, r: int, move: int) -> None:
 
 @kernel
 def set_ep(rows: Boards, r: int, file: int) -> None:
-    """Sets the en-passant file (-1: none) as lc0 does after a move: only beside one of our pawns."""
+    """Sets the en-passant file (-1: none) as lc0 does after a move: only next to one of our pawns."""
     pawn = (rows[r, THEM] & rows[r, PAWNS]) >> np.uint64(32 + max(file, 0)) & ONE
     bit = ONE << np.uint64(32 + max(file, 0))
     beside = ((bit & NOT_FILE_A) >> ONE) | ((bit & NOT_FILE_H) << ONE)

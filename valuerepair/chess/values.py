@@ -147,9 +147,9 @@ def slope_of(net_q: Floats, deep_q: Floats, weights: Floats, game: NDArray[np.in
     """The slope of the expected deep Q as a function of net Q; NaN if every net Q is 0.
 
     By weighted least squares through 0, because values are from the side to move: +Q for one side is -Q for the other.
-    A net that learns these deep Q multiplies its old Q, on the whole, by this slope. The interval is the normal one,
-    from the sums of each game's residuals (Liang and Zeger, Biometrika 73, 13, 1986). All arguments are [n]; rows with
-    NaN are skipped.
+    A net that learns these deep Q multiplies its old Q by this slope on average. The interval is the normal one, from
+    the sums of each game's residuals (Liang and Zeger, Biometrika 73, 13, 1986). All arguments are [n]; rows with NaN
+    are skipped.
     """
     usable = ~(np.isnan(net_q) | np.isnan(deep_q)) & (weights > 0)
     x, y, w = net_q[usable], deep_q[usable], weights[usable]

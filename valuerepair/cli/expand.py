@@ -43,8 +43,8 @@ def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: b
     ends when they find less than in the archive. It can be stopped at any time (Ctrl-C) and the same command continues;
     with more --nodes or --positions it continues further.
 
-    Where the candidates' values were recorded in games (vr mine --deep recorded), so are those of their neighbours:
-    the games are read again, and no engine runs.
+    If the candidates' values were recorded in games (vr mine --deep recorded), those of their neighbours were, too: the
+    games are read again, and no engine runs.
 
     \b
     Example:

@@ -55,7 +55,7 @@ def _print(result: Any, as_json: bool, of_files: bool, to_stderr: bool) -> None:
 
 
 def fail_if_broken_off(archives: Sequence[tuple[str, str]]) -> None:
-    """Raises TruncatedInput if archives (source, where it broke off) broke off. Called after the result is printed."""
+    """Raises TruncatedInput if there are `archives` that broke off, each with the place. Called after the result."""
     if archives:
         source, how = archives[0]
         raise TruncatedInput(f"{source}: {how}; everything before that was used")

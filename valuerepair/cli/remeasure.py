@@ -101,7 +101,7 @@ def command(
     uci:ENGINE,nodes=1.
 
     SUITE is an EPD file with values (ce, dm, bm #N), as vr export -o suite.epd writes it. It needs no store: each net
-    evaluates its positions, and shares a blind spot where its Q is as wrong, in the same direction.
+    evaluates its positions, and shares a blind spot if its Q is as wrong, in the same direction.
 
     \b
     Example:

@@ -36,7 +36,7 @@ INSTEAD = {
     "chunks --json": "was removed: it is manifest.json in the folder",
     "mix --json": "was removed: it is manifest.json in the folder",
     "split --calibration": "was removed: values play no part in a split",
-    "train --json": "was removed: it is the .training.json beside the net",
+    "train --json": "was removed: it is the .training.json next to the net",
 }  # fmt: skip
 
 

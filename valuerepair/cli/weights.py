@@ -41,8 +41,8 @@ def command(chunks: tuple[str, ...], json: bool, **options: Any) -> None:
     Prints how the weights are spread, how many positions they count for, and which ones they favour. DIR is a folder of
     lc0 training chunks of version 6 (.gz) and plain tars of them, or one such tar. With --sampled a record is kept with
     a probability of its weight; such chunks are no longer whole games, so rescore before, not after, and turn off the
-    trainer's own weighting. With --calibration fitted the net's Q is replaced by the search's Q to be expected given
-    it, so that a net on another scale is not taken for a blind one.
+    trainer's own weighting. With --calibration fitted the net's Q is replaced by the search's Q expected at that net Q,
+    so that a net on another scale is not taken for a blind one.
 
     \b
     Example:

@@ -120,9 +120,9 @@ class Comparison:
     that of the mean |disagreement|, with intervals of resampled games. `of_first` and `of_second` are the candidates of
     each net; the second repaired something only if it is right on more of the first's candidates than the first is on
     the second's. `newly` is the share of the second's candidates among the positions that are not the first's.
-    `recalibrated` compares the nets after each went through its curve; None where positions are too few for curves.
+    `recalibrated` compares the nets after each went through its curve; None if positions are too few for curves.
     `policies`: both nets' priors are in the store; without them `labels` lacks those that need a policy. A search or a
-    match with `q_scale` has the second net's Q on the first one's scale; None where it cannot be determined. `by_kind`
+    match with `q_scale` has the second net's Q on the first one's scale; None if that cannot be determined. `by_kind`
     has a row for each kind of position, including those beside the games; by these rows `judge` says whether the second
     net is the better judge.
     """

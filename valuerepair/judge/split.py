@@ -427,8 +427,8 @@ def warning_of_change(store: Store, split: Split) -> str | None:
 
 
 def warning_of_held_out(store: Store, position_ids: Ids, split: Split | None) -> str | None:
-    """The warning if positions are chosen for training without a split, or by another `split` than the store's own,
-    and the store's own holds some of them out; else None."""
+    """The warning if positions are chosen for training without a split, or by another `split` than the store's own, and
+    the store's own holds some of them out; else None."""
     path = files.kept_path(store, files.SPLIT)
     if path is None:
         return None
