@@ -283,8 +283,7 @@ def _without(folds: _Sums, fold: int) -> Floats:
 
 
 def read_curve(curve: Floats, net_q: ArrayLike) -> Floats:
-    """[n] deep Q that a curve [points] predicts for positions with `net_q` [n] whose games the curve was not fitted
-    to."""
+    """[n] deep Q that a curve [points] predicts for positions with `net_q` [n]; it was not fitted to their games."""
     return _read(curve[None], net_q, 0)
 
 
@@ -485,8 +484,7 @@ def _read(curves: Floats, net_q: ArrayLike, which: Ids | int) -> Floats:
 
 
 def _place(q: Floats) -> tuple[Floats, Ids, Floats]:
-    """The sign of net Q [n], the step that it falls into, and how far into the step, in [0, 1]; the sign of NaN is
-    NaN."""
+    """The sign of net Q [n] (NaN of NaN), the step that it falls into, and how far into the step, in [0, 1]."""
     angle = np.arcsin(np.clip(np.nan_to_num(np.abs(q)), 0, 1)) * _STEPS_PER_ANGLE
     step = np.minimum(angle.astype(np.int64), _STEPS - 1)
     return np.sign(q), step, angle - step

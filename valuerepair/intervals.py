@@ -128,8 +128,7 @@ class _Squares:
         return _Squares(self.hits + others.hits, self.both + others.both, self.all + others.all)
 
     def about(self, rate: float) -> float:
-        """The sum of squares of the excess of hits: those of each row or group, less those this rate expects of its
-        mass."""
+        """The sum over rows or groups of (hits - rate * mass) squared."""
         return self.hits - 2 * rate * self.both + rate**2 * self.all
 
 
@@ -218,8 +217,7 @@ class WeightedCount:
     across: _Squares = _Squares()
 
     def plus(self, hits: Flags, weights: Floats, groups: Ids | None = None) -> WeightedCount:
-        """The sums with rows added: `hits` [n], `weights` [n], and the numbers of `groups` [n], which no other call
-        has."""
+        """The sums with rows added: `hits` [n], `weights` [n], and `groups` [n], numbers that no other call has."""
         numbers = _numbered(groups, len(hits))
         count = int(numbers.max(initial=-1)) + 1
         single = weights == 1

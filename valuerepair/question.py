@@ -58,8 +58,7 @@ class Question:
 
     @classmethod
     def answered_by(cls, attrs: Mapping[Any, Any], threshold: float = DEFAULT_THRESHOLD) -> Question:
-        """The question that a frame with these attrs answers (`Store.frame`), with the net's hash, the oracle's digest
-        and the number of alpha."""
+        """The question that a frame with these attrs answers (`Store.frame`), by hash and digest of net and oracle."""
         return cls(
             net=attrs["net"]["sha256"],
             oracle=attrs["oracle"]["digest"],

@@ -439,8 +439,7 @@ def looks_like_tar(head: bytes) -> bool:
 
 
 def members(read: Read, most: int) -> Iterator[TarMember]:
-    """The regular files in order, each with at most its first `most` bytes; also those of further archives joined to
-    it.
+    """The regular files in order, each with at most its first `most` bytes, and those of archives joined to this one.
 
     Raises TarError if the archive breaks off or is damaged, after it has yielded the files before. (Python's tarfile
     silently ends at a damaged header.)

@@ -148,8 +148,7 @@ class ReadReport:
 
     @property
     def expected(self) -> float | None:
-        """The number of positions to expect from the games found so far, by the parsed ones; None before one is
-        parsed."""
+        """The number of positions to expect from the games found so far, by the parsed ones; None before the first."""
         waiting = self.games - self.not_sampled - self.parsed - sum(self.rejected.values())
         return self.positions * (1 + waiting / self.parsed) if self.parsed else None
 

@@ -133,8 +133,7 @@ def read_whole_games(
 def _beside(
     drawn: Generator[PositionBatch], options: SampleOptions, report: ReadReport, net: NetLines | None
 ) -> Generator[PositionBatch]:
-    """The positions, with shares of them followed by moves; a position that is both in a game and beside one is kept as
-    the game's."""
+    """The positions, with shares of them followed by moves; one that is both in a game and beside one is the game's."""
     seen = KeySet()
     with closing(drawn) as batches:
         for batch in _growing(batches):

@@ -296,8 +296,7 @@ class Parent:
 
 
 def parent_weight(weight: float, plies_before: int) -> float:
-    """A parent's share of its candidate's weight, as in KataGo: half of it one ply before, a quarter two plies
-    before."""
+    """A parent's share of its candidate's weight, as in KataGo: half of it one ply before, a quarter two before."""
     return weight * 0.5**plies_before
 
 

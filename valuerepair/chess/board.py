@@ -141,8 +141,7 @@ def has_legal_move(boards: Boards) -> NDArray[np.bool_]:
 
 
 def insufficient_material(boards: Boards) -> NDArray[np.bool_]:
-    """bool[n]: whether neither side can ever mate (bare kings, one minor piece, or bishops on squares of one
-    colour)."""
+    """bool[n]: whether neither side can mate (bare kings, one minor piece, or bishops on squares of one colour)."""
     out = np.empty(len(boards), np.bool_)
     all_dead(owned(boards, np.uint64), out)
     return out

@@ -118,8 +118,7 @@ def _split(text: str) -> tuple[list[str], list[str], str]:
 
 
 def _operations(text: str) -> dict[str, str]:
-    """The operations. The first word after the fields must be the name of one; after a semicolon any word is
-    allowed."""
+    """The operations. The first word after the fields must name one; after a semicolon any word is allowed."""
     operations: dict[str, str] = {}
     text = text.strip()
     if (word := _WORD.match(text)) and (_NO_NAME.fullmatch(word[0]) or word[0] == text):

@@ -223,8 +223,7 @@ class EngineKind:
         return [f"sha256:{self.digest(spec, setup)[:_DIGEST]}"]
 
     def first_seconds(self, limits: Mapping[str, int]) -> float:
-        """How long the first searches may take: by nodes, else by the clock, else half an hour, because a depth can
-        take any time."""
+        """How long the first searches may take: by nodes, else by the clock, else half an hour (for a depth)."""
         seconds, rate = self.pace
         if "nodes" in limits:
             return seconds + limits["nodes"] / rate + limits.get("movetime", 0) / 1000

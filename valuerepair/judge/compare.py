@@ -427,8 +427,7 @@ def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int
 
 
 def _candidates(store: Store, question: Question, oracle: ComparedOracle) -> pd.DataFrame:
-    """The candidates of a net among the compared positions: those of the part, and with `cut` those that screening
-    cut."""
+    """The candidates of a net among the compared positions: those of the part, with `cut` also cut ones."""
     frame, part = store.candidates(question, cut=oracle.cut), oracle.part
     return frame if part is None else frame[part.among(frame["position_id"].to_numpy(np.int64))]
 

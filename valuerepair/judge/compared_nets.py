@@ -69,8 +69,7 @@ class ComparedNet:
 
 @dataclass(frozen=True, slots=True)
 class ComparedOracle:
-    """The oracle of a comparison: its number in the store, label, digest, and how many positions it has `scored` in
-    full.
+    """The oracle of a comparison: its number in the store, label, digest, and how many positions it `scored` in full.
 
     These are positions of games and beside them. With a `part` only those of this part count, and are compared. With
     `cut` those that a ladder cut count, too, by the value of their last rung.
@@ -87,8 +86,7 @@ class ComparedOracle:
 def find_oracle(
     store: Store, words: str | None, nets: Sequence[str], part: HeldPart | None = None, cut: bool = False
 ) -> ComparedOracle:
-    """The oracle that `words` name; None: the one that has scored most positions of the first of `nets`, else of any
-    net.
+    """The oracle that `words` name; None: the one with most scored positions of the first of `nets`, else of any net.
 
     Raises ValueRepairError for an empty store, for words that fit no oracle, and if no position of the part is scored.
     """

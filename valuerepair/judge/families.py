@@ -112,8 +112,7 @@ class _Rows:
         self.drawn_audits = drawn if drawn.drawn.total >= LEAST_AUDITED else self.audits
 
     def _audited(self, left_ladder: Flags) -> WeightedCount:
-        """The audited ones of these positions, which left the ladder (`intervals.audit_weights`; `rate` scales
-        them)."""
+        """The audited ones of positions that left the ladder (`intervals.audit_weights`; `rate` scales them)."""
         audited = left_ladder & self.known
         return WeightedCount().plus(
             self.candidate[audited], 1 / self.columns["probability"][audited], self.columns["root_id"][audited]

@@ -87,8 +87,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class ValueScale:
-    """The values that are shown: the numbers and names of net and oracle, the alpha, and the curve if net Q is
-    calibrated."""
+    """The values that are shown: numbers and names of net and oracle, the alpha, and the curve that maps net Q."""
 
     net_id: int
     oracle_id: int

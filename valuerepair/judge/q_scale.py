@@ -31,8 +31,7 @@ class QScale:
 
     @property
     def differs(self) -> bool:
-        """Whether all of the interval lies outside `SAME`; then a match without a `q_scale` is not one at equal
-        breadth."""
+        """Whether all of the interval is outside `SAME`: a match without a `q_scale` is then not at equal breadth."""
         return self.high < SAME[0] or self.low > SAME[1]
 
     @property
@@ -67,8 +66,7 @@ def q_scale_of(q: ArrayLike, like: ArrayLike, game: ArrayLike, weight: ArrayLike
 
 
 def q_scale_of_sums(squares: NDArray[np.float64], like: NDArray[np.float64]) -> QScale:
-    """`q_scale_of` by the sums of squares of each game [games]; the nets may have different positions of the same
-    games.
+    """`q_scale_of` by the sums of squares of each game [games]; the nets may have different positions of a game.
 
     The interval is the jackknife's over games, of the logarithm (B. Efron, The Jackknife, the Bootstrap and Other
     Resampling Plans, 1982), with Student's t, whose degrees of freedom are the games less one. Raises ValueRepairError

@@ -255,8 +255,7 @@ def seeded_hash(seed: int, text: str) -> int:
 
 
 def keys_of_games(store: Store, game_ids: Ids) -> NDArray[np.uint64]:
-    """uint64[n]: the key of each game, by its headers, its place and its number in the archive, but not the file's
-    name."""
+    """uint64[n]: the key of each game, by its headers, place and number in the archive, but not by the file's name."""
     rows = store.connection.execute("SELECT id, digest, number FROM games ORDER BY id").fetchall()
     ids, digests, numbers = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     return _keys(digests, numbers)[np.searchsorted(ids, game_ids)]
