@@ -209,7 +209,7 @@ def test_labels_need_no_net_when_it_is_only_recorded(tmp_path: Path) -> None:
     with Store.open(path, write=True) as store, store.writing() as connection:
         connection.execute("UPDATE nets SET history_fill = 'recorded'")
     result = CliRunner().invoke(cli, ["stats", "--labels", "--db", str(path)], catch_exceptions=False)
-    assert "its policy is not known" in result.output
+    assert "without its policy, blindness is not known" in result.output
 
 
 # -- as a user types it -----------------------------------------------------------------------------------------------

@@ -439,7 +439,7 @@ def test_files_folders_and_games_of_nobody(tmp_path: Path, caplog: pytest.LogCap
         (["match.pgn", "--player", "x"], "--player x: has no game in match.pgn; there are A, B, Bb, C", 2),
         (
             ["--resolve", "5", "--draws", "0.5", "--player", "A"],
-            "--player is for the games of a PGN: give FILE, too",
+            "--player applies to the games of a PGN: give FILE, too",
             2,
         ),
         (["stars.pgn"], "stars.pgn: none of its 5 games is decided", 1),
