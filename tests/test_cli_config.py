@@ -131,7 +131,7 @@ def test_what_is_built_in_is_said_in_the_words_of_the_help(folder: Path, capsys:
 def test_a_nearer_verbose_wins_over_the_quiet_of_the_file(folder: Path, capsys: Captured) -> None:
     (folder / "valuerepair.toml").write_text('[defaults]\nquiet = true\ndb = "own.db"\n')
     assert vr(["export", "-o", "a.csv"], capsys)[2] == ""
-    assert "s in all" in vr(["export", "-o", "b.csv", "-v"], capsys)[2]
+    assert "s in total" in vr(["export", "-o", "b.csv", "-v"], capsys)[2]
 
 
 def test_an_option_that_may_be_repeated_takes_an_array_or_one(folder: Path, capsys: Captured) -> None:

@@ -215,7 +215,7 @@ def test_quiet_says_nothing_but_the_result(call: str, folder: Path, capsys: Capt
     assert quiet[1:] == (plain[1], "")
     assert verbose[1] == before[1] == plain[1]
     assert re.search(r"^\[ *[0-9.]+ s\] vr: valuerepair .*: vr ", verbose[2], re.MULTILINE)
-    assert re.search(r"^\[ *[0-9.]+ s\] vr: [0-9.]+ s in all$", verbose[2], re.MULTILINE)
+    assert re.search(r"^\[ *[0-9.]+ s\] vr: [0-9.]+ s in total$", verbose[2], re.MULTILINE)
     assert len(before[2].splitlines()) == len(verbose[2].splitlines())
 
 
