@@ -167,7 +167,7 @@ VARIANTS = {
     "a control": replace(SETTINGS, control=True),
     "normal games and a control": replace(SETTINGS, normal=("chunks",), control=True, budget="4h"),
     "no deeper judge": replace(SETTINGS, test_deep=""),
-    "a store": replace(SETTINGS, archives=(), store="valuerepair.db"),
+    "a store": replace(SETTINGS, archives=(), store="valuerepair.db", oracle="0123456789ab", control=True),
     "a comma": replace(SETTINGS, net="old,er.pb.gz", play=Playing(match_nodes=50)),
 }
 
@@ -243,13 +243,29 @@ def test_a_quick_match_of_fewer_nodes_tells_the_scale_of_each_match(nodes: int, 
 
 
 def test_a_store_is_copied_and_its_time_goes_to_the_other_stages() -> None:
-    mined, of_store = (plan(VARIANTS[name], MEASURED, FOLDER) for name in ("stockfish", "a store"))
+    mined, of_store = (plan(VARIANTS[name], MEASURED, FOLDER) for name in ("a control", "a store"))
     assert [stage.name for stage in of_store.stages] == ["copy", *(stage.name for stage in mined.stages[1:])]
     assert of_store.stages[0].words == ("store", "merge", "valuerepair.db", "-o", "out/store.db")
     assert not any("valuerepair.db" in stage.words for stage in of_store.stages[1:])
     assert of_store.settings.sizes.positions == MEASURED.positions
     assert of_store.seconds <= 3600
     assert (of_store.settings.sizes.games or 0) > (mined.settings.sizes.games or 0)
+
+
+def test_all_stages_that_read_values_of_a_judge_name_the_same_one() -> None:
+    """Those whose command takes one, in a store that several judges may have scored."""
+    settings = replace(VARIANTS["a store"], budget="4h")
+    for chosen in (settings, replace(settings, normal=("chunks",))):
+        named = set()
+        for stage in plan(chosen, MEASURED, FOLDER).stages:
+            command = cli.get_command(click.Context(cli), stage.words[0])
+            assert command is not None
+            takes_one = "--oracle" in {name for option in command.params for name in option.opts}
+            if takes_one and "out/store.db" in stage.words:
+                assert options(stage)["--oracle"] == chosen.oracle, stage.name
+                named.add(stage.name)
+        assert {"split", "books", "games-control", "families-control", "rejudge"} < named
+    assert not any("--oracle" in stage.words for stage in plan(SETTINGS, MEASURED, FOLDER).stages)
 
 
 def test_with_normal_games_the_book_is_played_and_the_control_has_them_alone() -> None:

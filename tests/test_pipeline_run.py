@@ -11,17 +11,21 @@ import hashlib
 import json
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
+import valuerepair as vr
 from tests.cli_tree import SAMPLE
+from tests.merge_stores import NODES, Row, write_store
 from tests.test_pipeline_plan import MEASURED
 from tests.vr_runs import here
 from valuerepair import signals
@@ -29,9 +33,11 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import claimed
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.plan import PAGE, TooLittleTime
-from valuerepair.pipeline.run import LOCK, NOTES, Repair, planned, read_settings, run
+from valuerepair.pipeline.page import _held_out
+from valuerepair.pipeline.plan import PAGE, Plan, TooLittleTime
+from valuerepair.pipeline.run import LOCK, NOTES, Repair, StageNotes, planned, read_settings, run
 from valuerepair.pipeline.settings import Playing, Settings, Sizes, TrainSettings
+from valuerepair.store.merge import merge
 
 SIZES = Sizes(positions=5000, steps=20, rejudge=100, games=10)
 SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", control=True, sizes=SIZES)
@@ -406,6 +412,33 @@ def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> 
     # What was worked out by the budget stands there now.
     assert toml.read(tmp_path / "new" / toml.FILE) == run_it
     assert None not in [getattr(run_it.sizes, name) for name in ("positions", "steps", "rejudge", "games")]
+
+
+def test_the_judge_of_most_positions_is_named_and_judges_the_nets_with_fewer_values_too(tmp_path: Path) -> None:
+    """A new net has values of held-out positions alone, which another judge may have scored as well."""
+    folder, new = tmp_path / "repair", tmp_path / "repair" / "repaired.pb.gz"
+    folder.mkdir()
+    nets = {"net x": tmp_path / "old.pb.gz", "net y": new}
+    by_both, by_first = (dict.fromkeys(judges, ("full", 50, NODES)) for judges in ((1, 2), (1,)))
+    rows = [Row(key, 0, key % 3 + 1, 1, net_q={1: 0.1, 2: 0.2}, deep=by_both) for key in range(1, 9)]
+    rows += [Row(key, 0, key % 3 + 1, 1, net_q={1: 0.1}, deep=by_first) for key in (9, 10)]
+    store = write_store(tmp_path / "two.db", rows, {})
+    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        for name, path in nets.items():
+            path.write_text(name)
+            digest = hashlib.sha256(name.encode()).hexdigest()
+            connection.execute("UPDATE nets SET sha256 = ? WHERE name = ?", (digest, name))
+        connection.execute("UPDATE positions SET start_fen = fen")
+        connection.execute("""UPDATE oracles SET digest = digest || '0123456789ab', limits = '{"nodes": 100}'""")
+    settings = read_settings(tmp_path / "none", {"store": str(store), "net": str(nets["net x"])})
+    assert (settings.oracle, settings.deep) == ("pp0123456789", "stockfish:nodes=100")
+    with vr.open_store(store) as opened:
+        assert opened.names(*opened.pick(str(new)))[1] == "qq0123456789ab"  # without a word of the judge
+    merge([str(store)], output=str(folder / "store.db"))
+    vr.make_split(folder / "store.db", folder / "split.json", games=0.5, families=0)
+    repair = Repair(folder, Plan(settings, ()), {}, StageNotes(folder))
+    judges = {net: frame.attrs["oracle"]["digest"] for net, frame in _held_out(repair)}
+    assert judges == {str(path): "pp0123456789ab" for path in nets.values()}
 
 
 def test_missing_normal_chunks_are_found_before_the_first_stage(tmp_path: Path, commands: Commands) -> None:

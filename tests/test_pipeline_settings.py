@@ -41,6 +41,7 @@ SETTINGS = st.builds(
     archives=st.lists(FILE, min_size=1, max_size=3).map(tuple),
     net=TEXT,
     threshold=st.floats(0.01, 2),
+    oracle=st.sampled_from(["", "0123456789ab"]),
     alpha=st.floats(1e-9, 1e12),
     seed=st.integers(0, 10**9),
     test_deep=st.sampled_from(["", "stockfish:nodes=100000", "mcts:nodes=2000"]),

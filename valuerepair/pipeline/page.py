@@ -319,8 +319,9 @@ def _held_out(repair: Repair) -> Iterator[tuple[str, pd.DataFrame]]:
     split = read_split(folder / SPLIT)
     nets = [settings.net, str(folder / REPAIRED), *([str(folder / CONTROL)] if settings.control else [])]
     with Store.open(str(folder / STORE)) as store:
+        oracle = settings.oracle or None
         for net in nets:
-            question = Question(net=net, alpha=settings.alpha, threshold=settings.threshold)
+            question = Question(net=net, oracle=oracle, alpha=settings.alpha, threshold=settings.threshold)
             frame = store.frame(question, text=False)
             yield net, frame[np.isin(split.parts(store, frame["position_id"].to_numpy(np.int64)), HELD_OUT)]
 

@@ -229,7 +229,8 @@ class _Stages:
         self._seed = ("--seed", str(settings.seed))
         self._split = ("--split", self._at(SPLIT))
         self._net = ("--net", settings.net)
-        self._of_store = (*self._db, *self._net, *self._threshold, *self._alpha)
+        self._oracle = ("--oracle", settings.oracle) if settings.oracle else ()
+        self._of_store = (*self._db, *self._net, *self._oracle, *self._threshold, *self._alpha)
         share = settings.train.share
         self._share = () if share is None else ("--share", f"{share:g}")
 
@@ -322,7 +323,7 @@ class _Stages:
         ]
         common = (*self._net, *self._threshold, *how, *self._seed)
         policy = () if options.policy is None else ("--policy", options.policy)
-        store = ("--store", self._at(STORE), *self._split, *self._alpha, *policy)
+        store = ("--store", self._at(STORE), *self._oracle, *self._split, *self._alpha, *policy)
         sources = {REPAIRED: (self._at("mixture"),) if s.normal else (*store, *self._share)}
         if s.control:
             sources[CONTROL] = s.normal if s.normal else (*store, "--share", "0")
@@ -365,7 +366,7 @@ class _Stages:
         return stages
 
     def _remeasured(self, nets: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-        options = (*self._db, *self._threshold, *self._alpha, *self._split)
+        options = (*self._db, *self._oracle, *self._threshold, *self._alpha, *self._split)
         return ("remeasure", *(word for net in nets for word in ("--net", net)), *options, *more, "--json")
 
     def of_matches(self) -> list[Stage]:

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 NOTES = "stages.json"
 LOCK = "repair.lock"
 _TICK_S = 0.2
+_DIGITS = 12  # of an oracle's digest
 _HOLDER = 40  # bytes for the name of the lock's holder
 
 
@@ -196,7 +197,8 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
         if given.get("store"):
             # Invalid settings are reported before the store is opened.
             settings = Settings(**given)
-            deep = judge_of(settings.store, settings.net, given.get("deep"))
+            deep, digest = judge_of(settings.store, settings.net, given.get("deep"))
+            given = {**given, "oracle": digest[:_DIGITS]}
         return Settings(**{"test_deep": toml.default_test_deep(deep), **given, "deep": deep})
     stored = toml.read(path)
     for line in toml.differing(given, stored):
@@ -204,8 +206,8 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
     return stored
 
 
-def judge_of(path: str, net: str, deep: str | None) -> str:
-    """The ``--deep`` text of the judge that has most values of this net in a store.
+def judge_of(path: str, net: str, deep: str | None) -> tuple[str, str]:
+    """The ``--deep`` text and the digest of the judge that has most values of this net in a store.
 
     Raises UsageError for a store without values of the net, for another judge than `deep`, and for a judge that cannot
     search again.
@@ -223,9 +225,9 @@ def judge_of(path: str, net: str, deep: str | None) -> str:
             raise UsageError(f"--deep {deep}: most positions of {path} have another judge; leave --deep out")
         oracle = oracle_of(store.connection, store.names(*pair)[1])
     if deep is not None:
-        return deep
+        return deep, oracle.digest
     try:
-        return stored_spec(oracle)
+        return stored_spec(oracle), oracle.digest
     except UsageError as error:
         raise UsageError(f"--store {path}: its judge, {oracle.label}, cannot be run again: {error}") from None
 

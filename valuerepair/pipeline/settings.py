@@ -136,13 +136,15 @@ class Playing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a repair. It mines `archives`, or begins with a copy of `store`. `deep` judges all positions,
-    `test_deep` judges a part of the held-out ones again, "" for none. `control`: also train a net without candidates
-    and compare it. `normal` are training chunks of ordinary games; without them it learns from the store alone. Raises
-    UsageError, in the words of repair.toml, for invalid settings."""
+    """The settings of a repair. It mines `archives`, or begins with a copy of `store`, whose judge is `oracle`, the
+    beginning of a digest ("": the one with most positions). `deep` judges all positions, `test_deep` judges a part of
+    the held-out ones again, "" for none. `control`: also train a net without candidates and compare it. `normal` are
+    training chunks of ordinary games; without them it learns from the store alone. Raises UsageError, in the words of
+    repair.toml, for invalid settings."""
 
     archives: tuple[str, ...] = ()
     store: str = ""
+    oracle: str = ""
     net: str = DEFAULT_NET
     deep: str = f"{STOCKFISH}:nodes={STOCKFISH_NODES}"
     test_deep: str = f"{STOCKFISH}:nodes={TEST_NODES}"
@@ -238,6 +240,7 @@ _OLD_SIZES = {"confirm"}  # in folders of another version
 _COMMENTS = {
     "archives": "the archives to mine",
     "store": "a store that is already mined; it is copied",
+    "oracle": "its judge, the beginning of the digest",
     "net": "the net to repair",
     "deep": "the judge: the deep search, as in vr mine",
     "test_deep": 'a deeper judge for some held-out positions; "" for none',
@@ -261,6 +264,7 @@ _COMMENTS = {
 }
 
 _EITHER = ("archives", "store")
+_OMITTED = (*_EITHER, "oracle")  # from the file, where they are empty
 _OF_SPLIT = {
     "games": "share of the games to hold out",
     "families": "share of the positions to hold out by family",
@@ -277,7 +281,7 @@ def write(settings: Settings, path: Path) -> None:
     for setting in fields(settings):
         value = getattr(settings, setting.name)
         if setting.name not in _TABLES:
-            if setting.name not in _EITHER or value:
+            if setting.name not in _OMITTED or value:
                 lines.append(_line(setting.name, value))
             continue
         lines += ["", f"[{setting.name}]"]
