@@ -29,7 +29,6 @@ from valuerepair.cli import cli, completion
 from valuerepair.errors import ValueRepairError
 from valuerepair.store.cells import Column, columns
 from valuerepair.store.plays import outcomes
-from valuerepair.store.queries import cut_scale
 from valuerepair.store.reached import sampled_nodes
 from valuerepair.store.store import Store
 
@@ -381,7 +380,7 @@ def test_no_bad_cell_is_merged(place: str, damage: str, small: Path, tmp_path: P
     assert not list((tmp_path / "out").iterdir())
 
 
-@pytest.mark.parametrize("place", ["screened.nodes", "screened.probability", "deep_values.nodes", "plays.z"])
+@pytest.mark.parametrize("place", ["screened.nodes", "deep_values.nodes", "plays.z"])
 def test_a_sum_takes_no_text_for_0(place: str, small: Path, tmp_path: Path) -> None:
     path, column = tmp_path / "a.db", columns()[place]
     assert damaged(small, path, column, "'many'", "1")
@@ -393,7 +392,6 @@ def test_a_sum_takes_no_text_for_0(place: str, small: Path, tmp_path: Path) -> N
         pair = store.pick()
         sums: dict[str, Callable[[], object]] = {
             "screened.nodes": lambda: sampled_nodes(store, *pair),
-            "screened.probability": lambda: cut_scale(store.connection, *pair),
             "deep_values.nodes": lambda: sampled_nodes(store, *pair),
             "plays.z": lambda: outcomes(store),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,6 @@ from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
 from valuerepair.store import columns, connection
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.queries import cut_scale
-from valuerepair.store.rows import Known
 from valuerepair.store.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"
@@ -30,6 +28,9 @@ SELECT p.id AS position_id, p.key, p.ply, p.pieces, p.history_known, p.eval_cp, 
 FROM deep_values v JOIN net_values n USING (position_id) JOIN positions p ON p.id = position_id
 JOIN games g ON g.id = p.game_id
 WHERE v.oracle_id = ? AND n.net_id = ? AND v.stage = 'full' ORDER BY position_id
+"""
+PASSAGES = """
+SELECT position_id, searched, probability FROM screened WHERE oracle_id = ? AND net_id = ? AND cut_at NOT NULL
 """
 
 
@@ -56,21 +57,22 @@ def test_columns_are_what_a_join_gives(path: Path) -> None:
         with closing(sqlite3.connect(path)) as other:
             cursor = other.execute(JOINED, (oracle, net))
             names, rows = [column[0] for column in cursor.description], cursor.fetchall()
-        scale = cut_scale(store.connection, net, oracle)
-        known = store.known(found["position_id"], net, oracle)
+            passages = {p: rest for p, *rest in other.execute(PASSAGES, (oracle, net))}
     assert len(rows) > 500
     assert {*names, "weight", *columns.CODES} == set(found)
     for name, cells in zip(names, zip(*rows, strict=True), strict=True):
         expected = [cell % 2**64 for cell in cells] if name == "key" else list(cells)
         assert [plain(cell) for cell in found[name].tolist()] == expected, name
-    np.testing.assert_allclose(found["weight"], weights_by_row(known, scale), rtol=1e-12)
+    np.testing.assert_allclose(found["weight"], weights_by_row(found["position_id"], passages), rtol=1e-12)
     assert len(set(found["weight"].tolist())) > 1
     assert [PHASES[code] for code in found["phase_code"]] == found["phase"].tolist()
     assert ["wb"[code] for code in found["side_code"]] == found["side"].tolist()
 
 
-def weights_by_row(known: list[Known], scale: float | None) -> list[float]:
-    return [1.0 if row.probability is None else (scale or 0.0) / row.probability for row in known]
+def weights_by_row(ids: Iterable[int], passages: dict[int, list[Any]]) -> list[float]:
+    """Of what left the ladder, those searched stand for all, by the inverse of their probability."""
+    scale = len(passages) / sum(1 / probability for searched, probability in passages.values() if searched)
+    return [scale / passages[i][1] if i in passages else 1.0 for i in ids]
 
 
 def by_another(path: Path, store: Store) -> None:

@@ -24,7 +24,7 @@ from valuerepair.report import page as page_module
 from valuerepair.report import stats as stats_module
 from valuerepair.report.show import describe
 from valuerepair.report.stats import store_figures
-from valuerepair.store import columns, families, queries, screening
+from valuerepair.store import columns, families, queries, screening, selection
 from valuerepair.store.one_position import one_position, played_from
 from valuerepair.store.rows import value_condition
 from valuerepair.store.store import Store
@@ -152,7 +152,7 @@ def test_no_command_looks_at_more_than_it_must(name: str, path: Path) -> None:
 def test_the_constants_of_the_modules_are_what_runs(path: Path) -> None:
     texts = [" ".join(text.split()) for name in ("stats", "plots") for text in statements(path, name)]
     deep = columns.DEEP_ROWS.format(counts=value_condition("no", "v.position_id"))
-    of_columns = (columns.NET_ROWS, deep, columns.CUT_ROWS, columns.POSITION_ROWS, columns.GAMES, columns.WORD_ROWS)
+    of_columns = (columns.NET_ROWS, deep, selection.OF_LADDER, columns.POSITION_ROWS, columns.GAMES, columns.WORD_ROWS)
     for constant in (*of_columns, screening.PASSAGES, screening.SINCE, columns.STAGES, queries.SCORED):
         pattern = re.escape(" ".join(constant.split()))
         pattern = re.sub(r":\w+|\\\?", "('[^']*'|[0-9]+)", pattern)

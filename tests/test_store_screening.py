@@ -15,7 +15,6 @@ from valuerepair.question import Question
 from valuerepair.screening import recall
 from valuerepair.screening.recall import figures, one_line
 from valuerepair.store import screening
-from valuerepair.store.queries import cut_scale
 from valuerepair.store.rows import Run
 from valuerepair.store.screening import Passage, PassageColumns, ScreenFacts
 from valuerepair.store.store import Store
@@ -115,10 +114,6 @@ def test_weights_of_the_frame(store: Store) -> None:
     frame = store.frame(Question(alpha=200.0)).set_index("position_id")
     assert frame.loc[[a, b, c], "weight"].tolist() == pytest.approx([1, 3, 0])  # b, c and d
     assert d not in frame.index
-    known = store.known(np.array([a, b, c, d]), 1, 1)
-    assert [k.probability for k in known] == [None, 0.05, float("inf"), float("inf")]
-    assert cut_scale(store.connection, 1, 1) == pytest.approx(3 * 0.05)
-    assert cut_scale(store.connection, 1, 2) is None
     assert (frame["weight"].sum(), len(frame)) == (pytest.approx(len(frame) - 2 + 3), len(frame))
 
 

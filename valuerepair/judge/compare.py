@@ -38,6 +38,7 @@ from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.two_phase import DeeperValues
 from valuerepair.question import Calibrated, QFrom, Question, is_candidate
+from valuerepair.store.selection import selection_weights
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
 
@@ -374,7 +375,7 @@ def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -
     scores = ComparedScores(
         ids,
         of_first["game_id"].to_numpy(np.int64),
-        np.ones(len(ids)) if oracle.cut else selection_weights(store, oracle.id, ids),
+        np.ones(len(ids)) if oracle.cut else selection_weights(store.connection, ids, oracle.id),
         of_first["deep_q"].to_numpy(np.float64),
         net_q,
         disagreement,
@@ -401,29 +402,6 @@ def _alpha(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, qu
     ids = [net.id for net in nets if net.id]
     saved = (store.chosen_alpha(net_id, oracle.id, question.alpha) for net_id in ids)
     return next(filter(None, saved), None) or store.alpha(ids[0], oracle.id)
-
-
-_QUERY = """
-    SELECT position_id, max(cut_at IS NULL), max(searched) AS "screened.searched",
-        max(probability) AS "screened.probability" FROM screened
-    WHERE oracle_id = ? GROUP BY position_id
-"""
-
-
-def selection_weights(store: Store, oracle_id: int, position_ids: NDArray[np.int64]) -> NDArray[np.float64]:
-    """[n] how many positions each position that this oracle searched in full represents.
-
-    This is `audit_weights` for the ladders of all nets; with one net's ladder both are the weights of `Store.frame`. A
-    ladder chooses positions by one net's signals, and the other nets are compared on the same choice; but a net that
-    screened nothing has only weights of 1 in `Store.frame`. A position weighs 1 if it reached the end of any ladder.
-    Otherwise it counts by its largest probability of an audit: audits are drawn by seed and position, so with one seed
-    the smaller draw is part of the larger.
-    """
-    rows = store.connection.execute(_QUERY, (oracle_id,)).fetchall()
-    cut = [(position, 1.0 / p if searched else 0.0) for position, reached_end, searched, p in rows if not reached_end]
-    total = sum(inverse for _, inverse in cut) or 1.0  # if no cut position was searched, all their weights are 0
-    weight = {position: len(cut) / total * inverse for position, inverse in cut}
-    return np.array([weight.get(position, 1.0) for position in position_ids.tolist()], np.float64)
 
 
 def _candidates(store: Store, question: Question, oracle: ComparedOracle) -> pd.DataFrame:

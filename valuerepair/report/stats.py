@@ -24,8 +24,9 @@ from valuerepair.screening import recall
 from valuerepair.store import schema
 from valuerepair.store.columns import GAME_KEY, KIND
 from valuerepair.store.plays import outcomes
-from valuerepair.store.queries import load_json, snapshot, table
+from valuerepair.store.queries import load_json, net_label, snapshot, table
 from valuerepair.store.rows import NET
+from valuerepair.store.selection import other_ladders
 from valuerepair.text import finite, json_fields, quantity
 
 if TYPE_CHECKING:
@@ -148,12 +149,18 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
         "training_scale": None if scale is None else scale.figures(),
         "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(with_q) else None,
         "screening": recall.figures(store, net_id, oracle_id, columns, threshold),
+        "screened_for": _screened_for(store, net_id, oracle_id) if np.any(weight != 1) else [],
         "nodes": nodes,
         "search_seconds": seconds,
         "nodes_per_second": nodes / seconds if seconds else None,
     }
     pair = net_id, oracle_id
     return scored, families.figures(store, pair, attrs["alpha"]["value"], question, columns)
+
+
+def _screened_for(store: Store, net_id: int, oracle_id: int) -> list[str]:
+    """The other nets whose ladders chose the positions, if this net has no ladder."""
+    return [net_label(store.connection, net) for net in other_ladders(store.connection, oracle_id, net_id)]
 
 
 def _beside(store: Store, question: Question) -> list[dict[str, Any]]:
@@ -303,6 +310,9 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
         shown += _table(f"beside the games {at}{against}", scored["beside"], lambda row: str(row["kind"]))
     if scored["screening"] is not None:
         shown += recall.lines(scored["screening"])
+    if scored["screened_for"]:
+        nets = ", ".join(scored["screened_for"])
+        shown += ["", f"screened for {nets}: by that ladder's probabilities, these positions stand for all"]
     return shown
 
 

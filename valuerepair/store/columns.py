@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import PHASES
-from valuerepair.intervals import audit_weights
 from valuerepair.question import Expanded, QFrom
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import EXPANDED, INFERRED, unsigned, value_condition
+from valuerepair.store.selection import selection_weights
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -35,7 +35,6 @@ POSITION_ROWS = "FROM positions ORDER BY id"
 WORD_ROWS = "SELECT id FROM positions WHERE phase = :phase AND side = :side ORDER BY id"
 KIND_ROWS = "SELECT id, kind FROM positions WHERE kind IS NOT 'game'"
 GAMES = "SELECT id, number, source, digest FROM games"
-CUT_ROWS = "FROM screened WHERE net_id = :net AND oracle_id = :oracle AND cut_at IS NOT NULL ORDER BY position_id"
 # The name of a column -> its cell in the table.
 _NET = {"net_q": "q", "net_w": "w", "net_d": "d", "net_l": "l", "net_entropy": "entropy"}
 _DEEP = {
@@ -47,7 +46,6 @@ _POSITION = {
     "ply": "ply", "pieces": "pieces", "history_known": "history_known", "eval_cp": "eval_cp", "eval_mate": "eval_mate",
     "game_id": "game_id",
 }  # fmt: skip
-_CUT = {"searched": "searched", "probability": "probability"}
 _WORDS = ("side", "phase")
 # The same two as int8 indices into "wb" and `PHASES`, -1 for neither: pandas is slow with a million words.
 CODES = ("side_code", "phase_code")
@@ -261,12 +259,8 @@ class _Reader:
             yield GAME_KEY, game_keys(sources.tolist(), numbers, digests)[places]
 
     def _weights(self, ids: Ids) -> Floats:
-        """How many positions each row stands for (`audit_weights`); one reached from a candidate for itself."""
-        weights = np.ones(len(ids))
-        left_ids, left = self._table(_CUT, _CUT, CUT_ROWS)
-        probability = np.where(left["searched"] != 0, left["probability"], np.inf)
-        of_left, of_rows = _common(left_ids, ids)
-        weights[of_rows] = audit_weights(probability)[of_left]
+        """How many positions each row stands for (`selection_weights`); one reached from a candidate for itself."""
+        weights = selection_weights(self._connection, ids, self._pair["oracle"], self._pair["net"])
         if self._with_cut:
             deep_ids, deep = self._table(_DEEP, OF_CUT, self._deep_rows)
             weights[_common(ids, deep_ids[~np.isnan(deep["rung"])])[0]] = 0

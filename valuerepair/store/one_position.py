@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from valuerepair.chess.positions import decode_move, decode_moves
-from valuerepair.store.queries import CELLS_OF_FRAME, COLUMNS, cut_scale
+from valuerepair.store.queries import CELLS_OF_FRAME, COLUMNS
 from valuerepair.store.rows import EXPANDED, FULL, NET, value_condition
+from valuerepair.store.selection import selection_weights
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
@@ -55,13 +56,12 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
     """
     cells = store.connection.row(query, {"net": net_id, "oracle": oracle_id, "id": position_id})
     row: dict[str, Any] = dict(zip(_COLUMNS, cells, strict=True))
-    (known,) = store.known(np.array([position_id], np.int64), net_id, oracle_id)
-    scale = cut_scale(store.connection, net_id, oracle_id) or 0.0
+    (weight,) = selection_weights(store.connection, np.array([position_id]), oracle_id, net_id).tolist()
     row["moves"] = list(decode_moves(np.frombuffer(row["moves"], "<u2")))
     row["pv"] = (row["pv"] or "").split()
     row["net_best"] = decode_move(row["net_best"]) if row["net_best"] else None
     row["history_known"] = bool(row["history_known"])
-    return row | {"weight": 1.0 if known.probability is None else scale / known.probability}
+    return row | {"weight": weight}
 
 
 def played_from(store: Store, position_id: int) -> list[PlayedFrom]:

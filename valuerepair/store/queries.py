@@ -23,7 +23,6 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.store import calibrations
 from valuerepair.store.alphas import alpha
 from valuerepair.store.calibrations import UsedCalibration
-from valuerepair.store.cells import beside_sum
 from valuerepair.store.columns import (
     CELLS,
     CODES,
@@ -52,9 +51,6 @@ JOIN positions p ON p.id = v.position_id
 JOIN games g ON g.id = p.game_id
 WHERE {counts}
 """
-# `intervals.audit_weights` in SQL: weight times probability.
-_CUT_SCALE = """SELECT count(*) / sum(searched / probability), {} FROM screened
-    WHERE net_id = :net AND oracle_id = :oracle AND cut_at NOT NULL"""
 _TEXTS = {
     "fen": "p.fen", "start_fen": "p.start_fen", "moves": "p.moves", "white": "g.white", "black": "g.black",
     "event": "g.event", "date": "g.date", "result": "g.result", "played": "p.played", "net_best": "n.best_move",
@@ -81,14 +77,6 @@ def load_json(text: str) -> dict[str, Any]:
     return loaded
 
 
-def cut_scale(connection: StoreConnection, net_id: int, oracle_id: int) -> float | None:
-    """What an audited position's weight is times its probability (`intervals.audit_weights`); None without audits."""
-    scale: float | None = connection.execute(
-        _CUT_SCALE.format(beside_sum("probability", "screened.probability")), {"net": net_id, "oracle": oracle_id}
-    ).fetchone()[0]
-    return scale
-
-
 # -- the frame --------------------------------------------------------------------------------------------------------
 
 
@@ -106,8 +94,8 @@ def frame(
     All scores and moves' values are from the side to move. net_q, deep_q and disagreement = net_q - deep_q are in
     [-1, 1] and [-2, 2]; net_w/d/l are fractions, deep_w/d/l per mille, cp centipawns, mate moves, net_entropy nats.
     Missing numbers are NaN, missing words None. deep_q is NaN where the engine gave no score of the kind that
-    `question.q_from` asks for. `weight` is how many positions a row stands for: 1 without screening, otherwise that of
-    `intervals.audit_weights`, by which a cut position that something else had searched weighs 0.
+    `question.q_from` asks for. `weight` is how many positions a row represents (`selection.selection_weights`): 1
+    without screening; a cut position that something else had searched weighs 0.
     Where `question.calibration` is ``fitted`` there is a column more, `calibrated_q`: the deep Q to be expected given
     net_q, by a curve that the position's game had no part in; and disagreement = calibrated_q - deep_q.
     Where `question.expanded` takes in positions that no game was asked for, three more columns say of each row:

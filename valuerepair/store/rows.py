@@ -185,15 +185,11 @@ class Admission(NamedTuple):
 
 class Known(NamedTuple):
     """What the store has of one position for a net and an oracle; None where it has nothing. `deep` is cp, mate, win,
-    draw, loss, own Q; `failure` is a reason.
-
-    `probability` is as in `intervals.audit_weights`, None of a position that did not leave the ladder.
-    """
+    draw, loss, own Q; `failure` is a reason."""
 
     net_q: float | None
     deep: tuple[float | None, ...] | None
     failure: str | None
-    probability: float | None
 
 
 class DeepColumns(NamedTuple):

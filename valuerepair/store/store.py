@@ -232,20 +232,18 @@ class Store:
 
     def known(self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL) -> list[Known]:
         """What is there already of each position, in the order of `ids`."""
-        query = f"""
-            SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason, {_PROBABILITY},
-                   c.searched, c.probability
+        query = """
+            SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason
             FROM json_each(:ids) j
             LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
             LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = :stage AND v.position_id = j.value
             LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = :stage AND f.position_id = j.value
-            LEFT JOIN screened c ON c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = j.value
             ORDER BY j.key
         """
         parameters = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
         return [
-            Known(net_q, tuple(deep) if scored else None, failure, probability)
-            for net_q, scored, *deep, failure, probability, _, _ in self.connection.execute(query, parameters)
+            Known(net_q, tuple(deep) if scored else None, failure)
+            for net_q, scored, *deep, failure in self.connection.execute(query, parameters)
         ]
 
     def take_over_expanded(self, ids: NDArray[np.int64], oracle_id: int) -> None:
@@ -474,7 +472,6 @@ _INSERT = f"""
 INSERT INTO positions (id, key, fen, start_fen, moves, history_known, ply, side, phase, pieces, game_id, played,
 eval_cp, eval_mate, run_id, kind) VALUES ({", ".join("?" * 16)})
 """
-_PROBABILITY = "CASE WHEN c.cut_at IS NULL THEN NULL WHEN NOT c.searched THEN 9e999 ELSE c.probability END"
 _HISTORIES = """
 SELECT id, fen, start_fen, moves, ply, history_known, kind FROM positions
 WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id
