@@ -1,4 +1,7 @@
-"""docs/architecture.md names files, functions and rooms: all of them are there, and no room is forgotten."""
+"""docs/architecture.md names files, functions and rooms: all of them are there, and no room is forgotten.
+
+CONTRIBUTING.md names the tests of each room: no test file is forgotten.
+"""
 
 from __future__ import annotations
 
@@ -49,3 +52,17 @@ def test_every_room_is_in_the_table_in_the_order_of_the_arrows() -> None:
     floor = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
     heights = [floor[name] for name in listed]
     assert heights == sorted(heights)
+
+
+def test_every_test_file_is_in_one_row_of_contributing() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    rows = re.findall(r"^\| (.*) \| `(tests/.*)` \|$", page, re.MULTILINE)
+    listed = []
+    for _, patterns in rows:
+        for pattern in patterns.split():
+            found = list(ROOT.glob(pattern))
+            assert found, pattern
+            listed += [path.name for path in found if path.is_file()]
+    assert sorted(listed) == sorted(path.name for path in (ROOT / "tests").glob("test_*.py"))
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
+    assert rooms <= {name for names, _ in rows for name in re.findall(r"`([\w.]+)`", names)}
