@@ -138,16 +138,16 @@ def between_draws(net: str, first: Draw, second: Draw, share: float) -> list[str
 
 
 def after_training(net: str, path: str, alpha: float, trained: str) -> str:
-    """A row of the third table: what the slope of deep Q given net Q foretold, and what became of the net's Q."""
+    """A row of the third table: what the slope of deep Q given net Q predicted, and what became of the net's Q."""
     with Store.open(path) as store:
         frame = store.frame(Question(net=net, alpha=alpha)).dropna(subset="deep_q")
     old, deep = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
     new = evaluate(frame, trained)["q"].to_numpy(np.float64)
     ones, game = np.ones(len(old)), frame["game_id"].to_numpy(np.int64)
-    foretold, measured = (values.slope_of(old, q, ones, game) for q in (deep, new))
+    predicted, measured = (values.slope_of(old, q, ones, game) for q in (deep, new))
     scaled = [values.slope_of(q, deep, ones, game).value * q for q in (old, new)]
     errors = " | ".join(f"{np.mean((q - deep) ** 2):.4f}" for q in (old, new, *scaled))
-    shown = " | ".join(f"{slope.value:.2f} ({slope.low:.2f} to {slope.high:.2f})" for slope in (foretold, measured))
+    shown = " | ".join(f"{slope.value:.2f} ({slope.low:.2f} to {slope.high:.2f})" for slope in (predicted, measured))
     return f"| {net} | {alpha:g} | {shown} | {errors} |"
 
 
@@ -182,7 +182,9 @@ def command(
         for row in between_draws(net, first, second, share):
             click.echo(row)
     if trained:
-        click.echo("\n| net | alpha | foretold | found | old | new | old, scaled | new, scaled |\n" + "|---" * 8 + "|")
+        click.echo(
+            "\n| net | alpha | predicted | measured | old | new | old, scaled | new, scaled |\n" + "|---" * 8 + "|"
+        )
     for words in trained:
         net, alpha, file = words.split(":", 2)
         click.echo(after_training(net, stores[1], float(alpha), file))

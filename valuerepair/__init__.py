@@ -1,4 +1,4 @@
-"""valuerepair: find the positions a chess net judges badly wrong, and make games and training data meant to repair it.
+"""valuerepair: find positions that a chess net badly misjudges, and make games and training data meant to repair it.
 
 The public Python interface (docs/python.md) is the list of names in ``__init__.pyi``, which type checkers read, too.
 Each is imported on first use, so that importing the package costs next to nothing.

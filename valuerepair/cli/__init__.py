@@ -18,7 +18,7 @@ from valuerepair.version import __version__
 
 # The help is here so that `vr --help` imports no command. A command is in the module of its name.
 COMMANDS: dict[str, dict[str, str]] = {
-    "Repair": {"repair": "From games and a net to a repaired net: all of it, with controls and a report."},
+    "Repair": {"repair": "From games and a net to a repaired net, with a match and a report."},
     "Mine": {
         "mine": "Find the positions a net misjudges in game archives.",
         "confirm": "Look again at the candidates, deeper: was the search right, or the net?",
@@ -82,7 +82,7 @@ CONTEXT: dict[str, Any] = {
 )
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Find the positions a chess net judges badly wrong, and turn them into games and training data that are
+    """Find the positions that a chess net badly misjudges, and turn them into games and training data that are
     meant to repair it.
 
     \b
