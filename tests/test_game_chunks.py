@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 
 import valuerepair as vr
 from tests import lc0_rescorer
+from tests.chunk_games import run
 from tests.cli_tree import SAMPLE
 from tests.cli_tree import vr as run_vr
 from tests.mining_doubles import mine_by_key, random_games
 from tests.test_split import kinds
 from tests.v6_records import CANONICAL
-from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess import v6
@@ -49,6 +50,7 @@ from valuerepair.training import game_chunks
 from valuerepair.training.chunk_output import ChunkOutput
 from valuerepair.training.game_chunks import GameChunkOptions, write_game_chunks
 from valuerepair.training.judged import JudgedBoards
+from valuerepair.training.samples import of_records
 
 Captured = pytest.CaptureFixture[str]
 Records = NDArray[np.void]
@@ -355,6 +357,15 @@ def test_whose_evaluation_and_of_which_position(
     assert (records["visits"][:-1] > 0).tolist() == [q is not None for q in expected[:-1]]
     assert records["visits"][-1] == 1
     assert records["visits"].max() == max(visits, 77 if "n=77" in comments[1] else 0)
+    # Results that stand in for values are neither imported as a search's values nor held against a net.
+    is_known = [q is not None for q in expected]
+    assert (~np.isnan(of_records(records, 0).deep_q)).tolist() == is_known
+    records = records.copy()
+    records["orig_q"] = records["orig_d"] = 0
+    (tmp_path / "game.gz").write_bytes(gzip.compress(records.tobytes()))
+    found, report = run(tmp_path / "game.gz", recorded=RecordedOptions("chunks"))
+    assert [len(position.moves) for position in found] == np.flatnonzero(is_known).tolist()
+    assert report.rejected_positions == {"no evaluation": is_known.count(False)}
 
 
 def test_lc0s_rescorer_deblunders_games_whose_last_position_has_no_value(tmp_path: Path) -> None:

@@ -85,6 +85,18 @@ def test_what_is_no_net(name: str, content: bytes, message: str, tmp_path: Path)
     assert str(error.value) == message.format(path=path)
 
 
+@pytest.mark.parametrize(("encoding", "name"), [(2, "FLOAT16"), (3, "BFLOAT16"), (4, "FLOAT32")])
+def test_weights_of_another_encoding_are_refused(encoding: int, name: str) -> None:
+    """As in lczero-common's net.proto, Weights.Layer.Encoding; read as LINEAR16 they are noise."""
+    layer = bytes([3 << 3 | 2, 8, *range(8), 4 << 3, encoding])
+    convolution = bytes([2 << 3 | 2, len(layer)]) + layer
+    weights = bytes([1 << 3 | 2, len(convolution)]) + convolution
+    message = LC0_MAGIC + bytes([10 << 3 | 2, len(weights)]) + weights
+    with pytest.raises(ValueError, match=f"^its weights are {name}; only LINEAR16 is supported$"):
+        read_header(message)
+    assert read_header(message[:-1] + b"\1").filters == 4
+
+
 def test_truncated_gzip_is_no_net(shared_data: Path, tmp_path: Path) -> None:
     path = tmp_path / "half.pb.gz"
     path.write_bytes((shared_data / "nets" / "meangirl-8.pb.gz").read_bytes()[:1000])

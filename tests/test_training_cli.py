@@ -419,10 +419,29 @@ def test_a_store_without_values_of_the_net(maia_file: str, tmp_path: Path, capsy
     assert f"{other}: {SAMPLE} has no values of this net; first run: vr remeasure --db {SAMPLE}" in err
 
 
-def test_an_onnx_file_cannot_be_trained(maia_onnx: Path, tmp_path: Path, capsys: Captured) -> None:
-    code, _, err = train(str(maia_onnx), tmp_path / "new.pb.gz", capsys, *STORE)
-    assert code == 2
-    assert "an ONNX file cannot be trained" in err
+def test_no_chunk_has_a_position_that_judges(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
+    """The store's games that are held out are known in the chunks, too, although nothing else tells whose they are."""
+    archive = str(SAMPLE.with_name("games.pgn.zst"))
+    valuerepair.write_game_chunks(archive, tmp_path / "chunks", options=valuerepair.GameChunkOptions(games=60))
+    with Store.open(SAMPLE) as store:
+        query = "SELECT DISTINCT g.id FROM games g JOIN positions p ON p.game_id = g.id WHERE g.number <= 60"
+        games = np.array([number for (number,) in store.connection.execute(query)], np.int64)
+        held = int(is_held(keys_of_games(store, games), 0.4).sum())
+    words = ["--set", "holdout=0.4", *STORE, *QUICK]
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, str(tmp_path / "chunks"), *words)
+    assert code == 0, err
+    assert held > 5
+    assert f"left out: with a held-out position {held};" in err
+
+
+def test_an_onnx_file_cannot_be_trained(maia_file: str, maia_onnx: Path, tmp_path: Path, capsys: Captured) -> None:
+    """Nor lc0 weights that wrap one: NetworkStructure NETWORK_ONNX of net.proto, in place of maia's 4."""
+    wrapped, message = tmp_path / "wrapped.pb.gz", gzip.decompress(Path(maia_file).read_bytes())
+    wrapped.write_bytes(gzip.compress(message.replace(b"\x18\x04 \x02(\x02", b"\x18\x05 \x02(\x02", 1)))
+    for net in (maia_onnx, wrapped):
+        code, _, err = train(str(net), tmp_path / "new.pb.gz", capsys, *STORE)
+        assert code == 2
+        assert f"{net}: an ONNX file cannot be trained" in err
 
 
 def test_chunks_of_another_input_format(maia_file: str, tmp_path: Path, capsys: Captured) -> None:

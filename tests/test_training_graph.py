@@ -215,14 +215,21 @@ def test_heads_own_their_parameters(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "first"), [("se-dense-policy", "/inputconv/w/kernel"), ("map", "/attn_body/matmul/w")]
+    ("name", "first", "largest_clock"),
+    [
+        ("se-dense-policy", "/inputconv/w/kernel", CLOCK),
+        ("map", "/attn_body/matmul/w", CLOCK),
+        ("map-heads", "/attn_body/matmul/w", 1.0),  # counts hectoplies
+    ],
 )
-def test_weights_of_the_clock_are_as_large_as_others(name: str, first: str, tmp_path: Path) -> None:
+def test_weights_of_the_clock_are_as_large_as_others(
+    name: str, first: str, largest_clock: float, tmp_path: Path
+) -> None:
     path = random_nets.write(BY_NAME[name], tmp_path / "net.pb.gz")
     initial = graph.read_graph(to_onnx(read_net_file(path)).read_bytes())[1][first]
     ours = NetGraph.open(path).parameters[first]
     planes = 1 if first == "/inputconv/w/kernel" else 0
-    assert np.take(ours, 109, planes) == pytest.approx(np.take(initial, 109, planes) * CLOCK)
+    assert np.take(ours, 109, planes) == pytest.approx(np.take(initial, 109, planes) * largest_clock)
     others = [i for i in range(initial.shape[planes]) if i != 109]
     assert np.array_equal(np.take(ours, others, planes), np.take(initial, others, planes))
 

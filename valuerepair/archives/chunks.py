@@ -410,7 +410,7 @@ def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:
     sieve.keep(facts["invariance_info"][sieve.at] & v6.DELETED == 0, "deleted by lc0's rescorer")
     sieve.keep(decoded.played[sieve.at] != chunk_boards.NO_MOVE, "illegal move played")
     if options.recorded is not None:
-        _keep_recorded(sieve, facts, options.recorded)
+        _keep_recorded(sieve, decoded, options.recorded)
     sieve.keep(decoded.ply(sieve.at) >= options.min_ply, f"before ply {options.min_ply}")
     if options.max_ply is not None:
         sieve.keep(decoded.ply(sieve.at) <= options.max_ply, f"after ply {options.max_ply}")
@@ -424,8 +424,11 @@ def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:
     return sieve.at
 
 
-def _keep_recorded(sieve: Sieve, facts: Facts, wanted: RecordedOptions) -> None:
+def _keep_recorded(sieve: Sieve, decoded: _Decoded, wanted: RecordedOptions) -> None:
     """Leaves out records without both values, and searches that were too short."""
+    facts, is_last = decoded.facts, np.zeros(len(decoded.facts), np.bool_)
+    is_last[decoded.cuts[1:] - 1] = True
+    sieve.keep(v6.were_searched(facts, is_last)[sieve.at], "no evaluation")
     sieve.keep(~np.isnan(facts["orig_q"][sieve.at]), "no value of the net (NaN)")
     q, d = (np.stack([facts[f"{who}_{what}"][sieve.at] for who in ("orig", "best")], 1) for what in "qd")
     fits = (np.abs(q) <= 1 + _OUTSIDE).all(1) & (np.abs(d - 0.5) <= 0.5 + _OUTSIDE).all(1)

@@ -70,6 +70,17 @@ DELETED = 64  # by lc0's rescorer
 BLACK_TO_MOVE = 128  # canonical formats only; others have it in side_to_move_or_enpassant
 
 
+def were_searched(records: Records, is_last: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """bool[n] whether best_* of each record is the value of a search or an evaluation.
+
+    Where `vr chunks` knows none, it writes the game's result, with 0 visits; with 1 if the record `is_last` in its
+    game, as lc0's rescorer deblunders no game whose last record has 0. lc0's oldest records have no visits either, but
+    the values of a search.
+    """
+    is_result = (records["best_q"] == records["result_q"]) & (records["best_d"] == records["result_d"])
+    return ~is_result | (records["visits"] > is_last)
+
+
 def _policy_moves() -> NDArray[np.uint16]:
     """lc0 src/neural/encoder.cc, kMoveStrs: queen and knight moves by from- and to-square, then promotions."""
     moves: list[int] = []

@@ -85,16 +85,19 @@ INPUT_FORMAT_NAMES = {
     132: "canonical, hectoplies, armageddon",
     133: "canonical v2, armageddon",
 }
+ONNX = "ONNX"
 NETWORKS = {
     1: "ResNet",
     2: "SE-ResNet",
     3: "ResNet",
     4: "SE-ResNet",
-    5: "ONNX",
+    5: ONNX,
     6: "transformer",
     7: "transformer, several heads",
     134: "transformer, several heads",
 }
+LINEAR16 = 1
+ENCODINGS = {LINEAR16: "LINEAR16", 2: "FLOAT16", 3: "BFLOAT16", 4: "FLOAT32"}
 POLICIES = {0: "dense", 1: "dense", 2: "convolution", 3: "attention"}
 VALUES = {0: "scalar", 1: "scalar", 2: "WDL"}
 
@@ -186,6 +189,8 @@ def _width(weights: dict[int, int | bytes]) -> int:
     if not layer:
         convolution = dict(fields(_message(weights, 1)))
         layer = dict(fields(_message(convolution, 3 if 3 in convolution else 2)))
+    if (encoding := layer.get(4, LINEAR16)) not in (0, LINEAR16):
+        raise ValueError(f"its weights are {_word(ENCODINGS, encoding)}; only LINEAR16 is supported")
     return len(_message(layer, 3)) // 2  # LINEAR16: two bytes a weight
 
 

@@ -39,6 +39,7 @@ from valuerepair.training.chunk_output import UNFINISHED, TarShard
 log = logging.getLogger(__name__)
 
 HELD_OUT = "held out by the split"
+_WITH_HELD_OUT = "with a held-out position"
 _OPEN_TARS = 64
 _AHEAD = 8  # items that wait for each working thread
 _AT_ONCE = 16  # chunks that are decoded together
@@ -424,7 +425,7 @@ def _facts_of(block: Sequence[ChunkFile], held_out: Keys | None) -> list[_Facts 
         if isinstance(records, str):
             facts.append(records)
         elif next(held):
-            facts.append(HELD_OUT)
+            facts.append(_WITH_HELD_OUT)
         else:
             sha256 = hashlib.sha256(chunk.content).digest()
             facts.append((len(records), int(records["input_format"][0]), digest_of(chunk.content), sha256))

@@ -235,15 +235,15 @@ def _weights_of(path: str, ids: Index) -> Floats:
     """[n] the weights of these positions in a file; 0 for a position that it does not name."""
     import pandas as pd
 
-    number, weight = read_weights("--draw", path, "position_id", max(_MOST_ROWS, 2 * len(ids)))
+    (number,), weight = read_weights("--draw", path, ("position_id",), max(_MOST_ROWS, 2 * len(ids)))
     weights = pd.Series(weight, number)
     if not weights.index.is_unique:
         raise ValueRepairError(f"--draw {path}: names a position twice")
     return weights.reindex(ids, fill_value=0.0).to_numpy()
 
 
-def read_weights(option: str, path: str, key: str, most: int) -> tuple[Index, Floats]:
-    """The columns `key` and ``weight`` of a .parquet file with at most `most` rows.
+def read_weights(option: str, path: str, keys: tuple[str, ...], most: int) -> tuple[list[Index], Floats]:
+    """The columns `keys`, of whole numbers, and ``weight`` of a .parquet file with at most `most` rows.
 
     Raises UsageError and ValueRepairError, naming the option.
     """
@@ -252,21 +252,25 @@ def read_weights(option: str, path: str, key: str, most: int) -> tuple[Index, Fl
 
     try:
         with open_regular(path) as file:
-            if (rows := pq.read_metadata(file).num_rows) > most:
-                raise ValueRepairError(f"{path}: has {rows:,} rows, more than there can be weights: {most:,}")
-            table = pq.read_table(file, columns=[key, "weight"])
+            about, columns = pq.read_metadata(file), [*keys, "weight"]
+            if about.num_rows > most:
+                raise ValueRepairError(f"{path}: has {about.num_rows:,} rows, more than there can be weights: {most:,}")
+            if missing := [name for name in columns if name not in about.schema.names]:
+                raise ValueRepairError(f"{path}: has no column {missing[0]}")
+            table = pq.read_table(file, columns=columns)
         # Older numpy takes a list of one number for a number.
         if not all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in table.schema.types):
             raise TypeError
-        number, weight = table[key].to_numpy().astype(np.int64), table["weight"].to_numpy().astype(np.float64)
+        numbers = [table[key].to_numpy().astype(np.int64) for key in keys]
+        weight = table["weight"].to_numpy().astype(np.float64)
     except FileNotFoundError:
         raise UsageError(f"{option} {path}: no such file") from None
     except ValueRepairError as error:
         raise ValueRepairError(f"{option} {error}") from None
-    except (OSError, KeyError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException) as error:
         raise ValueRepairError(f"{option} {path}: cannot be read: {one_line(error)}") from None
     except (TypeError, ValueError, OverflowError):
-        raise ValueRepairError(f"{option} {path}: the columns {key} and weight must be numbers") from None
+        raise ValueRepairError(f"{option} {path}: the columns {', '.join(keys)} and weight must be numbers") from None
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise ValueRepairError(f"{option} {path}: weights must be numbers that are not negative")
-    return number, weight
+    return numbers, weight

@@ -2,7 +2,8 @@
 
 This makes every net that is evaluated here differentiable. Parameters have the converter's names. The plane of the
 half-move clock counts to 99 where others are 0 or 1, so that its weights are a hundred times smaller than all others,
-and no step size would fit both: here its weights are `CLOCK` times as large and its plane as much smaller.
+and no step size would fit both: here its weights are `CLOCK` times as large and its plane as much smaller. Input
+formats that count hectoplies have it in hundredths already.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets import onnx_model as om
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.heads import Heads
-from valuerepair.nets.planes import CLOCK_PLANE
+from valuerepair.nets.planes import CLOCK_PLANE, HECTOPLIES
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import MOVES_LEFT_NAME, PLANES_NAME, POLICY_NAME, VALUE_NAME, WDL_NAME
 from valuerepair.nets.weights import NetFile, fields, read_net_file
@@ -76,10 +77,17 @@ class NetGraph:
     """A net that JAX computes. `forward` is pure: it can be compiled and differentiated."""
 
     def __init__(
-        self, nodes: Sequence[Node], constants: Mapping[str, NDArray[Any]], heads: Heads, *, by_winograd: bool
+        self,
+        nodes: Sequence[Node],
+        constants: Mapping[str, NDArray[Any]],
+        heads: Heads,
+        input_format: int,
+        *,
+        by_winograd: bool,
     ) -> None:
         """`constants` are all initialisers of the graph; `by_winograd` computes 3x3 convolutions by matrix products."""
         self.heads, self._by_winograd = heads, by_winograd
+        self.clock = 1.0 if input_format >= HECTOPLIES else CLOCK
         self._maker = {output: node for node in nodes for output in node.outputs}
         self._nodes = nodes
         scalars = {name for node in nodes if node.operator == "Mul" for name in node.inputs}
@@ -91,7 +99,7 @@ class NetGraph:
         self._constants = {name: array for name, array in constants.items() if name not in trainable}
         self._first = next((name for name in _FIRST if name in trainable), "")
         self.parameters: dict[str, NDArray[np.float32]] = {
-            name: self.scaled(name, constants[name], CLOCK) for name in sorted(trainable)
+            name: self.scaled(name, constants[name], self.clock) for name in sorted(trainable)
         }
         outputs = (POLICY_NAME, WDL_NAME, VALUE_NAME, MOVES_LEFT_NAME)
         self.outputs = tuple(name for name in outputs if name in self._maker)
@@ -104,19 +112,19 @@ class NetGraph:
         errors of `nets.conversion.to_onnx`.
         """
         file = read_net_file(locate(str(path)))
-        if file.header is None:
-            raise UsageError(f"{file.path}: an ONNX file cannot be written back as an lc0 net; give the .pb.gz")
         return cls.of_file(file, heads or Heads(), by_winograd=by_winograd)
 
     @classmethod
     def of_file(cls, file: NetFile, heads: Heads, *, by_winograd: bool | None = None) -> NetGraph:
         """As `open`, for a file that is already read."""
+        if file.header is None:
+            raise UsageError(f"{file.path}: an ONNX file cannot be written back as an lc0 net; give the .pb.gz")
         nodes, constants = read_graph(to_onnx(file, heads=heads).read_bytes())
         if unknown := sorted({node.operator for node in nodes} - OPERATORS.keys() - {"Conv"}):
             raise ValueRepairError(f"{file.path}: has operators that cannot be trained here: {', '.join(unknown)}")
         if by_winograd is None:
             by_winograd = jax.default_backend() == "cpu"
-        return cls(nodes, constants, heads, by_winograd=by_winograd)
+        return cls(nodes, constants, heads, file.header.input_format, by_winograd=by_winograd)
 
     def forward(self, parameters: Parameters, planes: Any) -> HeadOutputs:
         """The outputs of the net with these parameters for planes [n, 112, 8, 8], in their precision."""
@@ -134,7 +142,7 @@ class NetGraph:
 
     def _run(self, parameters: Parameters, planes: Any) -> HeadOutputs:
         values: dict[str, Any] = {**self._constants, **parameters}
-        values[PLANES_NAME] = jnp.asarray(planes).at[:, CLOCK_PLANE].divide(CLOCK)
+        values[PLANES_NAME] = jnp.asarray(planes).at[:, CLOCK_PLANE].divide(self.clock)
         for node in self._nodes:
             inputs = [values[name] for name in node.inputs]
             outputs = self._convolution(node, *inputs) if node.operator == "Conv" else operate(node, inputs)

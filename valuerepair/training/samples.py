@@ -142,9 +142,10 @@ def of_records(
 ) -> Samples:
     """The records of one game, v6.RECORD[n], as samples; `game` is a 64-bit key of the game. The value target is the
     game's result, mixed with the share `q_ratio` of the value of the search's best move, whose Q is `deep_q`; NaN where
-    there was no search, and the result stands in its place."""
+    there was no search, and the result stands in its place. Records that lc0's rescorer deleted have the weight 0."""
     n = len(records)
-    was_searched = (records["visits"] > 0) | (records["best_q"] != records["result_q"])
+    is_deleted = records["invariance_info"] & v6.DELETED != 0
+    was_searched = v6.were_searched(records, np.arange(n) == n - 1) & ~is_deleted
     row, moves = np.nonzero(records["probabilities"] >= 0)
     result, best = (wdl_of(records[f"{name}_q"], records[f"{name}_d"]) for name in ("result", "best"))
     form = int(records["input_format"][0])
@@ -156,7 +157,7 @@ def of_records(
         np.where(q_ratio > 0, np.float32(q_ratio) * best, 0) + np.float32(1 - q_ratio) * result,
         np.where(was_searched, records["best_q"], np.nan).astype(np.float32),
         records["plies_left"].astype(np.float32),
-        np.ones(n, np.float32) if weight is None else weight.astype(np.float32),
+        np.where(is_deleted, 0, 1 if weight is None else weight).astype(np.float32),
         np.ones(n, np.float32),
         np.full(n, -1, np.int32),
         ply_priorities(np.full(n, game, np.uint64), np.arange(n)),

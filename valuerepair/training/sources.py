@@ -113,7 +113,7 @@ class ChunkSource:
         self._starts = cuts_of(self._index.records.astype(np.int64))
         self._formula, self._weights = None, None
         if weights is not None and weights.endswith(".parquet"):
-            self._weights = _side_weights(weights, self._starts)
+            self._weights = _side_weights(weights, self._index.digest, self._starts)
         elif weights is not None:
             self._formula = parse_formula(weights)
         digest = "" if self._weights is None else hashlib.sha256(self._weights.tobytes()).hexdigest()
@@ -192,21 +192,27 @@ class ChunkSource:
         return ValueRepairError(f"{self._path(unit)}: changed since training began: {reason}")
 
 
-_FEW_ROWS = 1_000_000  # this many are read even if the chunks have fewer positions
+_MOST_RECORDS = 1_000_000_000  # of a file of weights
 
 
-def _side_weights(path: str, starts: Index) -> NDArray[np.float32]:
-    """The weights that `vr weights --side` wrote, one row per record in reading order; chunks begin at `starts`."""
-    number, weight = read_weights("--set weights", path, "record", max(_FEW_ROWS, 2 * int(starts[-1])))
-    expected = numbers_within(starts)
-    if not np.array_equal(number, expected):
+def _side_weights(path: str, digests: NDArray[np.uint64], starts: Index) -> NDArray[np.float32]:
+    """The weights that `vr weights --side` wrote for the chunks of these digests, which begin at `starts`, in the order
+    of these chunks; the file may have others, too."""
+    (digest, record), weight = read_weights("--set weights", path, ("digest", "record"), _MOST_RECORDS)
+    begins = np.flatnonzero(record == 0)
+    lengths = np.diff(begins, append=len(record))
+    if not np.array_equal(record, numbers_within(cuts_of(lengths))):
+        raise ValueRepairError(f"--set weights={path}: its records are not in the order of vr weights --side")
+    order = np.argsort(digest[begins], kind="stable")
+    wanted, counts = digests.astype(np.int64), np.diff(starts)
+    at = order[np.minimum(np.searchsorted(digest[begins], wanted, sorter=order), len(order) - 1)]
+    missing = (digest[begins][at] != wanted) | (lengths[at] != counts)
+    if missing.any():
         raise ValueRepairError(
-            f"--set weights={path}: does not belong to these chunks: it has {len(number):,} positions, "
-            f"they have {starts[-1]:,}"
-            if len(number) != len(expected)
-            else f"--set weights={path}: does not belong to these chunks: its games have different lengths"
+            f"--set weights={path}: does not belong to these chunks: it has no weights of {missing.sum():,} of "
+            f"{len(wanted):,}"
         )
-    return weight.astype(np.float32)
+    return weight[np.repeat(begins[at], counts) + numbers_within(starts)].astype(np.float32)
 
 
 # -- stores -----------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from valuerepair.inputs import Count, Number, read_checked
 from valuerepair.judge.split import Split
 from valuerepair.nets.planes import PLANES, unpack_masks
 from valuerepair.nets.registry import locate
-from valuerepair.nets.weights import NetFile, read_net_file
+from valuerepair.nets.weights import ONNX, NetFile, read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.text import formatted, json_fields, positions_of_games, quantity, table_lines
@@ -332,7 +332,7 @@ def _readable(net: str, output: Path, chunks: Sequence[str], store: str | None) 
     if not chunks and store is None:
         raise UsageError("nothing to learn from: give training chunks, or --store")
     file = read_net_file(locate(net))
-    if file.header is None:
+    if file.header is None or file.header.network == ONNX:
         raise UsageError(f"{file.path}: an ONNX file cannot be trained; give the {SUFFIX} that it was made of")
     if output.exists() and os.path.samefile(output, file.path):
         raise UsageError(f"-o {output}: is the net to train; give another name")
@@ -403,7 +403,6 @@ def _sources(
     held_out = None
     if store is not None:
         with Store.open(store) as opened:
-            held_out = None if split is None else split.held_out(opened)[0]
             draw = StoreDraw(
                 opened,
                 question,
@@ -414,6 +413,9 @@ def _sources(
                 seed=options.seed,
                 split=split,
             )
+            held_out = draw.keys[draw.held_out]
+            if split is not None:
+                held_out = np.union1d(held_out, split.held_out(opened)[0])
         sources.append(StoreSource(draw, form))
     if chunks:
         with Progress("Reading chunks", None, "bytes", quiet=quiet) as progress:

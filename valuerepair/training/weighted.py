@@ -54,7 +54,7 @@ from valuerepair.training.weights import (
 from valuerepair.version import __version__
 
 _BLOCK_GAMES = 256
-_SCHEMA = pa.schema([("chunk", pa.string()), ("record", pa.int32()), ("weight", pa.float32())])
+_SCHEMA = pa.schema([("chunk", pa.string()), ("digest", pa.uint64()), ("record", pa.int32()), ("weight", pa.float32())])
 
 
 @dataclass(slots=True)
@@ -121,9 +121,9 @@ def measure(
     With a fitted `calibration` the net's Q is replaced by the expected best_q given orig_q, by a curve of other chunks
     (`valuerepair.calibration`), for which it reads the chunks once more.
 
-    The file has one row per record, in reading order: chunk (as named in its folder; ``tar: member``), record (from 0),
-    weight. It appears whole or not at all. Raises UsageError for two inputs with a file of one name, ValueRepairError
-    without usable chunks, or with too few for a curve.
+    The file has one row per record, in reading order: chunk (as named in its folder; ``tar: member``), digest (of the
+    chunk), record (from 0), weight. It appears whole or not at all. Raises UsageError for two inputs with a file of one
+    name, ValueRepairError without usable chunks, or with too few for a curve.
     """
     archives = find_archives(given)
     if side_file is not None:
@@ -134,7 +134,7 @@ def measure(
         for chunk, content in _weighed(archives, measured, measured.left_out, quiet):
             measured.tally.add(content.weights, content.gap, content.phases)
             sha.update(content.sha256)
-            add_to_side(name_of(archives, chunk), content.weights)
+            add_to_side(name_of(archives, chunk), content)
         if not measured.tally.games:
             reason = measured.left_out or "the archives are empty"
             raise ValueRepairError(f"{', '.join(given)}: no usable chunk: {reason}")
@@ -271,14 +271,15 @@ class _Drawn:
 
 
 @contextmanager
-def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[str, Floats], None]]:
+def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[str, _Content], None]]:
     """Writes the weights of one chunk after the other to a Parquet file, in blocks of games; None writes no file."""
     if path is None:
-        yield lambda name, weights: None
+        yield lambda name, content: None
         return
     if Path(path).suffix.lower() != ".parquet":
         raise UsageError(f"{path}: the file of weights ends in .parquet")
-    schema, waiting = _SCHEMA.with_metadata({"formula": formula_text(formula)}), list[tuple[str, Floats]]()
+    schema = _SCHEMA.with_metadata({"formula": formula_text(formula)})
+    waiting: list[tuple[str, int, Floats]] = []
     with ExitStack() as stack:
         try:
             partial = stack.enter_context(written_whole(path, outputs.WEIGHTS))
@@ -286,17 +287,19 @@ def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[
         except OSError as error:
             raise ValueRepairError(f"{path}: cannot be written: {error.strerror or error}") from None
 
-        def add(name: str, weights: Floats) -> None:
-            waiting.append((name, weights))
+        def add(name: str, content: _Content) -> None:
+            waiting.append((name, content.digest, content.weights))
             if len(waiting) >= _BLOCK_GAMES:
                 flush()
 
         def flush() -> None:
-            lengths = [len(weights) for _, weights in waiting]
+            names, digests, weights = zip(*waiting, strict=True)
+            lengths = [len(of_chunk) for of_chunk in weights]
             columns = [
-                pa.array(np.repeat(np.array([name for name, _ in waiting], object), lengths), pa.string()),
+                pa.array(np.repeat(np.array(names, object), lengths), pa.string()),
+                pa.array(np.repeat(np.array(digests, np.uint64), lengths)),
                 pa.array(np.concatenate([np.arange(n, dtype=np.int32) for n in lengths])),
-                pa.array(np.concatenate([weights for _, weights in waiting]).astype(np.float32)),
+                pa.array(np.concatenate(weights).astype(np.float32)),
             ]
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
             waiting.clear()

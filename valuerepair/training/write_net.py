@@ -134,7 +134,7 @@ def write_net(
     `notes` says how the net was trained: ``steps``, ``lr``, and ``lambda`` of the amplitude step. Raises
     ValueRepairError if `old` does not have the graph's value of a changed parameter in the parameter's field.
     """
-    from valuerepair.training.graph import CLOCK, NetGraph
+    from valuerepair.training.graph import NetGraph
 
     file, heads = read_net_file(Path(old)), heads or Heads()
     before = NetGraph.of_file(file, heads)
@@ -143,14 +143,14 @@ def write_net(
     places = {name: place_of(name, weights, heads) for name in changed}
     blocks = {name.rsplit("/w/", 1)[0]: place.path for name, place in places.items() if place.part is not None}
     for name in sorted(changed):
-        expected = before.scaled(name, before.parameters[name], 1 / CLOCK)
+        expected = before.scaled(name, before.parameters[name], 1 / before.clock)
         _check_same(file, name, read_parameter(weights, places[name], expected.shape), expected)
     for name in sorted(changed):
         if places[name].part is None:
-            layer = encoded(as_field(before.scaled(name, parameters[name], 1 / CLOCK)))
+            layer = encoded(as_field(before.scaled(name, parameters[name], 1 / before.clock)))
             weights = _replaced(weights, places[name].path, layer)
     for name in sorted(blocks):
-        kernel = before.scaled(f"{name}/w/kernel", parameters[f"{name}/w/kernel"], 1 / CLOCK)
+        kernel = before.scaled(f"{name}/w/kernel", parameters[f"{name}/w/kernel"], 1 / before.clock)
         block = convolution_block(kernel, np.asarray(parameters[f"{name}/w/bias"], np.float32))
         weights = _replaced(weights, blocks[name], block)
     message = _replaced(message, ((WEIGHTS, -1),), weights)
