@@ -494,7 +494,7 @@ def test_a_billion_weights_are_refused_unread(tmp_path: Path) -> None:
             file.write_table(many)
     assert path.stat().st_size < 1 << 20
     with pytest.raises(ValueRepairError, match=r"--draw .*w.parquet: has 12,582,912 rows, more than"):
-        read_weights("--draw", str(path), "position_id", 10_000_000)
+        read_weights("--draw", str(path), ("position_id",), 10_000_000)
 
 
 @pytest.mark.parametrize(
@@ -514,7 +514,7 @@ def test_weights_that_are_none(kind: str, tmp_path: Path) -> None:
         path.write_bytes(b"PAR1" + bytes(1000) + b"PAR1")
     else:
         another_kind(path, kind)
-    assert "--draw" in assert_refused(lambda path: read_weights("--draw", str(path), "position_id", 100), path)
+    assert "--draw" in assert_refused(lambda path: read_weights("--draw", str(path), ("position_id",), 100), path)
 
 
 @pytest.mark.parametrize("move", ["0000", "--", "Z0", "@@@@", "e2e9", "a1a1", "9" * 5000, "\x1b[31m", "e1e8"])

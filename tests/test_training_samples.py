@@ -243,9 +243,9 @@ def test_weights_of_a_formula_and_of_a_file_are_the_same(chunks: Path, tmp_path:
     other.mkdir()
     for number, path in enumerate(sorted(chunks.glob("*.gz"), reverse=True)[:40]):
         shutil.copy(path, other / f"{number:03}.gz")
-    by_formula, by_file = (ChunkSource([str(other)], 1, weights=w) for w in (text, str(side)))
-    units = by_formula.units().units
-    assert np.array_equal(by_formula.read(units).weight, by_file.read(units).weight)
+    formula_source, file_source = (ChunkSource([str(other)], 1, weights=w) for w in (text, str(side)))
+    units = formula_source.units().units
+    assert np.array_equal(formula_source.read(units).weight, file_source.read(units).weight)
 
 
 def test_weights_of_other_chunks_are_refused(chunks: Path, tmp_path: Path) -> None:

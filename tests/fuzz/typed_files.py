@@ -100,7 +100,7 @@ def run_weights(data: bytes) -> None:
     """A Parquet file of weights."""
     from valuerepair.training.drawing import read_weights
 
-    _refused_or_read(data, "a.parquet", lambda path: read_weights("--draw", path, "position_id", 10_000))
+    _refused_or_read(data, "a.parquet", lambda path: read_weights("--draw", path, ("position_id",), 10_000))
 
 
 def position_seeds() -> list[bytes]:

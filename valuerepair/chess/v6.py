@@ -77,8 +77,9 @@ def were_searched(records: Records, is_last: NDArray[np.bool_]) -> NDArray[np.bo
     game, as lc0's rescorer deblunders no game whose last record has 0. lc0's oldest records have no visits either, but
     the values of a search.
     """
-    is_result = (records["best_q"] == records["result_q"]) & (records["best_d"] == records["result_d"])
-    return ~is_result | (records["visits"] > is_last)
+    is_value = (records["best_q"] != records["result_q"]) | (records["best_d"] != records["result_d"])
+    searched: NDArray[np.bool_] = is_value | (records["visits"] > is_last)
+    return searched
 
 
 def _policy_moves() -> NDArray[np.uint16]:

@@ -192,13 +192,14 @@ class ChunkSource:
         return ValueRepairError(f"{self._path(unit)}: changed since training began: {reason}")
 
 
-_MOST_RECORDS = 1_000_000_000  # of a file of weights
+_FEW_ROWS = 10_000_000  # this many are read even if the chunks have far fewer positions
 
 
 def _side_weights(path: str, digests: NDArray[np.uint64], starts: Index) -> NDArray[np.float32]:
     """The weights that `vr weights --side` wrote for the chunks of these digests, which begin at `starts`, in the order
     of these chunks; the file may have others, too."""
-    (digest, record), weight = read_weights("--set weights", path, ("digest", "record"), _MOST_RECORDS)
+    most = max(_FEW_ROWS, 4 * int(starts[-1]))
+    (digest, record), weight = read_weights("--set weights", path, ("digest", "record"), most)
     begins = np.flatnonzero(record == 0)
     lengths = np.diff(begins, append=len(record))
     if not np.array_equal(record, numbers_within(cuts_of(lengths))):
@@ -212,7 +213,8 @@ def _side_weights(path: str, digests: NDArray[np.uint64], starts: Index) -> NDAr
             f"--set weights={path}: does not belong to these chunks: it has no weights of {missing.sum():,} of "
             f"{len(wanted):,}"
         )
-    return weight[np.repeat(begins[at], counts) + numbers_within(starts)].astype(np.float32)
+    rows = np.repeat(begins[at], counts) + numbers_within(starts)
+    return np.asarray(weight[rows], np.float32)
 
 
 # -- stores -----------------------------------------------------------------------------------------------------------

@@ -219,6 +219,8 @@ def _train(
     settings = {"policy_kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
     identity: dict[str, Any] = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
     identity |= {**checkpoint.options_by_name(options), **settings}
+    if graph.clock == 1:  # earlier versions trained these nets with another one
+        identity["the scale of the half-move clock"] = 1
     if finished is not None:
         _check_finished(path, finished, identity)
         log.info(f"{path}: this training was finished before")
