@@ -21,7 +21,7 @@ from tests.lc0_rescorer import taken
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import v6
-from valuerepair.training.chunk_files import HELD_OUT, read_index, unpack
+from valuerepair.training.chunk_files import read_index, unpack
 from valuerepair.training.rescore import Rescored, put_values
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
@@ -280,7 +280,7 @@ def test_a_game_that_is_held_out_is_not_written(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["game_000001.gz"]
     assert "left out: 1 chunk held out by the split" in summary.lines()
     keys, _ = held_out_of(store, split)
-    assert read_index([str(chunks)], held_out=keys).left_out.reasons == {HELD_OUT: 1}
+    assert read_index([str(chunks)], held_out=keys).left_out.reasons == {"with a held-out position": 1}
     assert read_index([str(tmp_path / "out")], held_out=keys).games == 1
 
 

@@ -439,7 +439,7 @@ def test_an_onnx_file_cannot_be_trained(maia_file: str, maia_onnx: Path, tmp_pat
     wrapped, message = tmp_path / "wrapped.pb.gz", gzip.decompress(Path(maia_file).read_bytes())
     wrapped.write_bytes(gzip.compress(message.replace(b"\x18\x04 \x02(\x02", b"\x18\x05 \x02(\x02", 1)))
     for net in (maia_onnx, wrapped):
-        code, _, err = train(str(net), tmp_path / "new.pb.gz", capsys, *STORE)
+        code, _, err = train(str(net), tmp_path / "new.pb.gz", capsys, str(tmp_path / "chunks"))
         assert code == 2
         assert f"{net}: an ONNX file cannot be trained" in err
 
