@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.climbing_doubles import (
     RUNGS,
     THRESHOLD,
     ClimbingOracle,
+    ShiftedNet,
     SteepNet,
     climb_by_key,
     fixed_screen,
@@ -35,8 +37,10 @@ from tests.climbing_doubles import (
 from tests.climbing_doubles import net_q as q_of_net
 from tests.mining_doubles import dump, random_games
 from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.values import AlphaFit
 from valuerepair.cli import cli
+from valuerepair.nets.net import NetValues
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions
@@ -197,6 +201,38 @@ def test_the_same_command_again_does_nothing(
     assert dump(db) == before
     assert (again.scored, again.cut) == (first.scored, first.cut)
     assert astuple(again.candidates) == pytest.approx(astuple(first.candidates))  # sums in another order
+
+
+class OtherNet(ShiftedNet):
+    """Another net, whose Q is a part of that."""
+
+    identity = replace(ShiftedNet.identity, name="other-net", sha256="cd" * 32)
+
+    def evaluate(self, batch: PositionBatch) -> NetValues:
+        found = super().evaluate(batch)
+        return NetValues(found.q * np.float32(0.8), *(getattr(found, name) for name in found.__slots__[1:]))
+
+
+def test_the_ladder_of_a_second_net_has_the_audits_that_its_probabilities_promise(
+    archive: Path, db: Path, fixed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what the first ladder cut, by the same seed; and whether the run is stopped or not."""
+    monkeypatch.setattr(ladder, "FIRST_FIT", 10)
+    options = partial(options_for, ladder_options(audit=0.3), sample=SampleOptions(per_game=12))
+    climb_by_key(archive, db, options())
+    stopped = db.with_name("stopped.db")
+    shutil.copy(db, stopped)
+    climb_by_key(archive, db, options(), net=OtherNet())
+    with Store.open(db) as store:
+        first, second = (passages(store, net, 1) for net in (1, 2))
+    cut = {p.position_id for p in first if not p.searched}
+    left = [p for p in second if p.cut_at is not None and p.position_id in cut]
+    p = np.array([p.probability for p in left])
+    assert len(left) > 100
+    assert sum(p.searched for p in left) == pytest.approx(p.sum(), abs=3 * np.sqrt((p * (1 - p)).sum()))
+    for limit in (40, None):
+        climb_by_key(archive, stopped, options(limit=limit), net=OtherNet())
+    assert dump(stopped) == dump(db)
 
 
 def test_the_last_line_has_the_interval_of_vr_stats(archive: Path, db: Path, whole: Climbed) -> None:

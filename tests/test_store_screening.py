@@ -132,7 +132,7 @@ def test_positions_that_are_settled_stand_for_themselves(store: Store) -> None:
     assert c not in left
     assert (left[a].cut_at, left[a].chance, left[a].probability) == (None, None, 1.0)
     assert (left[b].cut_at, left[b].probability) == (20, 0.1)
-    assert screening.cut_before(store, 1, 1, np.array([a, b, d, e])) == {d: SCREEN}
+    assert screening.cut_before(store, 1, np.array([a, b, d, e])) == [(d, SCREEN)]
     assert store.frame(Question(alpha=200.0)).set_index("position_id").loc[[a, b, c, e], "weight"].tolist() == [
         1,
         2,

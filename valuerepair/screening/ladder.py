@@ -142,7 +142,8 @@ class Ladder:
         self._own_q = kind.own_q
         self._alike = kind.in_package and question.q_from == "cp"
         self._ascents: dict[int, _Ascent] = {}
-        self._cut_by: dict[int, int] = {}  # position -> screen of another ladder that cut it; it is judged again
+        # Position -> the latest screen of other ladders, also of other nets', that cut it; it is judged again.
+        self._cut_by: dict[int, int] = {}
         # A saved alpha applies to the whole store; without one each screen has its own fit.
         saved = None if question.alpha is not None else store.chosen_alpha(net_id, oracle_id)
         self._saved = None if saved is None or self._own_q or question.q_from == "wdl" else saved.value
@@ -201,9 +202,9 @@ class Ladder:
         them that were searched anyway no longer represent others."""
         own = list(self._own_screens)
         rows.settle(self._store, self._oracle_id, ids, self._net_id, own)
-        screens = rows.cut_before(self._store, self._net_id, self._oracle_id, ids)
-        own_cuts = {position for position, screen in screens.items() if screen in own}
-        self._cut_by.update((position, screen) for position, screen in screens.items() if position not in own_cuts)
+        cuts = rows.cut_before(self._store, self._oracle_id, ids)
+        own_cuts = {position for position, screen in cuts if screen in own}
+        self._cut_by.update((position, screen) for position, screen in cuts if position not in own_cuts)
         return own_cuts
 
     # -- positions ----------------------------------------------------------------------------------------------------
@@ -388,6 +389,9 @@ def ladder_rows(
 
 
 def _uniform(seed: int, key: int, cut_by: int) -> float:
-    """A number in [0, 1) that depends only on the position and on the screen that cut it before."""
+    """A number in [0, 1) that depends only on the position and on the screen that cut it before.
+
+    What a ladder did not audit has a number that is not small; with another number the next one audits it by chance.
+    """
     digest = hashlib.blake2b(f"screening {seed} {key} {cut_by}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

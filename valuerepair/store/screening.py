@@ -235,13 +235,14 @@ def settle(
         )
 
 
-def cut_before(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64]) -> dict[int, int]:
-    """Those of the sampled positions that the ladder cut, and the screens that did."""
+def cut_before(store: Store, oracle_id: int, ids: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Those of the sampled positions that ladders of any net cut, each with a screen that did, in ascending order."""
     query = """
-        SELECT s.position_id, s.screen_id FROM json_each(?) j JOIN screened s ON s.position_id = j.value
-        WHERE s.net_id = ? AND s.oracle_id = ? AND NOT s.searched AND s.cut_at NOT NULL
+        SELECT s.position_id, s.screen_id FROM json_each(?) j CROSS JOIN nets n
+        CROSS JOIN screened s ON s.net_id = n.id AND s.oracle_id = ? AND s.position_id = j.value
+        WHERE NOT s.searched AND s.cut_at NOT NULL
     """
-    return dict(store.connection.execute(query, (json.dumps(ids.tolist()), net_id, oracle_id)).fetchall())
+    return sorted(store.connection.execute(query, (json.dumps(ids.tolist()), oracle_id)).fetchall())
 
 
 class ClimbedRows(NamedTuple):
