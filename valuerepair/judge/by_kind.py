@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import FEWEST_GAMES, FOLDS, fold_of
 from valuerepair.chess.origins import GAME, KINDS
-from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, resampled, share_change, weighted
+from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, of_kept, resampled, share_change, weighted
 from valuerepair.judge.two_phase import DeeperValues, estimated
 from valuerepair.question import is_candidate
 from valuerepair.text import table_lines
@@ -152,11 +152,14 @@ def _candidates(
 ) -> CandidatesAt:
     hits = [is_candidate(q - deep_q, threshold) for q in scaled]
     columns = [hit.astype(np.float64) for hit in hits]
+    changes = columns[1] - columns[0]
     if deeper is not None:
         deeper_hits = [is_candidate(q - deeper.deep_q, threshold) for q in scaled]
         columns = [deeper.corrected(own, hit.astype(np.float64)) for own, hit in zip(columns, deeper_hits, strict=True)]
-    change, *means = bootstrap(np.stack([columns[1] - columns[0], *columns], 1), weight, game)
-    change = share_change(change, weight, game)
+    # By a deeper judge, its corrections of the drawn rows are resampled, too.
+    differences = columns[1] - columns[0] + (of_kept(changes, weight) - changes)
+    kept, *means = bootstrap(np.stack([differences, *columns], 1), weight, game)
+    change = share_change(kept, changes, weight, game)
     if len(np.unique(game)) < FEWEST_GAMES:
         change = Interval(change.difference, float("nan"), float("nan"))
     if deeper is None:

@@ -23,6 +23,7 @@ from valuerepair.intervals import (
     Interval,
     Rate,
     bootstrap,
+    of_kept,
     share_change,
     weighted,
 )
@@ -287,8 +288,8 @@ class _Together:
         """Net i against net 0."""
         scores, first, second = self.scores, self.wrong[0], self.wrong[i]
         weight, game, size = scores.weight, scores.game_id, np.abs(scores.disagreement)
-        differences = np.stack([size[i] - size[0], second.astype(np.float64) - first], 1)
-        mean_abs, share = bootstrap(differences, weight, game)
+        changes = second.astype(np.float64) - first
+        mean_abs, kept = bootstrap(np.stack([size[i] - size[0], of_kept(changes, weight)], 1), weight, game)
         counts = np.bincount(categories(scores, self.threshold, i), minlength=len(CATEGORIES)).tolist()
         by_kind = self.all_kinds.by_kind(i)
         policies = self.labels[0][1] and self.labels[i][1]
@@ -296,7 +297,7 @@ class _Together:
             first=self.names[0],
             second=self.names[i],
             counts=dict(zip(CATEGORIES, counts, strict=True)),
-            share_by_games=share_change(share, weight, game),
+            share_by_games=share_change(kept, changes, weight, game),
             mean_abs=mean_abs,
             of_first=self._selected(0, i),
             of_second=self._selected(i, 0),

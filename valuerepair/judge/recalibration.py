@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.calibration import CrossFit
-from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, resampled, share_change, weighted
+from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, of_kept, resampled, share_change, weighted
 from valuerepair.question import is_candidate
 
 Finding = Literal["fewer", "more", "not shown", "cannot tell"]
@@ -92,7 +92,7 @@ def recalibrate(
         """The two differences and three shares of `Recalibration`, for rows with the weights `mass` [n]."""
         size = [np.abs(curve.expected(mass) - deep_q) for curve in curves]
         wrong, others = (is_candidate(off, threshold) for off in size)
-        columns = np.stack([1.0 * others - wrong, size[1] - size[0]], 1)
+        columns = np.stack([of_kept(1.0 * others - wrong, weight), size[1] - size[0]], 1)
         hits = (first, ~wrong), (repaired, wrong), (newly, others)
         with np.errstate(invalid="ignore"):  # a resample may have no such rows
             parts = [mass @ (group & hit) / (mass @ group) for group, hit in hits]
@@ -105,7 +105,7 @@ def recalibrate(
         for hits, off in zip((wrong, others), size, strict=True)
     ]
     share, mean_abs, *parts = _by_games(counted, weight, game)
-    share = share_change(share, weight, game)
+    share = share_change(share, 1.0 * others - wrong, weight, game)
     of_first, of_repaired, of_newly = (
         _share(hit[group], weight[group], game[group], interval)
         for group, hit, interval in zip((first, repaired, newly), (~wrong, wrong, others), parts, strict=True)

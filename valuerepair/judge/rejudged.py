@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, bootstrap, share_change, weighted
+from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, bootstrap, of_kept, share_change, weighted
 from valuerepair.judge.by_kind import BetterJudge, KindRow, kind_lines
 from valuerepair.judge.two_phase import DeeperValues, estimated
 from valuerepair.question import is_candidate
@@ -219,8 +219,10 @@ def rejudged_pair(
         wrong = [1.0 * is_candidate(size, threshold) for size in sizes]
         by_judge.append((wrong[1] - wrong[0], sizes[1] - sizes[0]))
     differences = [deeper.corrected(first, second) for first, second in zip(*by_judge, strict=True)]
-    candidates, mean_abs = bootstrap(np.stack(differences, 1), weight, game)
-    return share_change(candidates, weight, game), mean_abs
+    changes = by_judge[0][0]
+    differences[0] += of_kept(changes, weight) - changes
+    kept, mean_abs = bootstrap(np.stack(differences, 1), weight, game)
+    return share_change(kept, changes, weight, game), mean_abs
 
 
 # -- in words ---------------------------------------------------------------------------------------------------------
