@@ -7,7 +7,7 @@ import random
 import chess
 
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT, no_game
-from valuerepair.books.rows import can_go_on
+from valuerepair.books.rows import can_continue
 
 SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
 KINGS = "8/8/4k3/8/8/4K3/8/8 w - - 0 60"
@@ -42,7 +42,7 @@ def test_positions_that_lc0_plays_on_from() -> None:
             board.push_uci(move)
     fens = [board.fen() for board in boards]
     starts, texts = [start for start, _ in lines], [" ".join(moves) for _, moves in lines]
-    can_play = can_go_on(fens, starts, texts)
+    can_play = can_continue(fens, starts, texts)
     assert can_play.tolist() == [no_game(board, board.fullmove_number) is None for board in boards]
     thirds = [board.is_repetition(3) for board in boards]
     assert sum(thirds) > 12
@@ -52,4 +52,4 @@ def test_positions_that_lc0_plays_on_from() -> None:
 
 def test_no_game_goes_on_from_a_move_that_is_not_legal() -> None:
     fen = chess.STARTING_FEN.replace(" 0 1", " 9 9")
-    assert not can_go_on([fen], [chess.STARTING_FEN], ["e2e5 " * 9])[0]
+    assert not can_continue([fen], [chess.STARTING_FEN], ["e2e5 " * 9])[0]

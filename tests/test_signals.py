@@ -162,8 +162,8 @@ def test_compiled_code_has_two_seconds() -> None:
 def work(seconds):
     threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with signals.held():
-        print(signals.apart(lambda: time.sleep(seconds) or "done"), signals.count(), flush=True)
-        signals.apart(lambda: time.sleep(60))
+        print(signals.in_thread(lambda: time.sleep(seconds) or "done"), signals.count(), flush=True)
+        signals.in_thread(lambda: time.sleep(60))
 try:
     work(1.0)
 except KeyboardInterrupt:
@@ -173,7 +173,7 @@ except KeyboardInterrupt:
     assert outcome(program)[:2] == (7, "done 1\n")
     assert time.monotonic() - begun < 20
     with pytest.raises(ZeroDivisionError):
-        signals.apart(lambda: 1 // 0)
+        signals.in_thread(lambda: 1 // 0)
 
 
 def test_what_the_caller_ignores_stays_ignored() -> None:

@@ -90,22 +90,22 @@ def check_folder(path: str | os.PathLike[str]) -> None:
 def is_stream(path: str | os.PathLike[str]) -> bool:
     """Whether `path` is written to and never replaced: standard output, a pipe, a terminal, a device like /dev/null."""
     try:
-        about = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return path == STDOUT
     return (
         path == STDOUT
-        or stat.S_ISCHR(about.st_mode)
-        or stat.S_ISFIFO(about.st_mode)
-        or own_descriptor(about) is not None
+        or stat.S_ISCHR(status.st_mode)
+        or stat.S_ISFIFO(status.st_mode)
+        or own_descriptor(status) is not None
     )
 
 
-def own_descriptor(about: os.stat_result) -> int | None:
-    """The descriptor of this process's standard output or error, if it is the file that `about` describes."""
+def own_descriptor(status: os.stat_result) -> int | None:
+    """The descriptor of this process's standard output or error, if it is the file that `status` describes."""
     for descriptor in (1, 2):
         try:
-            if os.path.samestat(about, os.fstat(descriptor)):
+            if os.path.samestat(status, os.fstat(descriptor)):
                 return descriptor
         except OSError:  # it is closed
             pass

@@ -7,7 +7,7 @@ open:
     -------  -----------------  -------------------------------------------------------------------------------
     idle     nothing is open    ends the process at once
     held     `held`, `holding`  is counted; the main thread raises KeyboardInterrupt at the next check, in a wait
-                                (`result_of`, `run`, `apart`) or at the end of the outermost `held`
+                                (`result_of`, `run`, `in_thread`) or at the end of the outermost `held`
     looping  `left_to_loop`     is counted and wakes the loop, which reads `count` and ends as it sees fit; only
                                 `check` and waits raise, not `check_unless_looping` nor the end of a `held`
     ending   a signal in idle   changes nothing more; threads that would open something wait for the end
@@ -169,7 +169,7 @@ def result_of(future: Future[T]) -> T:
     return future.result()
 
 
-def apart(work: Callable[[], T]) -> T:
+def in_thread(work: Callable[[], T]) -> T:
     """The result of `work`, run in another thread. For compiled code that may take long.
 
     After a signal it waits two more seconds, then raises KeyboardInterrupt; the thread ends with the process.
@@ -184,7 +184,7 @@ def apart(work: Callable[[], T]) -> T:
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=run, name="apart", daemon=True).start()
+    threading.Thread(target=run, name="compiled code", daemon=True).start()
     with suppress(KeyboardInterrupt):
         return result_of(future)
     wait([future], _GRACE_S)

@@ -79,7 +79,7 @@ def train(
     where = None if store is None else os.fspath(store)
     held_out = split_of(split)
     net = os.fspath(net)
-    resolved_question = _about_net(net, where, question, options.heads)
+    resolved_question = _question_for_net(net, where, question, options.heads)
     try:
         training = train(net, os.fspath(output), paths, where, resolved_question, options, split=held_out, quiet=quiet)
     except KeyboardInterrupt:
@@ -92,7 +92,7 @@ def train(
     return replace(training, next_step=_comparison(net, os.fspath(output), where, os.fspath(split), training))
 
 
-def _about_net(net: str, store: str | None, question: Asked, heads: Heads) -> Question:
+def _question_for_net(net: str, store: str | None, question: Asked, heads: Heads) -> Question:
     """The resolved question about the net that is trained; without a store only its threshold counts."""
     from valuerepair.nets.registry import locate
     from valuerepair.nets.weights import read_net_file

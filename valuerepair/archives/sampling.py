@@ -193,8 +193,8 @@ def _check_any_read(sources: Sequence[Source], report: ReadReport) -> None:
     if report.games == sum(report.rejected[reason] for reason in _EMPTY_REASONS):
         if report.truncated:
             raise ValueRepairError(f"{names}: no games found; {report.truncated[0][1]}")
-        what = "the file is empty" if len(report.empty) == len(sources) == 1 else "this is not PGN, EPD or FEN"
-        raise ValueRepairError(f"{names}: no games found; {what}")
+        problem = "the file is empty" if len(report.empty) == len(sources) == 1 else "this is not PGN, EPD or FEN"
+        raise ValueRepairError(f"{names}: no games found; {problem}")
 
 
 def _names(sources: Sequence[Source]) -> str:

@@ -40,13 +40,13 @@ def game_name(row: Mapping[Any, Any]) -> str:
 
 
 def playable(rows: pd.DataFrame) -> pd.Series[bool]:
-    """`can_go_on` of each row."""
+    """`can_continue` of each row."""
     fens, starts, moves = (rows[name].tolist() for name in ("fen", "start_fen", "moves"))
-    mask: pd.Series[bool] = pd.Series(can_go_on(fens, starts, moves), rows.index, dtype=bool)
+    mask: pd.Series[bool] = pd.Series(can_continue(fens, starts, moves), rows.index, dtype=bool)
     return mask
 
 
-def can_go_on(fens: Sequence[str], starts: Sequence[str], moves: Sequence[str]) -> NDArray[np.bool_]:
+def can_continue(fens: Sequence[str], starts: Sequence[str], moves: Sequence[str]) -> NDArray[np.bool_]:
     """[n] whether lc0 plays a game from each of `fens`, reached from `starts` by `moves` (UCI, joined by blanks).
 
     False at the end of a game, at a third repetition, and beyond lc0's limit of game plies.

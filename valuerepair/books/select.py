@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from valuerepair.books.options import BookOptions
-from valuerepair.books.rows import NEAR_HELD, can_go_on, game_name, playable, sides
+from valuerepair.books.rows import NEAR_HELD, can_continue, game_name, playable, sides
 from valuerepair.chess.board import fens, keys, parse_fens, replay
 from valuerepair.chess.positions import encode_moves, joined, ply_of
 from valuerepair.errors import ValueRepairError
@@ -266,7 +266,7 @@ class _ParentAdder:
             return HELD_FAMILY
         if self._held.near and near_keys([row["fen"]])[0] in self._held.near:
             return NEAR_HELD
-        return "" if can_go_on([row["fen"]], [row["start_fen"]], [row["moves"]])[0] else OVER
+        return "" if can_continue([row["fen"]], [row["start_fen"]], [row["moves"]])[0] else OVER
 
 
 def _row(parent: Parent, candidate: dict[Hashable, Any], weight: float, origin: str) -> dict[Hashable, Any]:

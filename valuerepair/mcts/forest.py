@@ -381,7 +381,7 @@ def warm_up(evaluator: LeafEvaluator, params: SearchParams) -> None:
     if mark is None or not mark.exists():
         again = "; there is no cache folder, so every start does it again" if mark is None else ", only this once"
         log.info(f"compiling the search for this machine, which takes about a minute{again}")
-    signals.apart(lambda: _call_kernels(evaluator, params))
+    signals.in_thread(lambda: _call_kernels(evaluator, params))
     if mark is not None:
         with suppress(OSError):
             mark.touch()

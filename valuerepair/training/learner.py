@@ -109,7 +109,7 @@ class Learner:
         """The state after step `number`, from 0 on, and the losses before it; `state` cannot be used again."""
         rate, blend = np.float32(self._options.rate(number)), np.float32(self._options.blend(number))
         inputs = batch._replace(key=None), self._head_inputs(batch)
-        result: tuple[State, dict[str, Array]] = signals.apart(
+        result: tuple[State, dict[str, Array]] = signals.in_thread(
             lambda: self._step(state, self._frozen, self._old, *inputs, rate, blend)
         )
         return result
@@ -121,7 +121,7 @@ class Learner:
     def evaluate(self, parameters: Mapping[str, Any], batch: Batch) -> Answers:
         """The answers of the net with these trained parameters for a batch."""
         inputs = batch._replace(key=None), self._head_inputs(batch)
-        answers: Answers = signals.apart(lambda: self._judge(dict(parameters), self._frozen, self._old, *inputs))
+        answers: Answers = signals.in_thread(lambda: self._judge(dict(parameters), self._frozen, self._old, *inputs))
         return answers
 
     @property
