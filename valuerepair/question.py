@@ -24,14 +24,14 @@ class Question:
     """Which values of a store are compared, and which positions are candidates.
 
     `net`: a name, a file's path or the beginning of its SHA-256; `oracle`: a label, the beginning of its digest, or the
-    text of ``--deep``; None for the pair with most scored positions (`Store.pick`). `alpha`: centipawns of the logistic
-    to Q; None for the stored or fitted ones (`Store.alpha`). `q_from`: whether deep Q comes from centipawns or from the
-    engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``. `expanded`: whether to include positions that were
-    not drawn from games, which are those beside the games (`vr mine --aside`) and those reached from candidates
-    (`vr expand`): ``no``; ``searched``, those searched in full; ``all``, also those whose value is inferred. Rates,
-    alpha and calibration always rest on positions of games alone. With `calibration` ``fitted`` deep Q is compared not
-    with net Q but with the deep Q expected given net Q (`Store.calibration`), so that a different scale alone makes no
-    candidates.
+    text of ``--deep``; None for the pair with the most scored positions (`Store.pick`). `alpha`: centipawns of the
+    logistic to Q; None for the stored or fitted ones (`Store.alpha`). `q_from`: whether deep Q comes from centipawns or
+    from the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``. `expanded`: whether to include positions
+    that were not drawn from games, which are those beside the games (`vr mine --aside`) and those reached from
+    candidates (`vr expand`): ``no``; ``searched``, those searched in full; ``all``, also those whose value is inferred.
+    Rates, alpha and calibration always rest on positions of games alone. With `calibration` ``fitted`` deep Q is
+    compared not with net Q but with the deep Q expected given net Q (`Store.calibration`), so that a different scale
+    alone makes no candidates.
 
     Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, and unknown words.
     """

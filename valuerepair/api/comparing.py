@@ -40,9 +40,9 @@ def remeasure(
     """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
 
     `nets` are two or more files or names. Missing values and policies are computed and stored if a net's file is known;
-    only then is the store written to. `question.oracle` gives the scores, None means the oracle with most scores; the
-    question's net is ignored. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and the
-    rows (`scores`). Judge by all positions: the first net's own candidates were chosen as its worst errors, and any
+    only then is the store written to. `question.oracle` gives the scores, None means the oracle with the most scores;
+    the question's net is ignored. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and
+    the rows (`scores`). Judge by all positions: the first net's own candidates were chosen as its worst errors, and any
     other net looks better on them. `recalibrated` of a comparison is the difference after each net's Q went through its
     own curve. With a `split` the positions are those that it holds out, or one `part` of them: ``games``, ``families``,
     ``archives``. With `cut` (``--all``) they include those that screening cut, by the value of the last rung, and each

@@ -89,9 +89,9 @@ class MinedStore(Store):
     Open it by `valuerepair.open_store`; use it from one thread, and close it or use it as a context manager. Reading
     does not disturb a `vr mine` that is writing to the same file.
 
-    A `Question` says which net and oracle, which alpha and which threshold; None is the pair with most scored positions
-    at the default threshold. `Worst` takes a share of the positions instead of a threshold. Anything else raises
-    UsageError.
+    A `Question` says which net and oracle, which alpha and which threshold; None is the pair with the most scored
+    positions at the default threshold. `Worst` takes a share of the positions instead of a threshold. Anything else
+    raises UsageError.
     """
 
     def frame(

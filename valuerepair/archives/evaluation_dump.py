@@ -4,7 +4,7 @@
 
 Scores (`cp`, or `mate` in moves) are White's, lines are UCI with castling as king takes rook, FENs have four fields.
 The evaluations of a position differ in depth and number of lines; the deepest one is used, or among equally deep ones
-the one with most nodes.
+the one with the most nodes.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _scored(entry: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _best(entry: dict[str, Any]) -> dict[str, Any]:
-    """The deepest evaluation of a position, with most nodes among equally deep ones; empty without any."""
+    """The deepest evaluation of a position, with the most nodes among equally deep ones; empty without any."""
     return max(_scored(entry), key=_extent_of, default={})
 
 

@@ -138,7 +138,7 @@ def part_option(*others: str, help: str, default: str) -> Callable[[Command], Co
 ORACLE = click.option(
     "--oracle",
     shell_complete=oracles,
-    help="Deep search in the store, by label or digest.  [default: the one with most scored positions]",
+    help="Deep search in the store, by label or digest.  [default: the one with the most scored positions]",
 )
 
 
@@ -235,14 +235,14 @@ def question(
     scale: bool = True,
     calibrated: bool = True,
     oracle: bool = True,
-    net: str = "Net in the store, by name, file or SHA-256.  [default: the one with most scored positions]",
+    net: str = "Net in the store, by name, file or SHA-256.  [default: the one with the most scored positions]",
     expanded_help: str = EXPANDED,
 ) -> Callable[[Command], Callable[..., Any]]:
     """The options that make up a `Question`; the command gets them as one `question`.
 
     If the `default` is None, the command also gets `candidates_only`: whether a threshold was given. The flags leave
     options out if they are False. The question is then about sampled positions alone (`expanded`), or uses the store's
-    alpha (`scale`), the net's own Q (`calibrated`) or the oracle with most scored positions (`oracle`).
+    alpha (`scale`), the net's own Q (`calibrated`) or the oracle with the most scored positions (`oracle`).
     """
 
     net_help = net

@@ -103,7 +103,7 @@ class EnginePool:
     `counts_tree`: whether an engine counts the nodes of its tree, those of earlier searches included, as lc0 does, or
     only those of the search; found by `probe_count`.
 
-    A crash, a hang or a bad answer leads to a restart; a position is tried three times in all. If an engine no longer
+    A crash, a hang or a bad answer leads to a restart; a position is tried three times in total. If an engine no longer
     starts, the future of its position raises ValueRepairError. The first ten incidents are logged.
     """
 

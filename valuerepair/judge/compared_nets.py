@@ -86,7 +86,8 @@ class ComparedOracle:
 def find_oracle(
     store: Store, words: str | None, nets: Sequence[str], part: HeldPart | None = None, cut: bool = False
 ) -> ComparedOracle:
-    """The oracle that `words` name; None: the one with most scored positions of the first of `nets`, else of any net.
+    """The oracle that `words` name; None: the one with the most scored positions of the first of `nets`, else of any
+    net.
 
     Raises ValueRepairError for an empty store, for words that fit no oracle, and if no position of the part is scored.
     """

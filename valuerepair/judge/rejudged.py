@@ -127,7 +127,7 @@ def strata_of(disagreement: Floats, threshold: float) -> Ids:
 
 
 def allocate(sizes: Sequence[int], count: int) -> list[int]:
-    """How many positions of each stratum are drawn: `count` in all, or all positions if they are fewer.
+    """How many positions of each stratum are drawn: `count` in total, or all positions if they are fewer.
 
     At least a fifth of the draws is for positions near the threshold and two fifths for all others, if there are enough
     of them. The remaining draws go to the strata in the order of `STRATA`.

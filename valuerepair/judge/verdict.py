@@ -78,7 +78,8 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
 
 
 def _looker(store: Store, ids: NDArray[np.int64], second: str | None) -> StoredOracle | None:
-    """The oracle `second`, or by default the one with most looks at the positions `ids`; of equal ones the newest."""
+    """The oracle `second`, or by default the one with the most looks at the positions `ids`; of equal ones the
+    newest."""
     lookers = second_looks.lookers(store.connection)
     if second is not None:
         matching = [looker for looker in lookers if second.lower() in (looker.label.lower(), looker.digest)]
