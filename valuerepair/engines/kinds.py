@@ -92,11 +92,11 @@ class EngineKind:
     `default_nodes`: None if the text must have a limit. `install`: how to install it. `searches`: False for recorded
     evaluations. `built_in`: the search is this program's own. `takes_net`: it searches with a net, and is given one
     that the text does not name. `own_q`: it gives Q itself, without an alpha. `any_engine`: it is whatever program the
-    user names, so its scores may not be from the side to move. `in_package`: screening begins with
-    searches of this kind; other kinds borrow them, and cut nothing before they have searches of their own. `here`: it
-    runs on this machine, so a file that an option or argument names is identified by its content. `first_word`: the
-    first word of its text, as in an example, if that is not a setting. `pace`: seconds before the first search counts
-    as hung, and the fewest nodes a second expected in addition.
+    user names, so its scores may not be from the side to move. `in_package`: screening begins with searches of this
+    kind; other kinds borrow them, and cut nothing before they have searches of their own. `here`: it runs on this
+    machine, so a file that an option or argument names is identified by its content. `first_word`: the first word of
+    its text, as in an example, if that is not a setting. `pace`: seconds, and nodes per second; a first search counts
+    as hung after these seconds and the time for its nodes at this rate.
     """
 
     settings: tuple[str, ...] = ("path",)

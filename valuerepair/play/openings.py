@@ -184,11 +184,11 @@ def _is_even(board: chess.Board) -> bool:
 
 def check_playable(openings: Sequence[Opening], book: str | None) -> None:
     """Raises ValueRepairError for the first line of a book from whose end no game can be played."""
-    from valuerepair.books.rows import can_go_on  # imports pandas, which is slow; other commands do not need it
+    from valuerepair.books.rows import can_continue  # imports pandas, which is slow; other commands do not need it
 
     fens, starts = [opening.fen for opening in openings], [opening.start_fen for opening in openings]
     moves = [" ".join(opening.moves) for opening in openings]
-    for opening, playable in zip(openings, can_go_on(fens, starts, moves), strict=True):
+    for opening, playable in zip(openings, can_continue(fens, starts, moves), strict=True):
         if not playable:
             advice = "take it out" if len(opening.moves) <= _LONGEST else "these look like whole games, not openings"
             raise ValueRepairError(f"{book}: opening {opening.number + 1} ends the game ({opening.fen}); {advice}")
