@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from valuerepair import open_store
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
-from valuerepair.play.figures import played
+from valuerepair.play.figures import PlayedGame
 from valuerepair.play.pgn import read_written
 from valuerepair.question import Question
 
@@ -52,11 +52,11 @@ def test_a_sweep_and_its_match_in_one_command(maia: list[str], tmp_path: Path) -
     assert (folder / "plot.png").stat().st_size > 10_000
     files = {path: path.read_bytes() for path in folder.glob("*.pgn")}
     assert {path.stem for path in files} >= set(settings)
-    games = [played(game) for game in read_written(folder / "temperature=1.pgn")[0]]
+    games = [PlayedGame.of_written(game) for game in read_written(folder / "temperature=1.pgn")[0]]
     assert all(len(game.gaps) == game.plies > 0 for game in games)
     rows = json.loads(vr(*words, "--games", "4", *maia, "--json"))
     assert [row["games"] for row in rows][:3] == [4] * 3
-    assert rows[0]["positions"] == sum(played(g).plies for g in read_written(folder / "n_scl=2.pgn")[0])
+    assert rows[0]["positions"] == sum(PlayedGame.of_written(g).plies for g in read_written(folder / "n_scl=2.pgn")[0])
     with (folder / "table.csv").open(newline="") as file:
         assert [row["setting"] for row in csv.DictReader(file)] == [row["setting"] for row in rows]
     # More games are added to those that are there, and the same search repeats itself.

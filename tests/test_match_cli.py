@@ -74,7 +74,7 @@ def test_a_stopped_match_goes_on_and_all_games_are_kept(tmp_path: Path, number: 
         assert err.rstrip().endswith("vr: interrupted")
     done = here("match", *command, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "games are played already; going on" in done.stderr
+    assert "games are played already; resuming" in done.stderr
     assert (tmp_path / "m.pgn").read_text().startswith(whole)
     rounds = [int(game.headers["Round"]) for game in read_games(tmp_path / "m.pgn")]
     assert sorted(rounds) == list(range(1, 7))

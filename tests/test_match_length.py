@@ -206,7 +206,7 @@ def test_a_difference_that_these_games_cannot_make_is_refused() -> None:
     assert match_length(150, like=drawish).games[0.95][1] > 0
     with pytest.raises(UsageError, match=r"these games cannot make 200 Elo; give --draws instead"):
         match_length(200, like=drawish)
-    with pytest.raises(ValueRepairError, match=r"A against B: all 500 pairs came out alike"):
+    with pytest.raises(ValueRepairError, match=r"A against B: all 500 pairs had the same result"):
         match_length(5, like=alone(played({(0.5, 0.5): 500})))
     with pytest.raises(
         ValueRepairError, match=r"too few games to plan by: 29 pairs with another result .* of 30 needed"

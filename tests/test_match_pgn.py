@@ -214,9 +214,9 @@ def test_one_player_among_many_has_pairs_where_most_of_its_games_do(tmp_path: Pa
     paired = [fastchess(i, k == 0, 0.5 + k / 2) for i in range(40) for k in range(2)]
     single = [game("C", "A", "1/2-1/2")]
     standing = read(paired + single * 6, tmp_path, "A")
-    assert (standing.names, standing.of, standing.tally.pairs.pairs) == (("A", "all others"), "pairs", 40)
+    assert (standing.names, standing.unit, standing.tally.pairs.pairs) == (("A", "all others"), "pairs", 40)
     standing = read(paired + single * 60, tmp_path, "A")
-    assert (standing.of, standing.games) == ("games", 140)
+    assert (standing.unit, standing.games) == ("games", 140)
     assert standing.as_json()["pentanomial"] == [0] * 5
 
 
@@ -238,9 +238,9 @@ def test_what_is_taken_for_an_opening(tmp_path: Path, moves: str) -> None:
     random.Random(1).shuffle(texts)
     standing = read(texts, tmp_path)
     assert standing.tally.pairs.counts == ((0, 0, 0, 0, 0) if moves in TOLD_NOTHING else (0, 0, 8, 0, 0))
-    assert standing.of == ("games" if moves in TOLD_NOTHING else "pairs")
+    assert standing.unit == ("games" if moves in TOLD_NOTHING else "pairs")
     again = read([*texts, *texts], tmp_path)
-    assert again.of == ("games" if moves in TOLD_NOTHING else "openings")
+    assert again.unit == ("games" if moves in TOLD_NOTHING else "openings")
 
 
 ENDED = [
@@ -370,7 +370,7 @@ def test_games_from_the_initial_position_have_no_opening_of_their_own(tmp_path: 
     bare = [game(*players, "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6") for players in pairs]
     for texts in (plain, with_fen, bare):
         standing = read(texts, tmp_path)
-        assert (standing.of, standing.paired) == ("games", False)
+        assert (standing.unit, standing.paired) == ("games", False)
     # With moves that are marked it is as without the FEN.
     marked = [
         game("AB"[k], "BA"[k], "1-0", f"1. {f}3 {{book}} e5 {{+0.1/9}}", FEN=fen) for f in "abcdf" for k in (0, 1)
@@ -395,7 +395,7 @@ def test_games_of_self_play_are_paired_by_their_lines(tmp_path: Path) -> None:
         tags = {"Round": str(number + 1), "Run": "0123456789abcdef", "Book": "b", "BookLine": str(line + 1)}
         texts.append(game(white, black, "1-0" if won else "1/2-1/2", **tags))
     standing = read(texts, tmp_path)
-    assert standing.of == "pairs"
+    assert standing.unit == "pairs"
     assert standing.tally.pairs.counts == (0, 0, 10, 0, 0)
 
 
@@ -409,7 +409,7 @@ def test_games_at_odds_are_tested_one_by_one(tmp_path: Path) -> None:
         result = RESULTS[points if white == "A" else 1 - points]
         texts.append(game(white, black, result, BookOrder="odds", Book="b", **tags))
     standing = read(texts, tmp_path, sprt="elo0=0,elo1=10")
-    assert (standing.of, standing.paired, standing.tested) == ("games", False, MatchScore(40, 20, 20))
+    assert (standing.unit, standing.paired, standing.tested) == ("games", False, MatchScore(40, 20, 20))
     assert standing.as_json()["sprt"]["llr"] > 0
     planned = here("elo", "match.pgn", "--resolve", "20", cwd=tmp_path)
     assert planned.returncode == 0, planned.stderr

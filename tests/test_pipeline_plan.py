@@ -443,7 +443,7 @@ def test_rates_are_kept_for_the_same_and_measured_for_another(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("", 2, "repair: there is no repair to go on with; give archives of games, and --net"),
+        ("", 2, "repair: there is no repair to resume; give archives of games, and --net"),
         ("missing.pgn", 2, "missing.pgn: no such file or folder"),
         ("games.pgn --store games.db", 2, "give archives or a store, not both"),
         ("games.pgn --normal missing.gz --plan", 2, "missing.gz: no such file or folder"),

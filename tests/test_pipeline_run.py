@@ -218,7 +218,7 @@ def test_what_was_changed_is_run_again_with_all_after_it(
     run(of(SETTINGS, tmp_path), quiet=True)
     commands.run.clear()
     repair = of(settings, tmp_path)
-    assert repair.begin() == STAGES - again
+    assert repair.first_undone() == STAGES - again
     run(repair, quiet=True)
     assert len(commands.run) == again
 
@@ -286,8 +286,8 @@ def test_another_folder_and_another_place_are_the_same_work(
 ) -> None:
     run(of(SETTINGS, tmp_path), quiet=True)
     monkeypatch.chdir(tmp_path.parent)
-    assert of(SETTINGS, Path(tmp_path.name)).begin() == STAGES
-    assert planned(tmp_path, SETTINGS, cluster="tcp://host:8786", quiet=True).begin() == STAGES
+    assert of(SETTINGS, Path(tmp_path.name)).first_undone() == STAGES
+    assert planned(tmp_path, SETTINGS, cluster="tcp://host:8786", quiet=True).first_undone() == STAGES
 
 
 def test_the_store_of_another_judge_is_not_taken_for_this_one(tmp_path: Path, commands: Commands) -> None:
@@ -309,7 +309,7 @@ def test_a_net_that_was_replaced_is_not_taken_for_the_old_one(
     settings = replace(SETTINGS, net=str(net))
     net.write_bytes(b"one")
     run(of(settings, tmp_path), quiet=True)
-    assert of(settings, tmp_path).begin() == STAGES
+    assert of(settings, tmp_path).first_undone() == STAGES
     net.write_bytes(b"two")
     with pytest.raises(UsageError, match=rf"store was mined differently \({net} has been replaced since\)"):
         run(of(settings, tmp_path), quiet=True)

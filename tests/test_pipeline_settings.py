@@ -139,7 +139,7 @@ def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path
         (f'archives = ["a"]\n[train]\nshare = {10**400}', "train.share: number out of range"),
         ('archives = ["a"]\nseed = true', "seed: must be a whole number, not true or false"),
         ('archives = ["a"]\nbudget = "soon"', "--budget soon: give a time"),
-        ('archives = ["a"]\ndeep = "recorded"', "--deep recorded: searches nothing"),
+        ('archives = ["a"]\ndeep = "recorded"', "--deep recorded: does not search"),
         ('archives = ["a"]\ndeep = "stockfish:depth=10"', "give nodes=N"),
         ('archives = ["a"]\ntest_deep = "stockfish:depth=10"', "test_deep stockfish:depth=10: give nodes=N"),
         ('archives = ["a"]\ntest_deep = "komodo:nodes=1"', "test_deep 'komodo:nodes=1': 'komodo' is not one of"),

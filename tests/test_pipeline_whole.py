@@ -84,7 +84,7 @@ MEASURE = "from valuerepair.pipeline import rates\nrates._JUDGE_S = rates._NET_S
 def stages_here(folder: Path) -> Iterator[list[float]]:
     """Stages run in the process of the tests, which has imported everything; gives the seconds that each takes. Other
     tests run stages in processes of their own."""
-    apart, took = running._to_its_end, list[float]()
+    apart, took = running._run_process, list[float]()
 
     def to_its_end(
         words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]
@@ -106,7 +106,7 @@ def stages_here(folder: Path) -> Iterator[list[float]]:
         return code, interrupted
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "_to_its_end", to_its_end)
+        patch.setattr(running, "_run_process", to_its_end)
         yield took
 
 

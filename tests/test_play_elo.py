@@ -343,7 +343,7 @@ def test_a_match_whose_openings_come_again_is_counted_by_openings() -> None:
     standing = Standing(("A", "B"))
     for number in range(12):
         standing.add(Played(number, number // 2 % 3, "1-0" if number % 6 else "1/2-1/2", "checkmate", 40))
-        assert standing.of == ("games" if number == 0 else "pairs" if number < 6 else "openings")
+        assert standing.unit == ("games" if number == 0 else "pairs" if number < 6 else "openings")
     assert standing.as_json()["intervals_of"] == "openings"
     assert standing.results.outcomes == ((0.25, 1), (0.5, 1), (0.5, 1))
     # Normalized Elo takes the deviation of a game from the pairs: 1/4, 1/2, 1/2 of the points, each twice.

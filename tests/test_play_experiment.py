@@ -236,7 +236,7 @@ def test_lines_are_taken_evenly_from_the_book(tmp_path: Path, said: list[str]) -
     assert len(choose_openings(str(book), 3)[0]) == 3
     assert said == []
     assert choose_openings(str(book), 9)[1] == "odds.epd"
-    assert said == ["9 lines asked for, there are 3"]
+    assert said == ["the book has only 3 lines, not 9; all are played"]
     with pytest.raises(UsageError, match="--lines 0"):
         choose_openings(None, 0)
 
@@ -245,7 +245,7 @@ def test_as_many_built_in_lines_as_the_guide_says(said: list[str]) -> None:
     every = choose_openings(None, 1000)[0]
     assert (len(every), len({opening.tags["ECO"] for opening in every})) == (251, 251)
     assert {len(opening.moves) for opening in every} == set(range(6, 11))
-    assert said == ["1,000 lines asked for, there are 251"]
+    assert said == ["the book has only 251 lines, not 1,000; all are played"]
     for page, words in (
         ("experiments", "built-in list has 251 lines"),
         ("matches", "built-in list of 251 even lines of 6 to 10 plies, at most one per ECO code"),

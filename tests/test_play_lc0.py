@@ -140,7 +140,7 @@ def test_options_of_the_real_lc0(lc0: str, maia: Path) -> None:
     assert {"--games=5", "--parallelism=5", "--minibatch-size=1", "--temperature=0", "--noise-epsilon=0"} < set(words)
     assert {"--history-fill-new=fen_only", "--openings-mode=sequential", "--resign-percentage=0"} < set(words)
     assert words[-2:] == ["--cpuct=1.5", "--no-two-fold-draws"]
-    with pytest.raises(UsageError, match="lc0 option nosuch: this lc0 has none of that name"):
+    with pytest.raises(UsageError, match="lc0 option nosuch: this lc0 does not have it"):
         arguments(Lc0Settings(maia, lc0=lc0, extra=("nosuch=1",)), 5)
 
 
@@ -258,7 +258,7 @@ def test_death_in_the_middle_and_going_on(fake: Lc0Settings, tmp_path: Path) -> 
         next(running)
     assert str(died.value) == (
         "lc0 was killed by SIGABRT: Unhandled exception: the backend fell over after 2 of 5 games; "
-        "they are kept, and the same command goes on"
+        "they are kept, and the same command resumes"
     )
     assert done == [0, 1]
     assert sorted(path.name for path in (tmp_path / "chunks").iterdir()) == ["game_000000.gz", "game_000001.gz"]
@@ -300,7 +300,7 @@ def test_the_command_goes_on_after_a_death(fake: Lc0Settings, tmp_path: Path, mo
     words += ["-o", str(output), "--training", str(chunks), "-q"]
     died = CliRunner().invoke(cli, words)
     assert isinstance(died.exception, ValueRepairError)
-    assert "after 2 of 5 games; they are kept, and the same command goes on" in str(died.exception)
+    assert "after 2 of 5 games; they are kept, and the same command resumes" in str(died.exception)
     assert output.read_text().count('[Result "0-1"]') == 2
     (tmp_path / "script").write_text("")
     done = CliRunner().invoke(cli, words, catch_exceptions=False)

@@ -24,7 +24,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.errors import ValueRepairError
-from valuerepair.play.figures import PlayedGame, figures, lines, played
+from valuerepair.play.figures import PlayedGame, figures, lines
 from valuerepair.play.game import Game, GameRecord, Thought
 from valuerepair.play.openings import Opening
 from valuerepair.play.pgn import WRAP_COLUMNS, PgnWriter, WrittenGame, game_text, read_written
@@ -167,7 +167,7 @@ def read_back(*records: GameRecord) -> Iterator[PlayedGame]:
     for record in records:
         text = game_text(record, TAGS)
         tags = dict(chess.pgn.read_headers(io.StringIO(text)) or {})
-        yield played(WrittenGame(tags, text))
+        yield PlayedGame.of_written(WrittenGame(tags, text))
 
 
 def test_reports_count_what_was_written() -> None:

@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.net import Net
-from valuerepair.play.figures import played
+from valuerepair.play.figures import PlayedGame
 from valuerepair.play.openings import read_openings
 from valuerepair.play.pgn import PgnWriter, claimed_games, read_written
 from valuerepair.play.selfplay import ForestSource, SelfplayPlan
@@ -316,7 +316,7 @@ def test_two_nets_change_colours_and_every_line_comes_before_any_twice(book: Pat
 def test_two_nets_play_each_other(tmp_path: Path, net: str, book: Path, shared_data: Path) -> None:
     done = run(tmp_path, net, "--net2", str(shared_data / "nets" / "maia-1100.pb.gz"), "--repeat", "2", "--no-db")
     assert done.exit_code == 0, done.output
-    games = [played(game) for game in read_written(tmp_path / "games.pgn")[0]]
+    games = [PlayedGame.of_written(game) for game in read_written(tmp_path / "games.pgn")[0]]
     assert sorted((g.opening, g.white) for g in games) == [(i, n) for i in range(4) for n in ("maia-1100", "maia-1900")]
     assert not (tmp_path / "a.db").exists()
 
@@ -393,7 +393,7 @@ def test_a_run_that_breaks_keeps_its_games(
         assert store.connection.execute("SELECT state FROM runs").fetchall() == [("interrupted",)]
     monkeypatch.undo()
     done = run(tmp_path, net)
-    assert "3 of 4 games are played already; going on\n" in done.stderr
+    assert "3 of 4 games are played already; resuming\n" in done.stderr
     assert "4 of 4 games are played already\n" in run(tmp_path, net).stderr
     assert len(plays(tmp_path / "a.db")) == 4
 
@@ -401,7 +401,7 @@ def test_a_run_that_breaks_keeps_its_games(
 def test_resignations_are_measured(tmp_path: Path, net: str, book: Path) -> None:
     more = ["--resign", "20", "--no-resign-share", "0.5", "--repeat", "5", "--json", "--max-plies", "120"]
     told = json.loads(run(tmp_path, net, *more).stdout)
-    games = [played(game) for game in read_written(tmp_path / "games.pgn")[0]]
+    games = [PlayedGame.of_written(game) for game in read_written(tmp_path / "games.pgn")[0]]
     assert told["resign"]["taken"] == sum(game.ending == "resigned" for game in games) > 0
     due = [game for game in games if game.would_resign is not None and game.z is not None]
     assert told["resign"]["due"] == len(due) > 0

@@ -57,7 +57,7 @@ def test_options_of_engines() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "says nothing"),
+        ("", "is empty"),
         ("net=x,nods=3", "did you mean nodes?"),
         ("net=x,cpuct=high", "must be a number"),
         ("net=x,contempt=0", "at least 1, or inf"),

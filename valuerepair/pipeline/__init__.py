@@ -1,1 +1,1 @@
-"""The whole loop by one command: the plan of the stages and their sizes, their state, and the result."""
+"""A whole repair with one command: the plan of its stages and their sizes, their state, and the result."""

@@ -133,7 +133,7 @@ class RepairOutcome:
         """Whether the repaired net beats the old one, with both searched about as broadly."""
         match = self.matches[OLD]
         elo = _elo(match)
-        # The Q of both is as steep in the positions of the quick match; in those of this one it may not be.
+        # q_scale makes both nets' Q equally steep in the positions of the quick match, but maybe not in this match's.
         breadth = "not quite at equal breadth" if match.get("advised") else "at equal breadth"
         return Claim("better player", elo["low"] is not None and elo["low"] > 0, f"{breadth} {_match(match)}")
 
@@ -208,7 +208,7 @@ def power_of(comparison: Mapping[str, Any]) -> float | None:
 
 
 def _named(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Kinds of positions, with the difference of the squared errors."""
+    """Kinds of positions, each with the difference of its squared errors."""
     *others, last = (f"{WORDS[row['kind']]} ({Interval.of_figures(row['change']).for_brackets})" for row in rows)
     return f"{', '.join(others)} and {last}" if others else last
 
@@ -299,11 +299,11 @@ def finish(repair: Repair) -> RepairOutcome:
             sum(note.expected for note in notes),
             sum(note.seconds for note in notes),
         )
-        document = _document(repair, outcome)
+        html = _document(repair, outcome)
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise ValueRepairError(f"{folder}: the results of the stages cannot be read: {one_line(error)}") from None
     with written_whole(outcome.page, None) as partial:
-        partial.write_text(document, "utf-8")
+        partial.write_text(html, "utf-8")
     return outcome
 
 
@@ -457,7 +457,7 @@ def _training(outcome: RepairOutcome) -> str:
         if net is None:
             continue
         drawn, amplitude = training.drawing(str(net)), read_curve(str(net)).about.get("amplitude")
-        parts.append(_image(drawn.figure, drawn.said))
+        parts.append(_image(drawn.figure, drawn.description))
         if amplitude is not None:
             words = f"Amplitude: lambda {amplitude['lambda']:.2f}, the best fit to games that were held out of training"
             parts.append(f'<p class="small">{words}.</p>')

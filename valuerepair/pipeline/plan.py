@@ -21,8 +21,8 @@ REJUDGED, PAGE = "rejudged.json", "report.html"
 PARTS = ("games", "families")
 # Placeholders, in the words of a match, for the numbers that multiply its nets' Q: see `run.q_scales`.
 Q_SCALES = ("Q_SCALE", "OTHER_Q_SCALE")
-# The quick match, which shows how steep each net's Q is, has as many games as the match, but at most 200. Its nodes,
-# and the time of a game, as shares of those of the match; the time is more, as small searches cost more for each node.
+# The quick match, which shows how steep each net's Q is, has as many games as the match, but at most 200. The other two
+# numbers are its nodes and the time of a game, as shares of the match's; a node of a small search takes more time.
 _SCALE_GAMES, _SCALE_NODES, _SCALE_SECONDS = 200, 0.05, 0.07
 
 # Shares of the time for work, and the sizes beyond which more brings nothing: see `_most`. Stages look around
@@ -34,12 +34,12 @@ _TELLING_GAMES = 200  # fewer have an interval of more than ±50 Elo
 _LEAST = {"positions": 500, "expand": 20_000, "book": 20, "steps": 20, "games": 10}
 _MOST = {"book": 2_000, "rejudge": 2_000, "games": 2_000}
 _TRAINED = 0.6  # share of the positions, without the held-out ones and their neighbours
-_TO_FIND = {"policy": 1, "search": 15}  # evaluations: of the position before, of half of a search of 30 nodes
+_TO_FIND = {"policy": 1, "search": 15}  # evaluations: of the position before; of half of a search of 30 nodes
 _HELD_OUT = 0.3  # share of the positions, at most
 _MOST_JUDGED, _HELD = 8192, 0.1  # positions that judge a training
 _JUDGEMENTS = 2 + 5 + 15  # of the old net, during training, and in the amplitude step
-_PLIES, _BOOK_PLIES = 120, 90  # of a game; more than the mean, as few games are played at once in the end
-# The time of a command that reads the store, in start times of a command: fixed, and for a thousand positions.
+_PLIES, _BOOK_PLIES = 120, 90  # of a game; more than the mean, because few games run at once near the end
+# The time of a command that reads the store, in multiples of a command's start time: fixed, and per thousand positions.
 _STARTS = {"copy": (1.0, 0.1), "split": (1.0, 0.01), "books": (1.0, 0.08), "games": (1.5, 0.08)}
 
 
@@ -59,7 +59,7 @@ class Stage:
     """A command of `vr`: its `words`, its amount of work in words (`size`), and its time (s).
 
     `output` is the file that gets its standard output. `makes` are its other files and folders, which all exist once it
-    is done; `whole` is one of them that exists only then. `leaves` are further files of an unfinished stage. All these
+    is done; `final` is one of them that exists only then. `leaves` are further files of an unfinished stage. All these
     are removed before the stage starts again. `elsewhere` are words that say where it runs, without effect on the
     result. `scaled_by` is the output of an earlier match of the same nets, which gives the numbers for `Q_SCALES`.
     """
@@ -71,7 +71,7 @@ class Stage:
     output: str = ""
     makes: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
-    whole: str = ""
+    final: str = ""
     elsewhere: tuple[str, ...] = ()
     scaled_by: str = ""
 
@@ -105,14 +105,14 @@ def plan(settings: Settings, rates: Rates, folder: Path, cluster: str | None = N
     return Plan(chosen, stages(chosen, rates, folder, cluster))
 
 
-# -- how much ---------------------------------------------------------------------------------------------------------
+# -- sizes ------------------------------------------------------------------------------------------------------------
 
 
 def sizes(settings: Settings, rates: Rates) -> Sizes:
     """The sizes of the settings; the budget decides the missing ones.
 
-    In their order, each missing size gets its share of the time that is left after the fixed times and the sizes before
-    it, so that time that one size cannot use goes to the next. Raises TooLittleTime for a budget that is too small.
+    Each missing size in turn gets its share of the time that the fixed times and the sizes before it leave over; so the
+    time that one size cannot use goes to the next. Raises TooLittleTime for a budget that is too small.
     """
     shares, cost = dict(_SHARES_NORMAL if settings.normal else _SHARES), _costs(settings, rates)
     if not settings.test_deep:
@@ -123,37 +123,37 @@ def sizes(settings: Settings, rates: Rates) -> Sizes:
     if settings.store:
         sizes["positions"] = rates.positions
     if settings.normal:
-        # A mixture of more than some hundred games is judged by the same number of positions, however many it has.
-        many, more = (_overhead(settings, rates, book=book)[1] for book in (1001, 2001))
-        cost["book"] = (more - many) / 1000
-        fixed += many - after - 1000 * cost["book"]
+        # From some hundred games on, a mixture is judged by a fixed number of positions: the cost becomes linear.
+        for_1001, for_2001 = (_overhead(settings, rates, book=book)[1] for book in (1001, 2001))
+        cost["book"] = (for_2001 - for_1001) / 1000
+        fixed += for_1001 - after - 1000 * cost["book"]
     cost["positions"] += (_overhead(settings, rates, positions=1001)[1] - after) / 1000
     remaining = seconds_of(settings.budget) - fixed - sum((size or 0) * cost[name] for name, size in sizes.items())
-    lacking = [name for name in shares if sizes[name] is None]
-    for index, name in enumerate(lacking):
+    missing = [name for name in shares if sizes[name] is None]
+    for index, name in enumerate(missing):
         most = int(_most(name, settings, rates, sizes))
-        part = max(remaining, 0.0) * shares[name] / sum(shares[other] for other in lacking[index:])
+        part = max(remaining, 0.0) * shares[name] / sum(shares[other] for other in missing[index:])
         size = min(int(part / cost[name]), most)
         if name == "rejudge":
             size = size if size >= FEWEST_REJUDGED else 0
         elif size < min(_LEAST[name], most):
-            whole = sum(shares.values())
-            given = sum((getattr(settings.sizes, other) or 0) * cost[other] for other in shares)
-            least = fixed + given + max(_LEAST.get(other, 0) * cost[other] * whole / shares[other] for other in lacking)
-            raise TooLittleTime(settings.budget, 1.05 * least)  # a little more, as sizes are rounded
+            all_shares = sum(shares.values())
+            preset = sum((getattr(settings.sizes, other) or 0) * cost[other] for other in shares)
+            needed = max(_LEAST.get(other, 0) * cost[other] * all_shares / shares[other] for other in missing)
+            raise TooLittleTime(settings.budget, 1.05 * (fixed + preset + needed))  # 5 % more, as sizes are rounded
         sizes[name] = size = _round(size) // 2 * 2 if name == "games" else _round(size)
         remaining -= size * cost[name]
     return Sizes(**sizes)
 
 
 def _round(size: int) -> int:
-    """Down to two digits, which are enough for a guess."""
+    """The size rounded down to two digits, which are enough for an estimate."""
     unit: int = 10 ** max(0, len(str(size)) - 2)
     return size // unit * unit
 
 
 def _most(name: str, settings: Settings, rates: Rates, sizes: Mapping[str, int | None]) -> float:
-    """The size beyond which more has no benefit."""
+    """The size beyond which a larger one has no benefit."""
     if name == "positions":
         return rates.positions
     positions = sizes["positions"] or rates.positions
@@ -174,7 +174,7 @@ def _learned(settings: Settings, positions: int | None, book: int | None) -> flo
 
 
 def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
-    """Seconds for one unit of each size; for steps and games, for one of each trained net."""
+    """Seconds for one unit of each size; a unit of steps and games is one for each trained net."""
     nets = 2 if settings.control else 1
     return {
         "positions": 0.0 if settings.store else 1 / rates.searches + _evaluated(settings.mine) / rates.net,
@@ -199,22 +199,23 @@ def _evaluated(mining: Mining) -> float:
 
 
 def _overhead(settings: Settings, rates: Rates, *, positions: int = 1, book: int = 1) -> tuple[float, float]:
-    """Seconds to mine, and of the later stages, with these positions and book lines, and next to nothing else."""
+    """Seconds of mining, and of all later stages, for these positions and book lines; other sizes are as small as can
+    be."""
     chosen = Sizes(positions=positions, expand=1, book=book, steps=1, games=2)
     mine, *others = stages(replace(settings, sizes=chosen), rates, Path(), None)
     return mine.seconds, sum(stage.seconds for stage in others)
 
 
-# -- what -------------------------------------------------------------------------------------------------------------
+# -- stages -----------------------------------------------------------------------------------------------------------
 
 
 def stages(settings: Settings, rates: Rates, folder: Path, cluster: str | None) -> tuple[Stage, ...]:
     """All stages; the settings have a number for each size."""
     builder = _Stages(settings, rates, folder)
-    all_stages = [*builder.of_store(cluster), *(builder.around() if settings.normal else []), builder.of_book()]
+    all_stages = [*builder.store(cluster), *(builder.expansion() if settings.normal else []), builder.book()]
     if settings.normal:
-        all_stages += builder.of_games()
-    return (*all_stages, *builder.of_training(), *builder.of_judgement(), *builder.of_matches())
+        all_stages += builder.games()
+    return (*all_stages, *builder.training(), *builder.judgement(), *builder.matches())
 
 
 class _Stages:
@@ -234,7 +235,7 @@ class _Stages:
         share = settings.train.share
         self._share = () if share is None else ("--share", f"{share:g}")
 
-    def of_store(self, cluster: str | None) -> list[Stage]:
+    def store(self, cluster: str | None) -> list[Stage]:
         """From the archives to a store with a split."""
         s, rates, positions = self._settings, self._rates, self._sizes.positions or 0
         nodes = f"{parse_spec(s.deep).limits['nodes']:,} nodes"
@@ -252,7 +253,7 @@ class _Stages:
         )  # fmt: skip
         if s.store:
             copy = ("store", "merge", s.store, "-o", self._at(STORE))
-            first = Stage("copy", copy, f"{positions:,} positions that were judged", self._reading("copy"), whole=STORE)
+            first = Stage("copy", copy, f"{positions:,} positions that were judged", self._reading("copy"), final=STORE)
         return [
             first,
             Stage(
@@ -263,7 +264,7 @@ class _Stages:
             ),
         ]  # fmt: skip
 
-    def around(self) -> list[Stage]:
+    def expansion(self) -> list[Stage]:
         """The positions around the candidates of the part train, for a book that is played."""
         nodes = self._sizes.expand or 0
         return [
@@ -273,8 +274,8 @@ class _Stages:
             )
         ]  # fmt: skip
 
-    def of_book(self) -> Stage:
-        """The book of the part train. Without normal games to mix it is for the user: no other stage reads it."""
+    def book(self) -> Stage:
+        """The book of the part train. Without normal games to mix, no other stage reads it: it is for the user."""
         played = ("--expanded", "all", "--order", "shuffled", "--limit", str(self._sizes.book))
         size = (
             f"{self._sizes.book:,} lines at most"
@@ -285,7 +286,7 @@ class _Stages:
         words = ("books", *options, "-o", self._at("books"))
         return Stage("books", words, size, self._reading("books"), makes=("books",))
 
-    def of_games(self) -> list[Stage]:
+    def games(self) -> list[Stage]:
         """Games from the book, and their mixture with normal ones."""
         s, lines = self._settings, self._sizes.book or 0
         play = ("selfplay", self._at("books/book.pgn"), *self._net, "--nodes", str(s.play.book_nodes), *self._seed)
@@ -299,11 +300,11 @@ class _Stages:
             ),
             Stage(
                 "mix", (*mix, "-o", self._at("mixture")), "repair games and normal ones", self._rates.start,
-                makes=("mixture",), whole="mixture",
+                makes=("mixture",), final="mixture",
             ),
         ]  # fmt: skip
 
-    def of_training(self) -> list[Stage]:
+    def training(self) -> list[Stage]:
         """The repaired net, and the control, which differs by its candidates alone."""
         s, rates, steps = self._settings, self._rates, self._sizes.steps or 0
         options = s.train.options(steps)
@@ -331,14 +332,14 @@ class _Stages:
         return [
             Stage(
                 name, ("train", *source, *common, "-o", self._at(net)),
-                f"{steps:,} steps of {s.train.batch:,}, {content[net]}", seconds, whole=net,
+                f"{steps:,} steps of {s.train.batch:,}, {content[net]}", seconds, final=net,
                 makes=(net, f"{name}.training.json"), leaves=(f"{name}.checkpoint", f"{name}.unchecked.pb.gz"),
             )
             for net, source in sources.items() for name in (net.removesuffix(".pb.gz"),)
         ]  # fmt: skip
 
-    def of_judgement(self) -> list[Stage]:
-        """Nets on held-out positions: against the old net, the repaired one against the control; a deeper judge."""
+    def judgement(self) -> list[Stage]:
+        """Comparisons on held-out positions: with the old net, with the control, and by a deeper judge."""
         s, stages = self._settings, list[Stage]()
         old, repaired, control = s.net, self._at(REPAIRED), self._at(CONTROL)
         new = _HELD_OUT * (self._sizes.positions or 0) / self._rates.net  # a net's values on all held-out positions
@@ -369,10 +370,10 @@ class _Stages:
         options = (*self._db, *self._oracle, *self._threshold, *self._alpha, *self._split)
         return ("remeasure", *(word for net in nets for word in ("--net", net)), *options, *more, "--json")
 
-    def of_matches(self) -> list[Stage]:
+    def matches(self) -> list[Stage]:
         """Matches of the repaired net against the old one, and against the control, with their Q on one scale.
 
-        How steep a net's Q is depends on the positions. So quick matches come first, whose positions are like those of
+        How steep a net's Q is depends on the positions. So quick matches come first: their positions are like those of
         the matches.
         """
         nodes, games = self._settings.play.match_nodes, self._sizes.games or 0
@@ -383,7 +384,7 @@ class _Stages:
             opponents["control"] = self._at(CONTROL)
         quick, matches = list[Stage](), list[Stage]()
         for name, opponent in opponents.items():
-            nets = _side(self._at(REPAIRED)), _side(opponent)
+            nets = _escaped(self._at(REPAIRED)), _escaped(opponent)
             sides = [f"net={net},nodes={quick_nodes}" for net in nets]
             size = f"{quantity(quick_nodes, 'node')}, for the scale of Q"
             quick.append(self._match(f"scale-{name}", sides, quick_games, size, share))
@@ -393,7 +394,7 @@ class _Stages:
         return quick + matches
 
     def _match(self, name: str, sides: Sequence[str], games: int, nodes: str, part: float) -> Stage:
-        """A match. Its games take a `part` of the time of as many games by `match_nodes`."""
+        """A match. Its games take `part` of the time that as many games at `match_nodes` take."""
         return Stage(
             name, ("match", *sides, "--games", str(games), *self._seed, "-o", self._at(f"{name}.pgn"), "--json"),
             f"{games:,} games at {nodes}", 3 * self._rates.start + part * games * _PLIES / self._rates.moves,
@@ -405,16 +406,16 @@ class _Stages:
 
     def _reading(self, name: str) -> float:
         """Seconds of a stage that reads the store."""
-        anyway, of_thousand = _STARTS[name]
-        return self._rates.start * (anyway + of_thousand * (self._sizes.positions or 0) / 1000)
+        fixed, per_thousand = _STARTS[name]
+        return self._rates.start * (fixed + per_thousand * (self._sizes.positions or 0) / 1000)
 
 
 def _with_net(deep: str, net: str) -> str:
-    """The text of a judge; if it searches with a net, with the net that it would have in `vr mine`."""
+    """The text of a judge; if it searches with a net and names none, with the net that it has in `vr mine`."""
     judge = parse_spec(deep)
-    return f"{deep},weights={_side(net)}" if judge.kind.takes_net and judge.weights is None else deep
+    return f"{deep},weights={_escaped(net)}" if judge.kind.takes_net and judge.weights is None else deep
 
 
-def _side(net: str) -> str:
-    """A net's name in the text of a match's side, or of a judge."""
+def _escaped(net: str) -> str:
+    """A net's name as it is written in the text of a match's side or of a judge."""
     return net.replace(",", "\\,")

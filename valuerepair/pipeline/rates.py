@@ -1,6 +1,6 @@
 """How fast this machine does the work of a repair, measured by a separate process: half a minute, if it is idle.
 
-It takes the same time for every budget: rates of one second are noise, and the next budget uses the same rates.
+Measuring takes the same time for every budget: rates of one second are noise, and the next budget uses the same rates.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FILE = "rates.json"
 _POSITIONS = 512
 _BYTES, _FILES = 32_000_000, 4  # unpacked bytes, of at most this number of archive files
 _JUDGE_S, _NET_S, _TRAIN_S = 6.0, 1.0, 4.0
-_BUSY = 0.4  # load average of the last minute for each core, from which rates are said to be too low
+_BUSY = 0.4  # load average of the last minute per core, above which the user is warned that rates may be too low
 _GAMES = 128  # at once, the most that a match plays
 _Rate = Annotated[float, msgspec.Meta(gt=0, le=1e12)]
 
@@ -64,13 +64,13 @@ class Rates:
     moves: _Rate
 
 
-class _Kept(Record):
+class _SavedRates(Record):
     of: dict[str, Any]
     rates: Rates
 
 
 def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
-    """The rates that the folder keeps for these settings; otherwise they are measured, and kept there.
+    """The rates that the folder has for these settings; without any they are measured, and saved there.
 
     Raises UsageError and ValueRepairError if something is missing: an archive, the net, the engine, or JAX.
     """
@@ -86,14 +86,16 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
         conditions["store"] = settings.store
     path = folder / FILE
     if path.is_file():
-        with suppress(ValueRepairError):  # another version's, or torn: they are measured again
-            kept = read_json(path, _Kept, "a file of rates of this machine")
-            if kept.of == conditions:
+        with suppress(ValueRepairError):  # of another version, or damaged: measured again
+            saved = read_json(path, _SavedRates, "rates of this machine")
+            if saved.of == conditions:
                 measured_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(path.stat().st_mtime))
                 log.info(f"planned by the rates of this machine of {measured_at} ({path}; remove it to measure again)")
-                return kept.rates
+                return saved.rates
     if not settings.store and total_bytes(settings.archives) is None:
-        raise UsageError(f"{' '.join(settings.archives)}: give files or folders; what is read once cannot be planned")
+        raise UsageError(
+            f"{' '.join(settings.archives)}: give files or folders; input that can be read only once cannot be planned"
+        )
     with Progress("measuring this machine", quiet=quiet) as progress:
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # not on Windows
         progress.stage("judge, net, training, games")
@@ -129,7 +131,7 @@ def _measured_apart(conditions: Mapping[str, Any]) -> Rates:
 
 
 def main() -> None:
-    """Reads the conditions from standard input, writes the rates, or the error, to standard output."""
+    """Reads the conditions from standard input; writes the rates, or the error, to standard output."""
     signals.install()
     conditions = json.loads(sys.stdin.read())
     try:
@@ -159,7 +161,7 @@ def _measure(conditions: Mapping[str, Any]) -> dict[str, Any]:
         _read_store(conditions["store"], conditions["net"]) if "store" in conditions else _read(conditions["archives"])
     )
     with open_net(conditions["net"]):
-        pass  # the first time a net is converted
+        pass  # a net is converted the first time it is opened
     opening = time.monotonic()
     with open_net(conditions["net"]) as net:
         net.evaluate(batch)
@@ -203,7 +205,7 @@ def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
     for path in chosen:
         try:
             parts.append(_part(path, len(chosen)))
-        except ValueRepairError as error:  # a file without games, beside others
+        except ValueRepairError as error:  # a file without games, among others
             failed = error
     if failed is not None and not parts:
         raise failed
@@ -253,7 +255,7 @@ def _part(path: str, files: int) -> _Part:
 
 
 def _judge(oracle: Oracle, batch: PositionBatch, seconds: float) -> dict[str, float]:
-    """Searches a second, with as many in flight as run at once, over some seconds.
+    """Searches and nodes per second, measured over some seconds with all workers busy.
 
     The first searches only warm up: they start engines, fill tables and load kernels.
     """
@@ -273,7 +275,7 @@ def _judge(oracle: Oracle, batch: PositionBatch, seconds: float) -> dict[str, fl
 
 
 def _moves(net: Net, batch: PositionBatch, nodes: int) -> float:
-    """Moves a second, by as many searches at once as a match has games."""
+    """Moves per second, with as many searches at once as a match has games."""
     from valuerepair.mcts.params import SearchParams
     from valuerepair.oracles.searching import search_positions
 

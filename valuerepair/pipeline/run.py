@@ -99,15 +99,15 @@ class StageNotes:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair in a folder: its plan and its state. `identities`: the work of each stage, without the folder's path."""
+    """A repair in a folder: its plan and its state. `identities` name each stage's work, without the folder's path."""
 
     folder: Path
     plan: Plan
     identities: Mapping[str, str]
     notes: StageNotes
 
-    def begin(self) -> int:
-        """The number of the first stage that is not done, or not with this command, or whose file was removed."""
+    def first_undone(self) -> int:
+        """The index of the first stage that is not done, was done with another command, or whose file was removed."""
         if not (self.folder / STORE).exists():
             return 0
         for number, stage in enumerate(self.plan.stages):
@@ -133,7 +133,7 @@ class Repair:
 
     def as_json(self) -> dict[str, Any]:
         """The plan, JSON-able: a row for each stage, in their order; `seconds` are expected."""
-        begin = self.begin()
+        begin = self.first_undone()
         rows = [
             {
                 "name": stage.name,
@@ -148,7 +148,7 @@ class Repair:
 
     def lines(self) -> list[str]:
         """The plan for a terminal: each stage with its size, its time and its command."""
-        begin, lines = self.begin(), []
+        begin, lines = self.first_undone(), []
         for number, stage in enumerate(self.plan.stages):
             noted = self.notes.of(stage)
             done = number < begin and noted is not None
@@ -185,14 +185,14 @@ class _Played(msgspec.Struct):
 
 
 def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
-    """The settings of a folder; of a new folder the `given` ones, and defaults for the others.
+    """The settings of a folder; for a new folder the `given` ones, and defaults for the others.
 
     Raises UsageError for invalid settings, in the file or on the command line.
     """
     path = folder / toml.FILE
     if not path.exists():
         if not given.get("archives") and not given.get("store"):
-            raise UsageError(f"{folder}: there is no repair to go on with; give archives of games, and --net")
+            raise UsageError(f"{folder}: there is no repair to resume; give archives of games, and --net")
         deep = given.get("deep") or toml.default_deep()
         if given.get("store"):
             # Invalid settings are reported before the store is opened.
@@ -244,7 +244,7 @@ def planned(
         raise UsageError(f"-o {folder}: is a file, not a folder")
     notes = StageNotes(folder)
     done = " ".join(noted.identity for noted in notes.stages if noted.done)
-    # Chunks that are mixed already may be gone.
+    # Chunks that are already mixed need not exist any more.
     find_archives([path for path in settings.normal if f"--normal {shlex.quote(path)} " not in done])
     speed = rates(settings, folder, quiet=quiet)
     try:
@@ -257,8 +257,8 @@ def planned(
         chosen = plan(settings, speed, folder, cluster)
     # The identity depends neither on the folder's path nor on the working directory; a net is identified by its
     # content.
-    within, net = plan(chosen.settings, speed, Path(), None), digest_of(settings.net)
-    identities = {stage.name: f"{shlex.join(stage.words)} # {net}" for stage in within.stages}
+    relative, net = plan(chosen.settings, speed, Path(), None), digest_of(settings.net)
+    identities = {stage.name: f"{shlex.join(stage.words)} # {net}" for stage in relative.stages}
     return Repair(folder, chosen, identities, notes)
 
 
@@ -275,9 +275,9 @@ def digest_of(net: str) -> str:
 
 
 def run(repair: Repair, *, quiet: bool = False) -> None:
-    """Runs the stages that are not done. The same call resumes, whatever ended the last one.
+    """Runs the stages that are not done. The same call resumes a run, whatever ended it.
 
-    Raises ValueRepairError if a stage fails, whose own message is on standard error, or if another process works in the
+    Raises ValueRepairError if a stage fails (its own message is on standard error), or if another process works in the
     same folder; KeyboardInterrupt once an interrupted stage has ended.
     """
     folder = repair.folder
@@ -290,11 +290,11 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
         os.pwrite(lock, str(os.getpid()).ljust(_HOLDER).encode(), 0)
         stack.callback(os.ftruncate, lock, 0)
         if not (folder / toml.FILE).exists():
-            _check_free(repair)
+            _check_no_other_files(repair)
             toml.write(repair.plan.settings, folder / toml.FILE)
-        begin = repair.begin()
+        begin = repair.first_undone()
         _check_store(repair, begin)
-        _begin_anew(repair, begin)
+        _remove_old_results(repair, begin)
         for number, stage in enumerate(repair.plan.stages[begin:], begin + 1):
             which = f"[{number}/{len(repair.plan.stages)}] {stage.name}"
             _check_trained(repair, stage)
@@ -303,8 +303,8 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
             _run_stage(repair, stage, lock, quiet)
 
 
-def _check_free(repair: Repair) -> None:
-    """Raises UsageError if the folder has files that no repair made: they would be mistaken for its own."""
+def _check_no_other_files(repair: Repair) -> None:
+    """Raises UsageError if a new repair's folder has files with names of its results: they would be taken for them."""
     if repair.notes.stages:
         return
     stage_files = (name for stage in repair.plan.stages for name in (*stage.makes, *stage.leaves, stage.output))
@@ -317,7 +317,7 @@ def _check_free(repair: Repair) -> None:
 def _check_store(repair: Repair, begin: int) -> None:
     """Raises UsageError if the store has values of another judge or net: they would be mistaken for the new ones.
 
-    More positions of the same judge and net are welcome.
+    Positions of the same judge and net may already be in it.
     """
     if begin > 0 or not (repair.folder / STORE).exists():
         return
@@ -348,7 +348,7 @@ def _check_trained(repair: Repair, stage: Stage) -> None:
         )
 
 
-def _begin_anew(repair: Repair, begin: int) -> None:
+def _remove_old_results(repair: Repair, begin: int) -> None:
     """Removes the files that will be made again: those of the first changed stage and of all stages after it."""
     stages = repair.plan.stages[begin:]
     first = repair.notes.of(stages[0]) if stages else None
@@ -367,7 +367,7 @@ def _begin_anew(repair: Repair, begin: int) -> None:
 
 
 def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
-    """Runs a stage to its end, and records its time. A stage whose result is whole already is not run again."""
+    """Runs a stage to its end, and records its time. A stage whose result is complete is not run again."""
     before = repair.notes.of(stage)
     noted = StageNote(stage.name, repair.command(stage), repair.identities[stage.name], stage.seconds)
     if before is not None:
@@ -375,7 +375,7 @@ def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
     repair.notes.note(noted)
     begun = time.monotonic()
     code, interrupted = 0, False
-    if before is None or not _is_whole(repair.folder, stage):
+    if before is None or not _is_complete(repair.folder, stage):
         code, interrupted = _run_command(repair, stage, lock, quiet)
     noted = replace(noted, seconds=noted.seconds + time.monotonic() - begun, done=code == 0)
     repair.notes.note(noted)
@@ -383,19 +383,19 @@ def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
         raise KeyboardInterrupt
     if code:
         why = f"was ended by signal {-code}" if code < 0 else f"failed (exit code {code})"
-        raise ValueRepairError(f"{stage.name} {why}, see above; once that is fixed the same command goes on")
+        raise ValueRepairError(f"{stage.name} {why}, see above; fix that and give the same command again to resume")
 
 
-def _is_whole(folder: Path, stage: Stage) -> bool:
+def _is_complete(folder: Path, stage: Stage) -> bool:
     """Whether the stage's result is complete: a net without a checkpoint, a file that is written at the end."""
     if stage.output:
         return (folder / stage.output).exists()
     unfinished = [name for name in stage.leaves if name.endswith(".checkpoint") and (folder / name).exists()]
-    return bool(stage.whole) and (folder / stage.whole).exists() and not unfinished
+    return bool(stage.final) and (folder / stage.final).exists() and not unfinished
 
 
 def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[int, bool]:
-    """The exit code, and whether a signal came meanwhile, which is passed on.
+    """Runs a stage's command; returns its exit code, and whether a signal came, which is passed on to it.
 
     The command has a session of its own, so that Ctrl-C reaches it once, through this process; and it holds the lock,
     so that no other repair starts while it lives. On Linux it dies with this process, also by kill -9. Its words are
@@ -406,12 +406,12 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
     defaults = f"VALUEREPAIR_{stage.words[0].upper()}_"
     env = {name: value for name, value in os.environ.items() if not name.startswith(defaults)} | {signals.STAGE: "1"}
     if not stage.output:
-        return _to_its_end(words, subprocess.DEVNULL if quiet else None, lock, env)
+        return _run_process(words, subprocess.DEVNULL if quiet else None, lock, env)
     target = repair.folder / stage.output
     partial = target.with_name(f".{target.name}.part")
     try:
         with partial.open("wb") as out:
-            code, interrupted = _to_its_end(words, out, lock, env)
+            code, interrupted = _run_process(words, out, lock, env)
         if not code:
             os.replace(partial, target)
     finally:
@@ -419,17 +419,17 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
     return code, interrupted
 
 
-def _to_its_end(words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]) -> tuple[int, bool]:
+def _run_process(words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]) -> tuple[int, bool]:
     signals.check()
     passed_on = 0
     with (
         signals.left_to_loop(),
-        open(os.devnull, "wb") as nobody,  # instead of the reaper's pipe: a stage ends its own engines
+        open(os.devnull, "wb") as no_reaper,  # in place of the reaper's pipe: a stage ends its own engines
         subprocess.Popen(
-            guard_command("launch", str(nobody.fileno()), str(os.getpid()), *words),
+            guard_command("launch", str(no_reaper.fileno()), str(os.getpid()), *words),
             stdout=out,
             env=env,
-            pass_fds=(lock, nobody.fileno()),
+            pass_fds=(lock, no_reaper.fileno()),
             start_new_session=True,
         ) as process,
     ):
@@ -439,5 +439,5 @@ def _to_its_end(words: list[str], out: IO[bytes] | int | None, lock: int, env: M
                 process.wait(_TICK_S)
             if signals.count() > passed_on:
                 passed_on += 1
-                process.send_signal(signal.SIGTERM)  # which is quiet even while Python starts
+                process.send_signal(signal.SIGTERM)  # not SIGINT, which prints a traceback while Python starts
         return process.returncode, signals.count() > 0

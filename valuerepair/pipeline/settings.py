@@ -38,8 +38,8 @@ _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """The sizes of the stages: `positions` to mine; engine nodes to `expand` and lines of the `book`, if games are
-    played from it; `steps` of a training; held-out positions to `rejudge`, 0 for none; `games` of a match. None: by the
-    budget."""
+    played from it; `steps` of a training; held-out positions to `rejudge`, 0 for none; `games` of a match. The budget
+    decides a size that is None."""
 
     positions: int | None = None
     expand: int | None = None
@@ -91,8 +91,8 @@ class HeldOutShares:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSettings:
     """How a net is trained. `policy` is the target of the policy head if it learns from the store, "net" for the old
-    policy alone. `share` is the share of candidates, None: their share of the sampled positions; with normal games it
-    is the share of repair games, None: that of `vr mix`."""
+    policy alone. `share` is the share of candidates, by default (None) their share of the sampled positions; with
+    normal games it is the share of repair games, by default that of `vr mix`."""
 
     policy: str = POLICY
     share: float | None = None
@@ -106,10 +106,10 @@ class TrainSettings:
         except UsageError as error:
             raise UsageError(f"[train] {str(error).removeprefix('--')}") from None
         if self.share == 0:
-            raise UsageError("[train] share = 0: is the control; the repair needs candidates")
+            raise UsageError("[train] share = 0: trains a control; a repair needs candidates")
 
     def options(self, steps: int) -> TrainOptions:
-        """Options for a training of `steps`, which does not end early; it keeps the best step on held-out games."""
+        """Options for a training of `steps` that does not end early; the best step on held-out games is kept."""
         return TrainOptions(
             policy=None if self.only == "value" else self.policy,
             share=self.share,
@@ -177,7 +177,7 @@ class Settings:
         TrainOptions(seed=self.seed)
         seconds_of(self.budget)
         if self.normal and self.train.share is not None and self.train.share >= 1:
-            raise UsageError(f"[train] share = {self.train.share:g}: must be below 1 where there are normal games")
+            raise UsageError(f"[train] share = {self.train.share:g}: must be below 1 with normal games")
 
     @property
     def by_centipawns(self) -> bool:
@@ -186,7 +186,7 @@ class Settings:
 
 
 def _check_judge(option: str, text: str) -> None:
-    """Raises UsageError for a judge whose searches cannot be counted; the tests may have no judge."""
+    """Raises UsageError for a judge without a number of nodes, which determines the sizes; `test_deep` may be empty."""
     if not text and option == "test_deep":
         return
     try:
@@ -194,13 +194,13 @@ def _check_judge(option: str, text: str) -> None:
     except UsageError as error:
         raise UsageError(f"{option}{str(error).removeprefix('--deep')}") from None
     if not judge.kind.searches:
-        raise UsageError(f"{option} {judge.kind}: searches nothing; give a judge that does")
+        raise UsageError(f"{option} {judge.kind}: does not search; give a judge that does")
     if "nodes" not in judge.limits:
         raise UsageError(f"{option} {text}: give nodes=N, which determines the sizes")
 
 
 def default_deep() -> str:
-    """The text of the judge that this machine has."""
+    """The text of the judge that is available on this machine."""
     kind = default_kind()
     nodes = STOCKFISH_NODES if kind is STOCKFISH else kind.default_nodes
     return f"{kind}:nodes={nodes}"
@@ -218,7 +218,7 @@ def default_test_deep(deep: str) -> str:
 
 
 def seconds_of(budget: str) -> float:
-    """Seconds of ``1h``, ``90m``, ``1h30m`` or ``45s``. Raises UsageError."""
+    """The seconds of a budget: ``1h``, ``90m``, ``1h30m`` or ``45s``. Raises UsageError."""
     match = _DURATION.fullmatch(budget)
     parts = match.groups() if match else ("0", "0", "0")
     seconds = sum(float(part or 0) * unit for part, unit in zip(parts, (3600, 60, 1), strict=True))

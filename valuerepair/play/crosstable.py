@@ -1,4 +1,4 @@
-"""The players of a PGN: the table of a match of two, a line for each two that met, or one player against all others."""
+"""The results in a PGN: the table of one match, a line for each pair of players, or one player against all others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import FEWEST, elo_interval, elo_words, los_words, moments
-from valuerepair.play.match_pgn import Match, TaggedGame, matches_of, played, read_games, together
+from valuerepair.play.match_pgn import Match, TaggedGame, counted_games, joined, matches_of, read_games
 from valuerepair.play.sprt import Sprt
 from valuerepair.play.standing import POINTS, Standing, level_lines, report_lines, score_words
 from valuerepair.text import printable, quantity, table_lines
@@ -27,11 +27,11 @@ _MOST_NAMED = 8
 class Crosstable:
     """The matches between players, with their results.
 
-    `matches` has a standing for each two players, the most games first; with a `player` (None: all) only its matches.
-    `whole` is the one table to show: the match of two players, or `player` against all others; None with several
-    players and no `player`. `undecided` are the games without a result, `games` counts all. `without_moves` counts by
-    ending the games that were left out because they have no move. `seconds` is the mean duration of a game, None if the
-    file does not have it.
+    `matches` has a standing for each pair of players, the most games first; with a `player` (None: all) only its
+    matches. `whole` is the one table to show: the match of two players, or `player` against all others; None with
+    several players and no `player`. `undecided` are the games without a result, `games` counts all. `without_moves`
+    counts, by ending, the games that were left out because they have no move. `seconds` is the mean duration of a game,
+    None if the file does not have it.
     """
 
     games: int
@@ -97,8 +97,8 @@ class Crosstable:
 
 def _elo(match: Standing) -> str:
     if moments(match.results)[0] < FEWEST:
-        return f"too few {match.of}"
-    return f"{elo_words(elo_interval(match.results))}, LOS {los_words(match.results)} (of {match.of_words})"
+        return f"too few {match.unit}"
+    return f"{elo_words(elo_interval(match.results))}, LOS {los_words(match.results)} (of {match.counted_units})"
 
 
 def crosstable(
@@ -113,20 +113,20 @@ def crosstable(
     With a `player` only its games count, seen from its side; `sprt` tests `whole`. Raises UsageError for an unknown
     player and for a test of several players, ValueRepairError for files without a match.
     """
-    games, without_moves = played(list(read_games(paths, on_games)))
+    games, without_moves = counted_games(list(read_games(paths, on_games)))
     matches = matches_of(games, player)
     if not matches:
         raise _no_match(paths, games, player)
     _remark_on_case(matches)
-    joined = matches[0] if len(matches) == 1 else together(matches, (player, OTHERS)) if player is not None else None
-    if sprt is not None and joined is None:
+    match = matches[0] if len(matches) == 1 else joined(matches, (player, OTHERS)) if player is not None else None
+    if sprt is not None and match is None:
         raise UsageError(f"--sprt: there are {len(matches):,} matches; say --player NAME")
-    total = Standing.after(joined.names, joined.games, sprt, paired=joined.paired) if joined is not None else None
+    total = Standing.after(match.names, match.games, sprt, paired=match.paired) if match is not None else None
     if len(matches) == 1 and total is not None:
         standings = [total]
     else:
-        standings = [Standing.after(match.names, match.games, paired=match.paired) for match in matches]
-    pairings = {frozenset(match.names) for match in matches}
+        standings = [Standing.after(m.names, m.games, paired=m.paired) for m in matches]
+    pairings = {frozenset(m.names) for m in matches}
     counted = [game for game in games if frozenset((game.white, game.black)) in pairings]
     undecided = tuple(game for game in counted if game.result not in POINTS)
     if len(undecided) == len(counted):
@@ -144,7 +144,7 @@ def crosstable(
 
 
 def _remark_on_case(matches: Sequence[Match]) -> None:
-    """Logs the names that differ only in upper and lower case, which is mostly a mistake."""
+    """Logs the names that differ only in upper and lower case, which is usually a mistake."""
     spellings: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for match in matches for name in match.names):
         spellings.setdefault(name.casefold(), []).append(name)

@@ -1,6 +1,6 @@
 """Elo of the results of games with its interval, likelihood of superiority, and a verdict at each level.
 
-All is from the first player's side: wins are its wins, Elo above 0 means that it is the stronger one.
+Everything is from the first player's side: wins are its wins, Elo above 0 means that it is stronger.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ class ByOpening:
     def of(games: Iterable[tuple[int, bool, float]]) -> ByOpening | None:
         """From (opening, whether the first player is White, its points); None if no opening is repeated."""
         points: dict[int, list[float]] = {}
-        seen: set[tuple[int, bool]] = set()
+        earlier: set[tuple[int, bool]] = set()
         is_repeated = False
         for opening, white, share in games:
             points.setdefault(opening, []).append(share)
-            is_repeated = is_repeated or (opening, white) in seen
-            seen.add((opening, white))
+            is_repeated = is_repeated or (opening, white) in earlier
+            earlier.add((opening, white))
         if not is_repeated:
             return None
         return ByOpening(tuple(map(len, points.values())), tuple(map(sum, points.values())))
@@ -196,7 +196,7 @@ def elo_interval(results: Results, level: float = 0.95) -> Estimate:
 
 
 def normal_elo_interval(results: MatchScore | Pentanomial) -> Estimate:
-    """Elo and its normal interval at 0.95, also for few outcomes: as fastchess has it of pairs, cutechess of games."""
+    """Elo and its normal interval at 0.95, also for few outcomes: fastchess's for pairs, cutechess's for games."""
     return Estimate(*map(elo_of, _symmetric(results, 0.95)))
 
 
@@ -314,7 +314,7 @@ def _all_same(elo: float) -> str:
 
 
 def los_words(results: Results) -> str:
-    """Per cent; for few games never 0 or 100."""
+    """The likelihood of superiority in per cent; for few games never 0 or 100."""
     superior = 100 * los(results)
     if few(results) and not 0.05 < superior < 99.95:
         return "above 99.9 %" if superior > 50 else "below 0.1 %"
@@ -323,7 +323,7 @@ def los_words(results: Results) -> str:
 
 def few_words(results: Results) -> str | None:
     """A remark on too few outcomes; None if there are enough."""
-    n, unit = moments(results)[0], counted_words(results)
+    n, unit = moments(results)[0], unit_of(results)
     if n < FEWEST:
         uneven = isinstance(results, ByOpening) and len(results.games) >= FEWEST
         counts = f"; with numbers of games as uneven as these they count as {n:.1f}" if uneven else ""
@@ -333,7 +333,7 @@ def few_words(results: Results) -> str | None:
     return f"few {unit}: exact intervals, wider than those of many" if few(results) else None
 
 
-def counted_words(results: Results) -> str:
+def unit_of(results: Results) -> str:
     """The unit of the intervals: openings, pairs or games."""
     if isinstance(results, ByOpening):
         return "openings"

@@ -21,7 +21,7 @@ from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError, check_least
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.elo import share_interval
-from valuerepair.play.figures import PlayedGame, disagreements, figures, played
+from valuerepair.play.figures import PlayedGame, disagreements, figures
 from valuerepair.play.lineup import Lineup, NetOptions, params_of, parse_side
 from valuerepair.play.match import BUILT_IN, ODDS, SEQUENTIAL, MatchPlan, play_match
 from valuerepair.play.openings import Opening, built_in_openings, read_openings
@@ -62,7 +62,7 @@ class ExperimentOptions:
 class Experiment:
     """The runs of all settings: `games` per setting from `openings`, with `nodes` unless a setting has its own.
 
-    An interruption sets `stopped`: from then on no games are played, and rows are of those in the folder.
+    An interruption sets `stopped`: from then on no games are played, and rows show the games in the folder.
     """
 
     folder: Path
@@ -84,14 +84,15 @@ class Experiment:
         path, name = self._path(name_of(setting)), name_of(setting)
         nodes = setting.limits.get("nodes", self.nodes)
         if self.stopped:
-            games: Sequence[PlayedGame] = [played(game) for game in read_written(path)[0]] if path.exists() else []
+            written = read_written(path)[0] if path.exists() else []
+            games: Sequence[PlayedGame] = [PlayedGame.of_written(game) for game in written]
         else:
             contestant = Contestant((setting.weights or self.net,), params_of(setting), nodes)
             with (
                 self._progress(name) as progress,
                 ForestSource(contestant, Rules(), 0, self.games) as source,
             ):
-                self.folder.mkdir(parents=True, exist_ok=True)  # now, as no net is missing
+                self.folder.mkdir(parents=True, exist_ok=True)  # only now: a missing net must not leave a folder
                 plan = SelfplayPlan(self.openings, self.book, source.sides, source.facts, self.games)
                 end = play_selfplay(plan, source, path, progress=progress)
             games, self.stopped = end.games, end.interrupted
@@ -123,7 +124,7 @@ class Experiment:
         return match_row(first, second, standing) | {"planned": self.games}
 
     def equal_temperature(self, setting: EngineSpec, rows: Sequence[Row]) -> tuple[float, bool] | None:
-        """The temperature with the same (w + l) / d as `setting`, to two digits; whether it is within those of `rows`.
+        """The temperature with the same (w + l) / d as `setting`, to two decimals, and whether `rows` enclose it.
 
         None if no ratio is finite. A match that has begun keeps its temperature.
         """
@@ -175,7 +176,7 @@ def choose_openings(book: str | None, most: int) -> tuple[list[Opening], str]:
     check_least("--lines", most)
     openings = read_openings(book) if book is not None else built_in_openings()
     if most > len(openings):
-        log.info(f"{most:,} lines asked for, there are {len(openings):,}")
+        log.info(f"the book has only {len(openings):,} lines, not {most:,}; all are played")
     chosen = np.unique(np.linspace(0, len(openings) - 1, min(most, len(openings))).round().astype(int)).tolist()
     return [openings[number] for number in chosen], Path(book).name if book is not None else BUILT_IN
 

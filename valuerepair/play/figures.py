@@ -44,6 +44,27 @@ class PlayedGame:
     would_resign: tuple[int, str] | None
     gaps: tuple[float, ...] = ()
 
+    @staticmethod
+    def of_written(game: WrittenGame) -> PlayedGame:
+        """Parses a written game."""
+        tags = game.tags
+        moves = game.text.split("\n\n", 1)[1]
+        words = _COMMENT.sub(" ", moves).split()
+        due = tags.get("WouldResign", "").split()
+        return PlayedGame(
+            game.number,
+            int(tags["BookLine"]) - 1,
+            tags.get("FEN", ""),
+            tags["White"],
+            tags["Black"],
+            tags["Result"],
+            tags["Ending"].split(":", 1)[0],
+            int(tags["BookPlies"]),
+            tuple(word for word in words[:-1] if not word.endswith(".")),
+            (int(due[0]), due[1]) if len(due) == 2 else None,
+            tuple(float(net) - float(q) for q, net in _VALUES.findall(moves)),
+        )
+
     @property
     def plies(self) -> int:
         """Moves played after the book."""
@@ -62,32 +83,11 @@ class PlayedGame:
         return Play(self.number, self.opening, key, fen, self.white, self.black, self.result, z, self.plies, ending)
 
 
-def played(game: WrittenGame) -> PlayedGame:
-    """Parses a written game."""
-    tags = game.tags
-    moves = game.text.split("\n\n", 1)[1]
-    words = _COMMENT.sub(" ", moves).split()
-    due = tags.get("WouldResign", "").split()
-    return PlayedGame(
-        game.number,
-        int(tags["BookLine"]) - 1,
-        tags.get("FEN", ""),
-        tags["White"],
-        tags["Black"],
-        tags["Result"],
-        tags["Ending"].split(":", 1)[0],
-        int(tags["BookPlies"]),
-        tuple(word for word in words[:-1] if not word.endswith(".")),
-        (int(due[0]), due[1]) if len(due) == 2 else None,
-        tuple(float(net) - float(q) for q, net in _VALUES.findall(moves)),
-    )
-
-
 def figures(games: Sequence[PlayedGame]) -> dict[str, Any]:
     """Figures of the games of a run, JSON-able; rates are fractions with Wilson's 95 % interval.
 
-    `decisive_ratio` is (wins + losses) / draws, None without draws, its bounds from `share_by_game` of draws: both None
-    for games of one opening.
+    `decisive_ratio` is (wins + losses) / draws, None without draws; its bounds come from `share_by_game` of draws, and
+    are None for games of one opening.
     `repeated` are shares of games that equal an earlier one: up to a number of plies after the book (a game that ended
     before counts with all its moves), and `whole`. `resign` counts the games in which a resignation was due and not
     taken, and those of them that were not lost; None without due resignations.
@@ -146,7 +146,7 @@ def share_by_game(hits: Sequence[float], of: Sequence[int], games: Sequence[Play
 
 
 def _odds(share: float) -> float | None:
-    """The other results for each draw, at this share of draws; None if infinite or unknown."""
+    """The number of wins and losses per draw, at this share of draws; None if infinite or unknown."""
     return (1 - share) / share if share > 0 else None
 
 
@@ -154,8 +154,8 @@ def repeated(games: Sequence[PlayedGame], depth: int | None = None) -> float | N
     """The share of games that equal an earlier one, up to `depth` plies after the book or as a whole."""
     if not games:
         return None
-    seen = {(g.start_fen, g.sans if depth is None else g.sans[: g.book_plies + depth]) for g in games}
-    return 1 - len(seen) / len(games)
+    different = {(g.start_fen, g.sans if depth is None else g.sans[: g.book_plies + depth]) for g in games}
+    return 1 - len(different) / len(games)
 
 
 def _resignations(games: Sequence[PlayedGame]) -> dict[str, Any] | None:

@@ -110,7 +110,7 @@ class CachedEvaluator(LeafEvaluator):
 
 
 def _keys_of(leaves: Leaves) -> list[bytes]:
-    """16 bytes of each row's planes, clock and legal moves."""
+    """A digest of 16 bytes of each row's planes, clock and legal moves."""
     cuts, masks, clocks = leaves.offsets.tolist(), leaves.masks, leaves.rule50.tolist()
     keys = []
     for row, clock in enumerate(clocks):
@@ -207,7 +207,7 @@ class ForestPlayer:
 
 
 def _refused(reason: str) -> Thought:
-    """For a position that cannot be searched, which games do not have."""
+    """Called for a position that cannot be searched; games do not have such positions."""
     raise ValueRepairError(reason)
 
 

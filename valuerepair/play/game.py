@@ -54,7 +54,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class GameRecord:
-    """A game: it begins at `start_fen` with the moves of the book, then each of `thoughts` is a move.
+    """A game: it begins at `start_fen` with the moves of the book; then each of `thoughts` is a move.
 
     `number` counts the games of a run from 0; `opening` is the 0-based line of the book. `white` and `black` name the
     players. `result` is 1-0, 0-1, 1/2-1/2 or * (undecided), `ending` one of the words above, `detail` adds to it.
@@ -86,7 +86,7 @@ class GameRecord:
 
 
 class Fault(Exception):
-    """A player loses a game by its own fault: `ending` is one of `LOSSES`, the message has details."""
+    """A player lost a game by its own fault: `ending` is one of `LOSSES`, the message has details."""
 
     def __init__(self, ending: str, detail: str) -> None:
         super().__init__(detail)
@@ -111,7 +111,7 @@ class Player(Protocol):
         ...
 
     def forget(self, game: int) -> None:
-        """The game is over: frees its tree or its engine."""
+        """Frees the tree or the engine of a game that is over."""
         ...
 
     def close(self, *, cancel: bool = False) -> None:

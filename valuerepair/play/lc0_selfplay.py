@@ -116,7 +116,7 @@ def arguments(settings: Lc0Settings, games: int) -> list[str]:
     for option in settings.extra if available else ():  # an unknown one would end lc0 without an error
         name = option.partition("=")[0]
         if name.removeprefix("no-") not in available:
-            raise UsageError(f"lc0 option {name}: this lc0 has none of that name; lc0 selfplay --help lists them")
+            raise UsageError(f"lc0 option {name}: this lc0 does not have it; lc0 selfplay --help lists its options")
     fill = "history-fill-new" if "history-fill-new" in available else "history-fill"
     values = {
         "weights": str(net.path.absolute()),
@@ -194,7 +194,7 @@ def parse_ready(line: str) -> ReadyGame:
     head, _, fen = line.partition(" from_fen ")
     head, _, moves = head.partition(" moves ")
     before, _, facts = head.rpartition(" gameid ")
-    _, _, path = before.partition(" trainingfile ")  # which may hold blanks
+    _, _, path = before.partition(" trainingfile ")  # the path may contain blanks
     try:
         game, *pairs = facts.split()
         named = dict(zip(pairs[::2], pairs[1::2], strict=True))
@@ -258,7 +258,7 @@ def _ending(game: Game, result: str, settings: Lc0Settings) -> str:
 
 
 def _thoughts(moves: Sequence[str], chunk: Path | None) -> tuple[Thought, ...]:
-    """The moves with the value of the search's choice and the root's visits; without values if there are no records."""
+    """The moves, each with the value of the search's choice and the root's visits; without values if records lack."""
     records = _records(chunk) if chunk is not None else None
     if records is None or len(records) != len(moves):
         return tuple(Thought(move) for move in moves)
@@ -357,7 +357,7 @@ def _ready_games(process: LineProcess, stop: Callable[[], bool], games: int) -> 
         except EngineFailure as failure:
             source = "lc0" if isinstance(failure, EngineExited) else "lc0's output"
             raise ValueRepairError(
-                f"{source} {failure} after {done:,} of {games:,} games; they are kept, and the same command goes on"
+                f"{source} {failure} after {done:,} of {games:,} games; they are kept, and the same command resumes"
             ) from None
         if line.startswith(_READY):
             done += 1
@@ -374,30 +374,30 @@ def chunk_path(folder: str | Path, number: int) -> Path:
 class Lc0Chunks:
     """The training records that lc0 writes, in a folder, by the numbers of their games.
 
-    `cut` takes from a game's file what must not stay, before the file gets its name; it removes the file if that is
-    all.
+    `cut` removes the records that must not stay from a game's file, before the file gets its name; it removes the file
+    if no record is left.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = folder
         self._emptied = set[int]()
-        self.cut: Callable[[GameRecord, Path], None] = lambda game, made: None
+        self.cut: Callable[[GameRecord, Path], None] = lambda game, file: None
 
     def path(self, number: int) -> Path:
         """The file of a game of the run."""
         return chunk_path(self.folder, number)
 
-    def keep(self, game: GameRecord, made: Path) -> None:
-        """Gives the file that lc0 made for a game its name."""
-        self.cut(game, made)
-        if made.exists():
-            os.replace(made, self.path(game.number))
+    def keep(self, game: GameRecord, file: Path) -> None:
+        """Gives the file that lc0 wrote for a game its name."""
+        self.cut(game, file)
+        if file.exists():
+            os.replace(file, self.path(game.number))
         else:
             self._emptied.add(game.number)
             self.path(game.number).unlink(missing_ok=True)
 
     def write(self, game: GameRecord) -> Path | None:
-        """The file that lc0 wrote for a game, or None; it does not exist if nothing was left of it."""
+        """The file that lc0 wrote for a game, or None; the file does not exist if `cut` removed all its records."""
         path = self.path(game.number)
         return path if game.number in self._emptied or path.exists() else None
 
@@ -427,7 +427,7 @@ def _make_folder(chunks: str | Path, resume: bool) -> None:
     except OSError as error:
         raise ValueRepairError(f"{chunks}: {error.strerror}: training records cannot be written there") from None
     if content and not resume:
-        raise UsageError(f"{chunks}: the folder is not empty; training records need one of their own")
+        raise UsageError(f"{chunks}: the folder is not empty; training records need a folder of their own")
 
 
 @holding
@@ -463,12 +463,12 @@ class Lc0Source:
         self._settings, self._resume = settings, resume
         self.records = Lc0Chunks(chunks) if chunks is not None else None
 
-    def games(self, coming: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]:
-        pairings = list(coming)
+    def games(self, pairings: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]:
+        all_pairings = list(pairings)
         yield from play_with_lc0(
-            [pairing.opening for pairing in pairings],
+            [pairing.opening for pairing in all_pairings],
             self._settings,
-            numbers=[pairing.number for pairing in pairings],
+            numbers=[pairing.number for pairing in all_pairings],
             chunks=self.records,
             resume=self._resume,
             stop=halted,

@@ -30,7 +30,7 @@ _USUAL = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
 
 @dataclass(frozen=True)
 class NetOptions:
-    """Where nets of the own search run; as in `nets.net.open_net`."""
+    """Where the built-in search runs its nets; see `nets.net.open_net`."""
 
     device: str = "auto"
     threads: int | None = None
@@ -40,7 +40,7 @@ class NetOptions:
 class Seat:
     """A player and what its moves depend on, in one line: two matches with the same line have the same side.
 
-    `q_scale` is that of the own search, None of an engine.
+    `q_scale` is that of the built-in search, None for an engine.
     """
 
     player: Player
@@ -59,7 +59,7 @@ class Lineup:
         games: int,
         device: NetOptions,
     ) -> None:
-        """Opens both players; `jobs` None is one game per core, and with two nets as many as fill their batches.
+        """Opens both players; by default `jobs` is one game per core, with two nets as many as fill their batches.
 
         Raises UsageError and ValueRepairError.
         """
@@ -67,16 +67,16 @@ class Lineup:
         self._device = device
         self._nets: dict[str, Net] = {}
         self._players: list[Player] = []
-        self.given_up = False  # whether searches still run when the lineup is closed
+        self.abandons_searches = False  # whether `close` abandons searches in flight
         for side in sides:
             if not side.kind.built_in:
-                side.kind.program(side)  # first, as the side may be no engine at all
+                side.kind.program(side)  # checked first: the side may not be an engine at all
         limits = [limits_of(side, control) for side in sides]
         try:
-            # By nodes the own search plays in this process, many games in one batch; by time as an engine, ``vr uci``.
+            # By nodes the built-in search plays in this process, many games in a batch; by time as ``vr uci``.
             own = [side.kind.built_in and set(limit) == {"nodes"} for side, limit in zip(sides, limits, strict=True)]
             nets = [self._net(side) if is_own else None for side, is_own in zip(sides, own, strict=True)]
-            self.jobs = min(jobs, games) if jobs else self._good_jobs(sides, nets, limits, games)
+            self.jobs = min(jobs, games) if jobs else self._default_jobs(sides, nets, limits, games)
             self.shared = None not in nets  # games share this process, and slow each other down
             first = [side.name or (net.identity.name if net else "") for side, net in zip(sides, nets, strict=True)]
             names = distinct(first, sides, limits)
@@ -110,7 +110,7 @@ class Lineup:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.close(cancel=self.given_up or kind is not None)
+        self.close(cancel=self.abandons_searches or kind is not None)
 
     def _net(self, side: EngineSpec) -> Net:
         """The side's net, which sides that name the same file share."""
@@ -125,7 +125,7 @@ class Lineup:
             self._nets[key] = open_net(side.weights, history_fill=fill, **options)  # type: ignore[arg-type]  # checked by open_net
         return self._nets[key]
 
-    def _good_jobs(
+    def _default_jobs(
         self,
         sides: Sequence[EngineSpec],
         nets: Sequence[Net | None],
@@ -180,13 +180,13 @@ class Lineup:
 def parse_side(text: str) -> EngineSpec:
     """Reads a side of a match.
 
-    ``net=NET,nodes=N,...`` with any parameter of the search (`contempt` is `n_scl`) is the own search; ``stockfish``,
-    ``lc0``, ``mcts`` and ``uci`` are as in ``--deep``, ``KIND:SETTING,...``; a text that begins with a path or a name
-    is a UCI engine. Raises UsageError with the error and the choices.
+    ``net=NET,nodes=N,...`` with any parameter of the search (`contempt` is `n_scl`) is the built-in search;
+    ``stockfish``, ``lc0``, ``mcts`` and ``uci`` are as in ``--deep``, ``KIND:SETTING,...``; a text that begins with a
+    path or a name is a UCI engine. Raises UsageError with the error and the choices.
     """
     where, items = f"side {text!r}: ", settings_of(text.strip())
     if not items or not items[0]:
-        raise UsageError(f"{where}says nothing; {EXAMPLE}")
+        raise UsageError(f"{where}is empty; {EXAMPLE}")
     word, colon, first = items[0].partition(":")
     kind = KINDS.get(word)
     if kind is not None and kind.searches and (colon or not kind.first_word):
@@ -217,7 +217,7 @@ def _net_named(word: str) -> str | None:
 
 
 def params_of(side: EngineSpec) -> SearchParams:
-    """Parameters of the own search. Raises UsageError."""
+    """Parameters of the built-in search. Raises UsageError."""
     return SearchParams().with_settings(side.options, side.where)
 
 
@@ -236,9 +236,9 @@ def limits_of(side: EngineSpec, control: TimeControl | None) -> dict[str, int]:
 
 
 def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence[Mapping[str, int]]) -> list[str]:
-    """Names that differ: equal ones get the side's settings added, or else a number.
+    """The names, made different: equal ones get the side's settings, or else a number, added.
 
-    An empty name is not known yet and stays empty.
+    An empty name, which is not known yet, stays empty.
     """
     if len(set(names)) == len(names) or not all(names):
         return list(names)

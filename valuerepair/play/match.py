@@ -49,11 +49,11 @@ BUILT_IN = "built-in"
 class MatchPlan:
     """The games to play: `games` in all, from the openings, by `rules`; `control` None: each side has its own limit.
 
-    Games 2k and 2k + 1 have one opening, the first side has White in even ones. Openings come in the book's order, or
-    `shuffled` by the seed, differently each time through the book. In the order `odds` each opening is played once, the
-    first side with less material: each pair lacks the other game. `book` names the openings in PGN. With `sprt` the
-    match ends once the test has decided. Raises UsageError for an odd number of games, for no game, and for openings of
-    even material in the order `odds`.
+    Games 2k and 2k + 1 have the same opening; the first side has White in even games. Openings come in the book's
+    order, or `shuffled` by the seed, differently each time through the book. In the order `odds` each opening is played
+    once, the first side with less material: pairs have only one game. `book` names the openings in PGN. With `sprt` the
+    match ends once the test has decided. Raises UsageError for an odd number of games, for less than two games, and for
+    openings of even material in the order `odds`.
     """
 
     openings: Sequence[Opening]
@@ -176,9 +176,9 @@ class MatchEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class MatchOptions:
-    """A match as typed: `games` None are two per opening, `openings` None the built-in lines, else a PGN, EPD or FEN
-    file; `nodes` or `tc` (``10+0.1``) limits the sides without a limit; `sprt` is a test, ``elo0=0,elo1=5``; the rest
-    as in `MatchPlan` and `Lineup`."""
+    """A match as typed. `games` is by default two per opening; `openings` is a PGN, EPD or FEN file, by default the
+    built-in lines; `nodes` or `tc` (``10+0.1``) limits the sides that have no limit of their own; `sprt` is a test,
+    ``elo0=0,elo1=5``; the others are as in `MatchPlan` and `Lineup`."""
 
     games: int | None = None
     openings: str | None = None
@@ -235,8 +235,8 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
         for game in done:
             standing.add(Played.of_written(game))
         if done:
-            going_on = "; going on" if len(done) < plan.games and standing.verdict == GO_ON else ""
-            log.info(f"{path}: {len(done):,} of {plan.games:,} games are played already{going_on}")
+            resuming = "; resuming" if len(done) < plan.games and standing.verdict == GO_ON else ""
+            log.info(f"{path}: {len(done):,} of {plan.games:,} games are played already{resuming}")
         writer = PgnWriter(path, size)
         try:
             interrupted = _play(plan, lineup, {game.number for game in done}, standing, writer, facts, progress)
@@ -255,26 +255,26 @@ def _play(
     facts: _Facts,
     progress: Progress,
 ) -> bool:
-    """Plays and writes the games; returns whether it was interrupted."""
-    turns, shown = Turns(lineup.jobs, shared=lineup.shared), 0.0
+    """Plays and writes the games; returns whether a signal interrupted it."""
+    turns, noted_at = Turns(lineup.jobs, shared=lineup.shared), 0.0
     progress.advance(standing.games)
 
-    def coming() -> Iterator[Pairing]:
+    def pairings() -> Iterator[Pairing]:
         for pairing in plan.pairings(done):
             turns.add(pairing.number)
             yield pairing
 
     def tick(ended: int = 0) -> None:
-        nonlocal shown
-        if ended or time.monotonic() - shown >= TICK_S:
-            shown = time.monotonic()
+        nonlocal noted_at
+        if ended or time.monotonic() - noted_at >= TICK_S:
+            noted_at = time.monotonic()
             remaining = turns.remaining(plan.games - standing.games)
             progress.note(progress_note(standing, plan.games, remaining))
             progress.advance(ended)
 
     with signals.left_to_loop():
         games = play_games(
-            coming(),
+            pairings(),
             [seat.player for seat in lineup.seats],
             plan.rules,
             lineup.jobs,
@@ -292,7 +292,7 @@ def _play(
                 tick(1)
         finally:
             games.close()
-            lineup.given_up = turns.running > 0
+            lineup.abandons_searches = turns.running > 0
         return signals.count() > 0
 
 

@@ -40,7 +40,7 @@ _MOST_ELO = 1000
 class ResultChances:
     """The chances of each result of a game (loss, draw, win), and of a pair of games with one opening, by points.
 
-    `pair` is None if the two games of a pair are independent; without `paired` the pairs are not known, and matches
+    `pair` is None if the two games of a pair are independent; if not `paired`, the pairs are not known, and matches
     are counted game by game.
     """
 
@@ -61,9 +61,9 @@ class ResultChances:
 
     @staticmethod
     def of_match(match: Standing) -> ResultChances:
-        """The chances of even players: for each outcome the mean of its and its reverse's frequency in a match.
+        """The chances of even players: each outcome gets the mean of its own and its reverse's frequency in a match.
 
-        So an outcome of only one player counts for both. Raises ValueRepairError if the match has too few games.
+        Raises ValueRepairError if the match has too few games.
         """
         tally = match.tally
         if few(tally.pairs if match.paired else tally.score):
@@ -299,7 +299,7 @@ def _too_few(match: Standing) -> str:
     counts = sorted(count for _, count in (match.tally.pairs if match.paired else match.tally.score).outcomes)
     kind, others = "pairs" if match.paired else "games", sum(counts[:-1])
     if counts[-1] >= FEW and not others:
-        return f"all {counts[-1]:,} {kind} came out alike, and a plan needs to know how they vary"
+        return f"all {counts[-1]:,} {kind} had the same result, and a plan needs to know how results vary"
     return (
         f"too few games to plan by: {others:,} {kind} with another result than the most frequent one, of {FEW} needed"
     )

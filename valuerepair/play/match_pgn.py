@@ -37,7 +37,7 @@ from valuerepair.play.standing import Played
 log = logging.getLogger(__name__)
 
 AGREED, NORMAL, UNKNOWN, UNREADABLE = "draw agreed", "normal", "not said", "result not readable"
-_NOBODYS = "not the games of a match: tags White and Black are missing"
+_NO_PLAYERS = "not the games of a match: tags White and Black are missing"
 # If fewer games have a counterpart with the colours reversed, games are counted one by one.
 _MOST_PAIRED = 0.9
 # The fewest moves before the first comment that count as an opening: one move may be of an engine without comments.
@@ -95,7 +95,7 @@ class TaggedGame(NamedTuple):
 class Match(NamedTuple):
     """`games` of the two players `names`: the first one has White in even numbers, 2k and 2k + 1 are a pair.
 
-    `paired` is False if the pairs are not known; then each game has its own pair's number.
+    `paired` is False if the pairs are not known; then each game has a pair's number of its own.
     """
 
     names: tuple[str, str]
@@ -132,7 +132,7 @@ def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda 
             if piece.broken:
                 raise ValueRepairError(f"{piece.source.path}: {piece.broken}")
     if unnamed == place:
-        raise ValueRepairError(f"{', '.join(paths)}: " + (_NOBODYS if place else "no game in it"))
+        raise ValueRepairError(f"{', '.join(paths)}: " + (_NO_PLAYERS if place else "no game in it"))
     if unnamed:
         log.info(f"{unnamed:,} of {place:,} games have no tags White and Black and are left out")
     if copies:
@@ -152,7 +152,7 @@ def _is_copy(text: bytes, texts: set[bytes]) -> bool:
 
 def read_match(path: str) -> Match:
     """The match of two players in a PGN file. Raises UsageError, and ValueRepairError for a file of another kind."""
-    games, _ = played(list(read_games([path])))
+    games, _ = counted_games(list(read_games([path])))
     players = list(dict.fromkeys(name for game in games for name in (game.white, game.black)))
     if len(players) != 2:
         reason = f"there are {len(players):,} players" if len(players) > 2 else "one player plays itself"
@@ -160,11 +160,11 @@ def read_match(path: str) -> Match:
     return matches_of(games)[0]
 
 
-def played(games: Sequence[TaggedGame]) -> tuple[list[TaggedGame], Counter[str]]:
-    """The games that were played, and counts by ending of those without a move.
+def counted_games(games: Sequence[TaggedGame]) -> tuple[list[TaggedGame], Counter[str]]:
+    """The games that count, and the number of the others, which have no move, by ending.
 
-    A connection that fails does not show strength; only `vr match` names the loser of such a game. All games count in
-    files with results only, where no game has moves.
+    A failed connection does not show strength; only `vr match` names the loser of such a game. In a file of results
+    only, where no game has moves, all games count.
     """
     if not any(game.has_moves for game in games):
         return list(games), Counter()
@@ -173,7 +173,7 @@ def played(games: Sequence[TaggedGame]) -> tuple[list[TaggedGame], Counter[str]]
 
 
 def matches_of(games: Iterable[TaggedGame], player: str | None = None) -> list[Match]:
-    """The match of each two players, in the order of their first games, from the side of the first game's White.
+    """The match of each pair of players, in the order of their first games, seen by White of the first game.
 
     With `player` only its own matches, from its side. Games of `vr match` are ordered by their numbers, which also
     determine the pairs; others keep their order (see `_pairs`). Matches share no number and no opening. Skips games of
@@ -184,15 +184,15 @@ def matches_of(games: Iterable[TaggedGame], player: str | None = None) -> list[M
         if game.white != game.black and (player is None or player in (game.white, game.black)):
             by_players.setdefault(frozenset((game.white, game.black)), []).append(game)
     matches, first = [], 0
-    for of_two in by_players.values():
-        game = of_two[0]
+    for their_games in by_players.values():
+        game = their_games[0]
         names = (game.white, game.black) if game.number % 2 == 0 else (game.black, game.white)
-        matches.append(_match(names if player in (None, names[0]) else names[::-1], of_two, first))
-        first += len(of_two)
+        matches.append(_match(names if player in (None, names[0]) else names[::-1], their_games, first))
+        first += len(their_games)
     return matches
 
 
-def together(matches: Sequence[Match], names: tuple[str, str]) -> Match:
+def joined(matches: Sequence[Match], names: tuple[str, str]) -> Match:
     """The matches of one player against several as one match, paired if most of all games are."""
     games = [game for match in matches for game in match.games]
     if _mostly_paired(game.number // 2 for game in games):
@@ -218,16 +218,17 @@ def _match(names: tuple[str, str], games: Sequence[TaggedGame], first: int) -> M
 def _pairs(games: Sequence[TaggedGame], openings: Sequence[int], whites: Sequence[bool]) -> tuple[list[int], bool]:
     """The pair of each game, and whether the pairs are known.
 
-    `vr match` numbers its games; at odds it plays only one of each two. A command that was run twice has two games per
-    number, whose nth ones are a pair. Otherwise, whatever the order of the games, the nth game of an opening with White
-    and the nth with Black are a pair; but if more than a tenth of the games has no counterpart, no pairs are known.
+    `vr match` numbers its games; at odds it plays only one game of each pair. If a file has the games of a command that
+    was run twice, the nth games of a pair's two numbers are a pair. Otherwise, whatever the order of the games, the nth
+    game of an opening with White and the nth with Black are a pair; but if more than a tenth of the games has no
+    counterpart, no pairs are known.
     """
-    seen, numbers, pairs = Counter[object](), dict[object, int](), list[int]()
+    counts, numbers, pairs = Counter[object](), dict[object, int](), list[int]()
     for game, opening, white in zip(games, openings, whites, strict=True):
         shared: tuple[object, ...] = (game.run, game.number // 2) if game.run else (opening,)
         side = (*shared, white)
-        pairs.append(numbers.setdefault((*shared, seen[side]), len(numbers)))
-        seen[side] += 1
+        pairs.append(numbers.setdefault((*shared, counts[side]), len(numbers)))
+        counts[side] += 1
     numbered = 2 in Counter(pairs).values() and all(game.run for game in games)
     if numbered or _mostly_paired(pairs):
         return pairs, True

@@ -25,7 +25,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")
 _ESCAPED = re.compile(r"\\(.)")
 _Line = tuple[str, tuple[str, ...], str, Mapping[str, str]]  # start_fen, moves, fen, tags
-_LONGEST = 40  # plies of an opening; longer ones are rather whole games
+_LONGEST = 40  # plies of an opening; longer lines are probably complete games
 _BUILT_IN_PLIES = range(6, 11)
 _BUILT_IN_SHUFFLE = 1  # a seed; without shuffling the first lines would all be of one kind
 
@@ -77,7 +77,7 @@ def _content(path: Path) -> str:
     except ValueError as error:
         raise ValueRepairError(f"{path}: {error}") from None
     if b"\0" in raw:
-        raise ValueRepairError(f"{path}: is no text; give a book of games (PGN) or positions (EPD, FEN)")
+        raise ValueRepairError(f"{path}: is not text; give a book of games (PGN) or positions (EPD, FEN)")
     return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
 
 
@@ -109,12 +109,12 @@ def _tags_above(text: list[str], line: int) -> dict[str, str]:
 
 
 def _unescaped(tags: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The tags without backslashes, which python-chess leaves in place, too."""
+    """The tags with escapes resolved; python-chess leaves the backslashes in place."""
     return {name: _ESCAPED.sub(r"\1", value) for name, value in tags}
 
 
 class _Quiet(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Keeps the errors of a game without logging them: the reader says the first one itself."""
+    """Keeps the errors of a game without logging them: the reader reports the first one itself."""
 
     def handle_error(self, error: Exception) -> None:
         self.game.errors.append(error)
@@ -153,7 +153,7 @@ def _epd_lines(name: str, content: str) -> Iterator[_Line]:
 
 @cache
 def built_in_openings() -> tuple[Opening, ...]:
-    """For matches without a book: of each ECO code the shortest named line of 6 to 10 plies with even material.
+    """Openings for matches without a book: the shortest named line of each ECO code, 6 to 10 plies, even material.
 
     No line ends in check. Their order mixes the codes and is always the same.
     """
@@ -183,7 +183,7 @@ def _is_even(board: chess.Board) -> bool:
 
 
 def check_playable(openings: Sequence[Opening], book: str | None) -> None:
-    """Raises ValueRepairError for the first line of a book from whose end no game can be played."""
+    """Raises ValueRepairError for the first line of a book that ends the game, so that none can be played from it."""
     from valuerepair.books.rows import can_continue  # imports pandas, which is slow; other commands do not need it
 
     fens, starts = [opening.fen for opening in openings], [opening.start_fen for opening in openings]

@@ -35,7 +35,7 @@ _TERMINATION = {
 
 
 def today() -> str:
-    """The tag Date of a game that ends now, in the local time zone. Equal games of two days differ only in this tag."""
+    """The tag Date of a game that ends now, local time. Equal games of different days differ only in this tag."""
     return time.strftime("%Y.%m.%d")
 
 
@@ -121,9 +121,9 @@ def _eval(thought: Thought, white: bool) -> list[str]:
 
 def _clock_time(seconds: float) -> str:
     """h:mm:ss.sss."""
-    whole, thousandths = divmod(round(1000 * seconds), 1000)
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}.{thousandths:03}"
+    whole_seconds, thousandths = divmod(round(1000 * seconds), 1000)
+    minutes, seconds_left = divmod(whole_seconds, 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds_left:02}.{thousandths:03}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +169,8 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
             )
         games.append(game)
         end = stop + 2
-    rest = raw[end : end + len(_GAME)]
-    if not _GAME.startswith(rest) and rest.strip(b"\0"):  # a power cut leaves zeros
+    unread = raw[end : end + len(_GAME)]
+    if not _GAME.startswith(unread) and unread.strip(b"\0"):  # a power cut leaves zeros
         raise ValueRepairError(
             f"{path}: at byte {end} there is no game of vr selfplay or vr match; give another -o FILE"
         )
@@ -235,11 +235,11 @@ class PgnWriter:
 
     def write(self, text: str) -> None:
         """Appends a game completely or, if the disk is full, not at all. Raises ValueRepairError."""
-        begin, rest = os.lseek(self._file, 0, os.SEEK_CUR), memoryview(text.encode())
+        begin, unwritten = os.lseek(self._file, 0, os.SEEK_CUR), memoryview(text.encode())
         with _disk(self.path):
             try:
-                while rest:
-                    rest = rest[os.write(self._file, rest) :]
+                while unwritten:
+                    unwritten = unwritten[os.write(self._file, unwritten) :]
             except BaseException:
                 os.ftruncate(self._file, begin)
                 os.lseek(self._file, begin, os.SEEK_SET)

@@ -18,7 +18,7 @@ DRAW, WHITE_WON, BLACK_WON, UNDECIDED = "1/2-1/2", "1-0", "0-1", "*"
 
 @dataclass(frozen=True, slots=True)
 class DrawRule:
-    """A draw when from the game's move `from_move` on, |Q| of `plies` moves in a row was at most `q`."""
+    """From the game's move `from_move` on, the game is a draw once |Q| was at most `q` for `plies` plies in a row."""
 
     from_move: int
     plies: int
@@ -91,7 +91,7 @@ class Referee:
         self._tables = Tables(rules.syzygy)
 
     def plays_on(self, number: int) -> bool:
-        """Whether no side resigns in the game of this number; drawn by number, whatever the order of the games."""
+        """Whether no side resigns in this game; drawn by its number, so that the order of games does not matter."""
         word = hashlib.sha256(f"resign {self._seed} {number}".encode()).digest()[:8]
         return int.from_bytes(word, "big") < self.rules.no_resign_share * 2**64
 

@@ -1,7 +1,7 @@
 """The one loop that plays games of self-play and matches: many at once; players answer with futures.
 
 All game logic runs in the caller's thread; players have their own threads or processes. A game depends on its opening,
-its players and its own seed, not on the games beside it nor on speed.
+its players and its own seed, not on other games or on speed.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ class _GamesInPlay:
                 self._clock.start() if self._clock is not None else None,
             )
             self._live.add(live)
-            self._go_on(live)
+            self._request_move(live)
 
-    def _go_on(self, live: _Live) -> None:
+    def _request_move(self, live: _Live) -> None:
         """Requests the next move, or ends the game."""
         verdict = self._referee.verdict(live.game, live.white_qs)
         if verdict is not None:
@@ -131,7 +131,7 @@ class _GamesInPlay:
             self._end(live, GameEnd(winner(not white), fault.ending, str(fault)))
             return
         if self._clock is not None and live.clock is not None:
-            # An engine times itself, without the time to start it.
+            # An engine measures its own time, which excludes its start.
             seconds = thought.seconds or received_at - live.requested_at
             live.clock = self._clock.after(live.clock, white, seconds)
             if live.clock is None:
@@ -149,7 +149,7 @@ class _GamesInPlay:
         live.thoughts.append(thought)
         live.white_qs.append(q if q is None or white else -q)
         self._on_move()
-        self._go_on(live)
+        self._request_move(live)
 
     def _end(self, live: _Live, verdict: GameEnd) -> None:
         self._live.discard(live)

@@ -21,7 +21,7 @@ from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.play.elo import MatchScore
-from valuerepair.play.figures import PlayedGame, figures, lines, played
+from valuerepair.play.figures import PlayedGame, figures, lines
 from valuerepair.play.forest_player import Fill, ForestPlayer, games_at_once, search_facts
 from valuerepair.play.game import GameRecord
 from valuerepair.play.openings import Opening
@@ -194,8 +194,8 @@ class SelfplayPlan:
 
 @dataclass(frozen=True)
 class SelfplayEnd:
-    """The state of a run: all its `games` so far; earlier runs played `before` of them; speeds are of this run.
-    `store` is the path of the store that has the games, too."""
+    """The state of a run: all its `games` so far, of which earlier runs played `before`; speeds are of this run.
+    `store` is the path of the store that also has the games."""
 
     games: Sequence[PlayedGame]
     planned: int
@@ -256,12 +256,12 @@ def play_selfplay(
     with claimed_games(path):
         planned = f"{plan.games} games; give more of them (--repeat)"
         games, size = resumed(Path(path), plan.run, plan.games - 1, planned, lambda game: _difference(game, plan))
-        written = [played(game) for game in games]
+        written = [PlayedGame.of_written(game) for game in games]
         if chunks is not None:
             _check_chunks(Path(path), games, chunks)
         if written:
-            going_on = "; going on" if len(written) < plan.games else ""
-            log.info(f"{path}: {len(written):,} of {plan.games:,} games are played already{going_on}")
+            resuming = "; resuming" if len(written) < plan.games else ""
+            log.info(f"{path}: {len(written):,} of {plan.games:,} games are played already{resuming}")
         keeper = _Keeper(plan, PgnWriter(path, size), store, chunks, command)
         try:
             keeper.note(written)  # the store may lack the last games
@@ -333,7 +333,7 @@ class _Keeper:
             tags["Chunk"] = chunk.name if chunk.exists() else _HELD_OUT
         text = game_text(record, tags)
         self._writer.write(text)
-        self.note([played(WrittenGame.of_text(text))])
+        self.note([PlayedGame.of_written(WrittenGame.of_text(text))])
 
     def end(self, state: str) -> None:
         """Records in the store that the run has ended."""
@@ -359,13 +359,13 @@ class _Keeper:
 def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> None:
     """Raises UsageError if a game of the file lacks its training records, or the folder has those of other games.
 
-    A killed run may leave one chunk more than games: a game's records are written before the game.
+    A killed run may leave one more chunk than games: a game's records are written before the game.
     """
     expected = set()
     for game in games:
         if game.tags.get("Chunk") == _HELD_OUT:
             continue
-        chunk, end = chunks.path(game.number), played(game)
+        chunk, end = chunks.path(game.number), PlayedGame.of_written(game)
         # Version 0.1.0 wrote neither tag: any decided game may have records.
         from_0_1 = "Date" not in game.tags and end.z is not None and end.plies > 0
         if "Chunk" in game.tags or from_0_1:

@@ -16,7 +16,7 @@ from valuerepair.inputs import finite, settings_of
 from valuerepair.play.elo import NORMALIZED_UNIT, MatchScore, Pentanomial, share_of
 
 MODELS = ("normalized", "logistic", "bayesian")
-# Verdicts: the first player is not stronger than elo0, it is at least elo1 stronger, or the match goes on.
+# Verdicts: the first player is not stronger than elo0, it is at least elo1 stronger, or the match continues.
 H0, H1, GO_ON = "H0", "H1", ""
 # The count of an outcome that never occurred, so that no logarithm of 0 arises (as in fastchess).
 _NEVER = 1e-3
@@ -125,7 +125,7 @@ def _bayesian_share(elo: float, observed: Sequence[float]) -> float:
 def with_mean(shares: Sequence[float], observed: Sequence[float], mean: float) -> list[float]:
     """The most likely distribution of outcomes with this mean, given the observed one (first paper, proposition 1.1).
 
-    Outcomes that never occurred have no chance. Raises ValueError for a mean that the others cannot have.
+    Outcomes that never occurred have chance 0. Raises ValueError for a mean that the others cannot have.
     """
     return _tilted([share - mean for share in shares], observed)
 

@@ -23,7 +23,6 @@ from valuerepair.play.elo import (
     MatchScore,
     Pentanomial,
     bounds_words,
-    counted_words,
     elo_interval,
     elo_words,
     few,
@@ -33,6 +32,7 @@ from valuerepair.play.elo import (
     moments,
     normal_elo_interval,
     normalized_elo,
+    unit_of,
     verdicts,
 )
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME
@@ -103,9 +103,9 @@ class Tally:
 
     @property
     def counted(self) -> MatchScore:
-        """The decided games but those whose pair has a game without a result.
+        """The decided games, except those whose pair has a game without a result.
 
-        How long a game lasts depends on who is winning, so that such games favour a side.
+        How long a game lasts depends on who is winning, so counting them would favour a side.
         """
         score, alone = self.score, self._alone
         return MatchScore(score.wins - alone[2], score.draws - alone[1], score.losses - alone[0])
@@ -156,9 +156,9 @@ class Standing:
         self.faults: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         self.games = self.plies = 0
         self.breadth = Breadth(), Breadth()
-        # By opening the sums of squared Q of both players, each scaled to the mean number of roots.
+        # By opening, the sums of squared Q of both players, both scaled to their mean number of roots.
         self._q_squares: dict[int, NDArray[np.float64]] = {}
-        # Of each decided game the number, the opening, whether the first is White, and its points.
+        # Number, opening, whether the first player is White, and its points, for each decided game.
         self._decided: list[tuple[int, int, bool, float]] = []
         self.verdict = GO_ON  # of the SPRT
 
@@ -216,7 +216,7 @@ class Standing:
     def results(self) -> MatchScore | Pentanomial | ByOpening:
         """The results for intervals: by opening if some are repeated, else pairs, or games before the first pair.
 
-        Without the pairs of games that have no result.
+        Games without a result are left out, with their pairs.
         """
         counted = (game[1:] for game in self._decided if not self.tally.is_incomplete(game[0]))
         if (openings := ByOpening.of(counted)) is not None:
@@ -224,16 +224,16 @@ class Standing:
         return self.tally.pairs if self.tally.pairs.pairs else self.tally.counted
 
     @property
-    def of(self) -> str:
+    def unit(self) -> str:
         """The unit of the intervals: openings, pairs or games."""
-        return counted_words(self.results)
+        return unit_of(self.results)
 
     @property
-    def of_words(self) -> str:
+    def counted_units(self) -> str:
         """The unit with its number: ``290 pairs``."""
         results = self.results
         count = len(results.games) if isinstance(results, ByOpening) else int(moments(results)[0])
-        return quantity(count, self.of.removesuffix("s"))
+        return quantity(count, self.unit.removesuffix("s"))
 
     @property
     def tested(self) -> MatchScore | Pentanomial:
@@ -264,7 +264,7 @@ class Standing:
             "as_black": asdict(tally.as_black),
             "pentanomial": list(tally.pairs.counts),
             "pairs_won_and_lost": tally.won_and_lost,
-            "intervals_of": self.of,
+            "intervals_of": self.unit,
             "elo": [
                 {"level": level, **_interval(interval), "verdict": verdict}
                 for level, (interval, verdict) in self.levels.items()
@@ -294,14 +294,14 @@ def _interval(interval: Estimate | QScale) -> dict[str, float | None]:
 def progress_note(standing: Standing, games: int, remaining: Remaining | None) -> str:
     """Results so far, the test, and the time left with its bounds (nine chances in ten).
 
-    The score is that of all games, Elo with its interval at 0.95 that of complete pairs, each with its number.
+    The score counts all games, Elo with its interval at 0.95 only complete pairs; each is shown with its number.
     """
     score, (counted, _, _) = standing.tally.score, moments(standing.results)
     words = [f"of {games:,}", f"{score} in {quantity(score.games, 'game')}"]
     if counted >= FEWEST:
-        words.append(f"Elo {elo_words(elo_interval(standing.results, 0.95))} in {counted:,.0f} {standing.of}")
+        words.append(f"Elo {elo_words(elo_interval(standing.results, 0.95))} in {counted:,.0f} {standing.unit}")
     elif counted:
-        words.append(f"Elo: too few {standing.of} yet")
+        words.append(f"Elo: too few {standing.unit} yet")
     if standing.sprt is not None:
         words.append(f"LLR {standing.sprt.llr(standing.tested):.2f} ({_bounds(standing.sprt)})")
     faults = sum(sum(counts.values()) for counts in standing.faults)
@@ -345,17 +345,17 @@ def _counted(standing: Standing) -> str:
     """The units of the intervals and their games, without those of incomplete pairs."""
     results = standing.results
     if isinstance(results, MatchScore):
-        return standing.of_words
+        return standing.counted_units
     games = 2 * results.pairs if isinstance(results, Pentanomial) else sum(results.games)
-    return f"{standing.of_words}, {games:,} games"
+    return f"{standing.counted_units}, {games:,} games"
 
 
 def _normal_words(results: MatchScore | Pentanomial | ByOpening) -> str:
-    """The normal interval, as other programs print it, next to an exact one; empty if all outcomes are the same."""
+    """The normal interval, as other programs print it, to compare with the exact one; empty if all outcomes agree."""
     if isinstance(results, ByOpening) or not few(results) or not moments(results)[2]:
         return ""
     program = "fastchess" if isinstance(results, Pentanomial) else "cutechess"
-    return f"; the normal one, as {program} has it: {bounds_words(normal_elo_interval(results))}"
+    return f"; the normal one, as {program} prints it: {bounds_words(normal_elo_interval(results))}"
 
 
 def _verdict_words(first: str, verdict: str) -> str:
@@ -429,7 +429,7 @@ def _faults(standing: Standing) -> str:
     for fault in FAULTS:
         by = [counts[fault] for counts in standing.faults]
         whose = [f"{name} {count:,}" for name, count in zip(standing.names, by, strict=True) if count]
-        # A game that ends on time without a loser was drawn by the rules; a crash without a loser is still a crash.
+        # If time runs out without a loser, the game was drawn by the rules; a crash without a loser is still a crash.
         unknown = 0 if fault == OUT_OF_TIME else standing.endings[fault] - sum(by)
         whose += [f"unknown player {unknown:,}"] if unknown else []
         words.append(f"{_PLURAL[fault]} {sum(by) + unknown:,}" + (f" ({', '.join(whose)})" if whose else ""))

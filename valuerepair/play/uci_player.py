@@ -95,7 +95,7 @@ class UciPlayer:
         return seat.find_move(_MoveTask(position, go, allowed))
 
     def forget(self, game: int) -> None:
-        """The game is over: frees its engine for another one."""
+        """Frees the engine of a game that is over for another game."""
         seat = self._games.pop(game, None)
         if seat is not None:
             seat.new_game()
@@ -117,7 +117,7 @@ class UciPlayer:
         with self._lock:
             return self._limit.seconds(1)
 
-    def overdrawn(self, task: _MoveTask, seconds: float) -> bool:
+    def overran(self, task: _MoveTask, seconds: float) -> bool:
         """Whether a finished search took longer than its time and the margin."""
         return task.milliseconds is not None and round(1000 * seconds) > task.milliseconds + MARGIN_MS
 
@@ -151,7 +151,7 @@ class _EngineThread:
 
     def new_game(self) -> None:
         """Prepares the engine for another game; restarts one that failed."""
-        self._thread.submit(self._ready_again)
+        self._thread.submit(self._prepare)
 
     def begin(self, probe: str) -> Future[UciEngine]:
         """Starts the engine now, and searches briefly; the future raises EngineFailure."""
@@ -185,7 +185,7 @@ class _EngineThread:
     def _think(self, task: _MoveTask) -> Thought:
         engine = self._engine or self._restart()
         try:
-            engine.ready(_READY_SECONDS)  # not at the cost of its time
+            engine.ready(_READY_SECONDS)  # before its clock starts
         except EngineFailure:
             self._drop()
             engine = self._restart()
@@ -199,12 +199,12 @@ class _EngineThread:
             self._player.incident(f"{error}; restarted for its next game")
             raise Fault(_ending(error), str(error)) from None
         seconds = time.monotonic() - started
-        if self._player.overdrawn(task, seconds):
+        if self._player.overran(task, seconds):
             raise Fault(OUT_OF_TIME, f"took {seconds:.3f} s")
         self._player.learn(report.nodes, seconds)
         return _thought(task.position, report, seconds)
 
-    def _ready_again(self) -> None:
+    def _prepare(self) -> None:
         """Prepares for the next game, which then does not wait for the restart of an engine that failed."""
         if self._player.abandoned:
             return
@@ -221,7 +221,7 @@ class _EngineThread:
                 self._player.incident(f"{error} between games")
 
     def _start(self) -> UciEngine:
-        engine = UciEngine(self._player.setup)  # made by the thread that uses it
+        engine = UciEngine(self._player.setup)  # in the thread that uses it
         with self._lock:
             self._engine = engine  # from here on it can be killed
         if self._player.abandoned:
