@@ -102,8 +102,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("arguments", "said", "code"),
     [
         (["nonsense"], "no kind of plot nonsense; there are scatter, hexbin", 2),
-        (["calibration", "--threshold", "0.4"], "vr plot calibration has no use for --threshold", 2),
-        (["elo", "match.pgn", "--db", "a.db"], "vr plot elo has no use for --db", 2),
+        (["calibration", "--threshold", "0.4"], "vr plot calibration does not take --threshold", 2),
+        (["elo", "match.pgn", "--db", "a.db"], "vr plot elo does not take --db", 2),
         (["elo"], "vr plot elo reads the PGN of a match: give it, vr plot elo SOURCE", 2),
         (["hexbin", "other.db"], "vr plot hexbin reads a store: give it with --db other.db", 2),
         (["hexbin", "-o", "a.gif"], "a.gif: a plot's name ends in .png, .svg or .pdf", 2),
@@ -134,7 +134,7 @@ def test_a_threshold_is_a_difference_of_two_q(bare: Path) -> None:
 
 def test_python_refuses_as_the_command_does(bare: Path) -> None:
     with pytest.raises(
-        UsageError, match="the plot calibration has no use for threshold; it takes alpha, calibration, expanded, net"
+        UsageError, match="the plot calibration does not take threshold; it takes alpha, calibration, expanded, net"
     ):
         figures.draw("calibration", bare, threshold=0.5)
     with pytest.raises(UsageError, match="no kind of plot histogram"):

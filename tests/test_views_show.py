@@ -108,7 +108,7 @@ def test_text_has_the_numbers_and_the_moves(db: Path, frame: pd.DataFrame) -> No
     assert f"{row['disagreement']:+.3f}, a candidate at 0.55: the net is too" in text
     assert f"{row['white']} - {row['black']}" in text
     assert f"game {row['game']}, ply {row['ply']}" in text
-    assert "not looked at again (vr confirm)" in text
+    assert "no second look yet (vr confirm)" in text
     mate = frame[frame["mate"] > 0].iloc[0]
     assert f"mate in {int(mate['mate'])}" in show(db, mate["position_id"]).stdout
 

@@ -232,7 +232,7 @@ def stats(
             lines += _of_candidates(opened, resolved_question, figures, labels=labels, worst=worst, quiet=quiet)
         if fit is not None:
             figures["alpha_fit"] = {**fit.as_json(), "saved": save_alpha}
-            lines += ["", *fit.lines(), *fit.kept(save_alpha)]
+            lines += ["", *fit.lines(), *fit.saved_lines(save_alpha)]
         if resolved_question.calibration == "fitted" or save_calibration:
             used = opened.calibration(resolved_question)
             lines += ["", f"calibration {used.origin}", *used.calibration.lines()]

@@ -323,7 +323,7 @@ def write_plot(kind: str, source: Stored, path: Path, question: Asked = None) ->
     else:
         drawn = figures.drawing(kind, source)
     style.save(drawn.figure, path)
-    return drawn._replace(said=f"{os.fspath(path)}: {drawn.said}")
+    return drawn._replace(description=f"{os.fspath(path)}: {drawn.description}")
 
 
 def write_report(

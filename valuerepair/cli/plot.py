@@ -72,7 +72,7 @@ def _check(context: click.Context, name: str, source: str | None) -> None:
         # The defaults of a config file apply to every kind, so only a typed option is an error.
         if option not in used and context.get_parameter_source(option) == ParameterSource.COMMANDLINE:
             flag = f"--{option.replace('_', '-')}"
-            raise UsageError(f"vr plot {name} has no use for {flag}; see vr plot --help for what it takes")
+            raise UsageError(f"vr plot {name} does not take {flag}; see vr plot --help for what it takes")
     if kind.reads == STORE and source is not None:
         raise UsageError(f"vr plot {name} reads a store: give it with --db {source}")
     if kind.reads != STORE and source is None:

@@ -41,8 +41,8 @@ class AlphaTable:
 
     `fits` are to the ``slope`` of deep Q given net Q, and to the ``results`` of games if enough positions have one
     (`with_result`). `rates` are at the default alpha (``default``), at the one in use (``now``), and at each fit, by
-    its name; `slopes` are the factors by which the net's Q becomes steeper by training with each. The ladder cut
-    positions by the alpha `cut_by`, None without a ladder.
+    its name; `slopes` are the factors by which training with each of these alphas makes the net's Q steeper. The ladder
+    cut positions by the alpha `cut_by`, None without a ladder.
     """
 
     net: str
@@ -76,7 +76,7 @@ class AlphaTable:
     def as_json(self) -> dict[str, Any]:
         """The table as JSON-able data; a missing interval is None."""
         names = ("alpha", "low", "high", "n", "residual", "at_bound")
-        fits = {norm: {name: json_fields(getattr(fit, name)) for name in names} for norm, fit in self.fits.items()}
+        fits = {target: {name: json_fields(getattr(fit, name)) for name in names} for target, fit in self.fits.items()}
         return {
             "net": self.net,
             "oracle": self.oracle,
@@ -87,11 +87,11 @@ class AlphaTable:
             "steeper": {name: finite(slope.value) for name, slope in self.slopes.items()},
         }
 
-    def kept(self, name: FitTo | None) -> list[str]:
-        """Whether the fit of this name was stored, and the effect."""
+    def saved_lines(self, name: FitTo | None) -> list[str]:
+        """The effect of the fit that was saved, or, if none was (None), how to save one."""
         if name is None:
-            again = "vr stats --save-alpha slope (or results) keeps it for this net and oracle"
-            return [f"in use now: {self.now.source()}", f"not saved; {again}"]
+            advice = "vr stats --save-alpha slope (or results) saves it for this net and oracle"
+            return [f"in use now: {self.now.source()}", f"not saved; {advice}"]
         return self.change(name)
 
     def change(self, name: FitTo) -> list[str]:

@@ -22,11 +22,11 @@ class Drawing(NamedTuple):
     """A figure, and a line that describes it."""
 
     figure: Figure
-    said: str
+    description: str
 
     def lines(self) -> list[str]:
         """The line, for a terminal."""
-        return [self.said]
+        return [self.description]
 
 
 @dataclass(frozen=True, slots=True)

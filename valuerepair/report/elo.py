@@ -19,10 +19,10 @@ from valuerepair.text import printable
 
 _POINTS = 300
 _LEVELS = ((0.99, 0.12), (0.95, 0.22))  # level, opacity of its band
-_OPEN = 400.0  # Elo: how far the scale goes on where a bound is infinite
+_OPEN = 400.0  # Elo: how far the scale extends beyond a finite bound if the other one is infinite
 
 
-class Course(NamedTuple):
+class CoursePoint(NamedTuple):
     """Elo after a number of games, with its interval at each level of the plot."""
 
     games: int
@@ -32,8 +32,8 @@ class Course(NamedTuple):
 def drawing(path: str) -> Drawing:
     """Elo of the first player after each pair of a match's PGN, with bands at 0.95 and 0.99.
 
-    Games of `vr match` are in the order of their numbers, not of their ends: the short games end first, and alone
-    would bias the result. For games of other programs see `read_match`. The last point is the match's result. Artists
+    Games of `vr match` are in the order of their numbers, not of their ends: short games end first, and would bias the
+    result. For games of other programs see `read_match`. The last point is the match's result. Artists
     have a gid: ``elo``, ``band-0.95``, ``band-0.99``, ``zero``. Raises ValueRepairError for a file without a match or
     without a decided game.
     """
@@ -41,7 +41,7 @@ def drawing(path: str) -> Drawing:
     first, second = (for_figure(name) for name in standing.names)
     last = elo_interval(standing.results, 0.95)
     score = standing.tally.score
-    words = f"{standing.games:,} games, {score}: Elo {elo_words(last)} at 0.95, of {standing.of}"
+    words = f"{standing.games:,} games, {score}: Elo {elo_words(last)} at 0.95, of {standing.unit}"
     with style.house_style():
         figure, axes = style.new_figure(7.6, 4.8)
         axes.axhline(0, color=style.GREY, lw=0.8, ls="--", gid="zero")
@@ -54,10 +54,10 @@ def drawing(path: str) -> Drawing:
     return Drawing(figure, f"{first} against {second}: {words}" + (f"; {remark}" if remark else ""))
 
 
-def course_of(path: str) -> tuple[Standing, list[Course]]:
-    """The standing after all games of a match's PGN, and the course to it: a point for each pair, and the end.
+def course_of(path: str) -> tuple[Standing, list[CoursePoint]]:
+    """The standing after all games of a match's PGN, and its course: a point for each pair, and the end.
 
-    After the first `_POINTS` games of a long match it has about `_POINTS` more points, not one for each pair.
+    A long match has about `_POINTS` points after its first `_POINTS` games, not one for each pair.
     """
     names, games, _ = read_match(path)
     standing = Standing(names)
@@ -68,14 +68,14 @@ def course_of(path: str) -> tuple[Standing, list[Course]]:
         complete = standing.tally.pairs.pairs > pairs or not standing.tally.pairs.pairs
         due = i < _POINTS or pairs % (1 + len(games) // (2 * _POINTS)) == 0
         if standing.tally.score.games and ((complete and due) or i + 1 == len(games)):
-            results = standing.results  # a property that counts each time
-            course.append(Course(i + 1, tuple(elo_interval(results, level) for level, _ in _LEVELS)))
+            results = standing.results  # read once: the property counts all games
+            course.append(CoursePoint(i + 1, tuple(elo_interval(results, level) for level, _ in _LEVELS)))
     if not course:
         raise ValueRepairError(f"{path}: none of its {len(games):,} games is decided")
     return standing, course
 
 
-def _draw_course(axes: Axes, course: Sequence[Course]) -> None:
+def _draw_course(axes: Axes, course: Sequence[CoursePoint]) -> None:
     """Draws line and bands. Infinite bounds (all won, all lost) end at the edge; infinite values have no point."""
     x = [point.games for point in course]
     bottom, top = _edges(course)
@@ -94,7 +94,7 @@ def _draw_course(axes: Axes, course: Sequence[Course]) -> None:
     axes.set_ylim(bottom, top)
 
 
-def _edges(course: Sequence[Course]) -> tuple[float, float]:
+def _edges(course: Sequence[CoursePoint]) -> tuple[float, float]:
     """The ends of the scale: 0 and the widest intervals of the later half of the games, with a margin.
 
     The first games' intervals are so wide that they would flatten the rest; the picture cuts them off. If a bound is

@@ -27,7 +27,7 @@ from valuerepair.text import formatted, table_lines
 TABLE = "table.csv"
 PLOT = "plot.png"
 Row = Mapping[str, Any]
-# Games of a setting run in parallel, so that the results before the last one ends are biased to short games.
+# Games of a setting run in parallel, so until the last one ends the results are biased towards short games.
 UNFINISHED = "* not all games of the setting are over: those that are over are the shorter ones"
 _LOOKS = (("wins", "White wins", style.ORANGE, "o"), ("draws", "draws", style.GREY, "s"),
           ("losses", "Black wins", style.BLUE, "^"))  # fmt: skip
@@ -115,7 +115,7 @@ def read_table(path: str) -> list[Row]:
             cells = {k: v if k in words or "verdict" in k else float(v) if v else None for k, v in row.items()}
             parsed.append(cells | {"plain": row["plain"] == "True"})
         except (KeyError, ValueError, TypeError):
-            raise ValueRepairError(f"{table}: line {line} is no row of vr experiment") from None
+            raise ValueRepairError(f"{table}: line {line} is not a row of vr experiment") from None
     return parsed
 
 
@@ -226,7 +226,7 @@ def _draw_repeats(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _draw_matches(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draws Elo of the first side with intervals: thick at 0.90, thin at 0.99. A match of wins only has no point."""
+    """Draws Elo of the first side with intervals: thick at 0.90, thin at 0.99. A match with only wins has no point."""
     axes.axvline(0, color=style.GREY, lw=0.8)
     shown = [row for row in rows if row["games"] > row["undecided"]]
     for i, row in enumerate(shown):

@@ -99,15 +99,15 @@ def _tree(members: Sequence[Member], net_q: Mapping[int, float], alpha: float, q
         parent_id = member.parent_id if member.parent_id in ids else root.position_id
         reached.setdefault(parent_id or 0, []).append(member)
     stack: list[tuple[Member, Member | None, int, int]] = [(root, None, 0, -1)]
-    seen, places = {root.position_id}, 0
+    listed, count_before = {root.position_id}, 0
     while stack:
         member, parent, level, after = stack.pop()
         yield _leaf(member, parent, level, after, net_q, alpha, question)
-        new = [child for child in reached.get(member.position_id, []) if child.position_id not in seen]
-        seen |= {child.position_id for child in new}
+        new = [child for child in reached.get(member.position_id, []) if child.position_id not in listed]
+        listed |= {child.position_id for child in new}
         new.sort(key=lambda child: (STEPS.index(child.step or "game"), child.distance, child.position_id), reverse=True)
-        stack += [(child, member, level + 1, places) for child in new]
-        places += 1
+        stack += [(child, member, level + 1, count_before) for child in new]
+        count_before += 1
 
 
 def _leaf(
@@ -288,7 +288,7 @@ def places(leaves: Sequence[Leaf]) -> list[TreePlace]:
             for i, ply in zip(branch, plies, strict=True):
                 drawn[i] = TreePlace(ply, lane, after)
                 after = i
-            # A line takes its lane from end to end; in the game's lane only positions take a place.
+            # A line occupies its lane from end to end; in the game's lane only the positions occupy a place.
             first = origin.ply + (1 if plies[-1] > origin.ply else -1)
             stretch = range(min(first, plies[-1]), max(first, plies[-1]) + 1)
             taken |= {(ply, lane) for ply in (plies if lane == _GAME else stretch)}
@@ -306,7 +306,7 @@ def _branches(leaves: Sequence[Leaf], parent: int) -> Iterator[list[int]]:
 
 
 def _distinct(group: Sequence[int], leaves: Sequence[Leaf]) -> Iterator[list[int]]:
-    """The group by distance, with one position at each distance; the others as groups of their own."""
+    """A group with one position at each distance, sorted by distance; then each other position as its own group."""
     group = sorted(group, key=lambda i: _plies(leaves[i]))
     distinct = [i for k, i in enumerate(group) if k == 0 or _plies(leaves[i]) != _plies(leaves[group[k - 1]])]
     if distinct:
@@ -327,8 +327,8 @@ def _ply_offset(leaf: Leaf) -> int:
 
 
 def _lane(step: str | None, parent: TreePlace, plies: Sequence[int], taken: set[tuple[int, int]]) -> int:
-    """The nearest lane that is free from end to end: above the game for lines, below it for children; their own
-    branches go further out."""
+    """The nearest lane that is free from end to end: above the game for lines, below it for children; branches of these
+    lie further out."""
     first = parent.ply + (1 if plies[-1] > parent.ply else -1)
     if step in ("parent", "game") and not any((ply, parent.lane) in taken for ply in plies):
         return parent.lane

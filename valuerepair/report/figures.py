@@ -33,7 +33,7 @@ _RATES = _COUNTED | {"weighted"}
 class PlotKind:
     """A kind of plot: `help` in one line, what it `reads`, the `options` it takes, and the function that draws it.
 
-    `place` is that function, ``module:function`` below `valuerepair.report`, imported on first use.
+    `place` names that function, ``module:function`` in `valuerepair.report`; it is imported on first use.
     """
 
     help: str
@@ -108,5 +108,5 @@ def kind_of(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> Plo
     for option in options:
         if option not in kind.options:
             takes = ", ".join(sorted(kind.options)) or "no options"
-            raise UsageError(f"the plot {name} has no use for {option}; it takes {takes}")
+            raise UsageError(f"the plot {name} does not take {option}; it takes {takes}")
     return kind

@@ -31,7 +31,7 @@ def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Recall of candidates (y) against nodes, as a share of the nodes of full searches of all positions (x).
 
     The curve is cross-validated on positions that were searched at all rungs and in full (`screening.fit.curve`), for
-    several wanted recalls; its intervals are Wilson's, by the number of candidates. The diamond shows the store's own
+    several target recalls; its intervals are Wilson's, by the number of candidates. The diamond shows the store's own
     runs, with their recall from audited cuts. Artists have a gid: ``curve``, ``curve-intervals``, ``runs``,
     ``runs-interval``, ``brute-force``. Raises ValueRepairError if no or too few positions were screened.
     """
@@ -76,7 +76,7 @@ def _draw_curve(axes: Axes, points: Sequence[CurvePoint]) -> None:
 
 
 def _point_labels(points: Sequence[CurvePoint], height: float) -> list[tuple[str, CurvePoint]]:
-    """The labels of points, their wanted recalls; points with overlapping labels share a label with a range.
+    """The labels of points: their target recalls; points whose labels would overlap share a label with a range.
 
     `height` is the span of the vertical axis; the horizontal one is logarithmic and ends at 1.
     """
@@ -85,11 +85,11 @@ def _point_labels(points: Sequence[CurvePoint], height: float) -> list[tuple[str
     span = -math.log(waiting[0].share) if waiting else 1.0
     while waiting:
         first = last = waiting.pop(0)
-        room = 0.05  # of the width: one number; a range needs more
-        while waiting and math.log(waiting[0].share / first.share) < room * span:
+        label_width = 0.05  # share of the axis that one number takes; a range takes more
+        while waiting and math.log(waiting[0].share / first.share) < label_width * span:
             if abs(waiting[0].recall - first.recall) > 0.04 * height:
                 break
-            last, room = waiting.pop(0), 0.12
+            last, label_width = waiting.pop(0), 0.12
         label = f"{first.wanted:g}" if last is first else f"{first.wanted:g} to {last.wanted:g}"
         labels.append((label, first))
     return labels

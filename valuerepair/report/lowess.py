@@ -11,9 +11,9 @@ Floats = NDArray[np.float64]
 
 LOWESS_FRACTION = 0.3
 LOWESS_MIN_POSITIONS = 20
-# Local fits this far apart in deep Q (whose range is 2), with straight lines between them.
+# The distance between local fits in deep Q (whose range is 2); straight lines connect them.
 LOWESS_STEP = 0.005
-LOWESS_PLACES = 401  # of the line that is drawn
+LOWESS_PLACES = 401  # points of the line that is drawn
 # Rows of a weighted fit: copies make weights finer, up to the largest number of whole weights.
 _COPIES, _MOST_COPIES = 200_000, 1_000_000
 

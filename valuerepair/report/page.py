@@ -63,9 +63,9 @@ def write(
 ) -> WrittenPage:
     """Writes the report on the scores of the question's net and oracle as one HTML file.
 
-    It shows at most about `points` positions one by one (`page_content.choose`); figures are of all. `on_step` is
-    called with the name of each step before it. Raises UsageError for too few points, ValueRepairError without scored
-    positions, OSError if the folder cannot be written.
+    It shows at most about `points` positions one by one (`page_content.choose`); figures cover all positions. `on_step`
+    is called with the name of each step before it begins. Raises UsageError for too few points, ValueRepairError
+    without scored positions, OSError if the folder cannot be written.
     """
     question = question or Question()
     threshold, q_from = question.threshold, question.q_from
@@ -111,7 +111,7 @@ _POLICY = (
 
 
 def document(content: Content) -> bytes:
-    """The HTML file. All modules are one script, as a single file cannot import others; so names are unique in it.
+    """The HTML file. Its modules are joined to one script, as a single file cannot import others; so names are unique.
 
     Its policy allows style in elements, which the plotting library needs; text from archives never becomes style.
     """

@@ -63,7 +63,7 @@ def content_of(
 ) -> Content:
     """The content of a page on the positions `scored`, which shows their rows `shown`, read as `rows`.
 
-    `on_step` is called with the name of each step before it.
+    `on_step` is called with the name of each step before it begins.
     """
     on_step("labels")
     frame = rows.frame
@@ -195,7 +195,7 @@ def _add_moves(columns: Columns, rows: PageRows) -> None:
 
 
 def _lowess(scored: pd.DataFrame) -> list[list[float]] | None:
-    """The line of all positions; of too many, the line of `_LOWESS_ROWS` spread evenly by weight along deep Q."""
+    """The line of all positions; if they are too many, of `_LOWESS_ROWS` spread evenly by weight along deep Q."""
     judged = "calibrated_q" if "calibrated_q" in scored else "net_q"
     x, y, weights = (scored[name].to_numpy(np.float64) for name in ("deep_q", judged, "weight"))
     if len(x) > _LOWESS_ROWS:
@@ -337,7 +337,7 @@ def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
 DEFAULT_POINTS = 100_000
 # The largest disagreements are always shown, whatever the number of candidates.
 WORST = 1_000
-# If candidates alone would fill the page, this share of it is left to the rest, as rates need both.
+# If candidates alone would fill the page, this share of it is reserved for other positions, as rates need both.
 REST_SHARE = 0.2
 
 STRATA = ("worst", "candidates", "rest")
@@ -371,9 +371,9 @@ class ShownRows:
 def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, seed: int = 0) -> ShownRows:
     """At most about `limit` rows of a store's frame that have a disagreement: all candidates, and a sample of the rest.
 
-    Of too many candidates, the page shows the `WORST` and a sample of the others, so that `REST_SHARE` of it is for the
-    rest. Samples are drawn without replacement, each row with the same chance. The `WORST` are shown even beyond
-    `limit`.
+    If there are too many candidates, the page shows the `WORST` and a sample of the others, so that `REST_SHARE` of it
+    is for positions that are not candidates. Samples are drawn without replacement, each row with the same chance. The
+    `WORST` are shown even beyond `limit`.
     """
     size = np.abs(frame["disagreement"].to_numpy(np.float64))
     wrong = is_candidate(size, threshold)

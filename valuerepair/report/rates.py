@@ -29,7 +29,7 @@ _LINES = (
 
 
 def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Drawing:
-    """Share of the positions with ``|net Q - deep Q|`` at or above each threshold, of all and of each sign.
+    """Share of the positions with ``|net Q - deep Q|`` at or above each threshold, in all and by sign.
 
     Bands are 95 % intervals (`intervals.weighted`); on the logarithmic scale a rate of 0 has no point. Artists have a
     gid: ``all``, ``optimistic``, ``pessimistic``, with ``-interval`` for their bands, and ``threshold``.
@@ -48,7 +48,9 @@ def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Dr
             end = max([end, *(t for t, _ in points)])
             _draw_curve(axes, points, colour, marker, gid, label)
         axes.axvline(question.threshold, color=style.GREY, lw=0.8, ls="--", gid="threshold")
-        if rows.rate(is_candidate(disagreement, THRESHOLDS[0])).rate > 0:  # of nothing a logarithmic scale has no range
+        if (
+            rows.rate(is_candidate(disagreement, THRESHOLDS[0])).rate > 0
+        ):  # without a positive rate a logarithmic scale has no range
             axes.set_yscale("log")
         style.in_percent(axes.yaxis)
         axes.set(xlim=(0, min(end + 0.1, 2)), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_of(rows)}")
@@ -87,7 +89,7 @@ def by_side(store: Store, question: Question, by_weight: bool = True) -> Drawing
 
 
 def by_men(store: Store, question: Question, by_weight: bool = True) -> Drawing:
-    """Rate of candidates by men on the board, kings and pawns among them; artists as in `_bars`."""
+    """Rate of candidates by the number of men on the board, including kings and pawns; artists as in `_bars`."""
     frame = store.frame(question, text=False)
     men = frame["pieces"].to_numpy()
     groups = [(f"{low} to {high}" if low < high else f"{low}", (men >= low) & (men <= high)) for low, high in _MEN]

@@ -31,9 +31,9 @@ _WIDTH = 11.5
 def draw(remeasured: Remeasured) -> Figure:
     """A row for each comparison: left every position, right the differences of candidate shares by label.
 
-    Left: the second net's disagreement (y) against the first's (x), both net Q less deep Q from the side to move;
+    Left: the second net's disagreement (y) against the first's (x), both net Q - deep Q from the side to move;
     positions on the diagonal did not change. Artists have a gid: ``right-both``, ``still-wrong``, ``repaired``,
-    ``newly-wrong``, numbered from the second row on. Right: second less first in percentage points of all positions,
+    ``newly-wrong``, numbered from the second row on. Right: second minus first in percentage points of all positions,
     with the paired 95 % intervals, in the order of the table; left of 0 is a repair. Its second line is the difference
     after both nets were recalibrated.
     """
@@ -109,7 +109,7 @@ def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("difference in percentage points of all positions (left: repaired)")
-    style.title(axes, "Candidates by label", "second net less first, 95 % intervals of resampled games")
+    style.title(axes, "Candidates by label", "second net minus first, 95 % intervals of resampled games")
 
 
 def _verdict(interval: Interval) -> tuple[str, str]:

@@ -44,9 +44,9 @@ def draw(
     attrs for the subtitle. The line and the rate of candidates are weighted; if not `weighted`, or without the column,
     each row counts as one.
 
-    For a frame of calibrated Q, y is calibrated. With its `calibration` y is the net's own Q, and the plot has the
+    For a frame of calibrated Q, y is calibrated Q. With its `calibration` y is the net's own Q, and the plot has the
     curve with its interval: the expected deep Q (x) of each net Q (y). The band then follows the curve, and candidates
-    are those beyond scale; the curve that judges a game's own positions may differ a little.
+    are those beyond scale; the cross-fitted curve that judges the positions of a game may differ a little.
 
     Raises UsageError for a threshold outside (0, 2], ValueRepairError if no row has a score.
 
@@ -82,7 +82,7 @@ def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing
 
 
 def summary(frame: pd.DataFrame, positions: int, candidates: int, threshold: float) -> str:
-    """One line on a plot of all positions."""
+    """The line that describes a plot of all positions."""
     return f"{quantity(positions, 'position')}, {quantity(candidates, 'candidate')} at {threshold:g}; {scale(frame)}"
 
 
@@ -171,9 +171,9 @@ _CELLS = 44  # hexagons across
 def hexbin(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Positions that each hexagon stands for, by weight, on a logarithmic scale of colour; lowess line as in `scatter`.
 
-    Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``; for a question for calibrated Q, the threshold beside
-    the calibration, which is drawn with its interval. Artists have a gid: ``density``, ``lowess``, ``diagonal``,
-    ``above``, ``below``, ``calibration``, ``calibration-interval``.
+    Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``, for calibrated Q instead the threshold on both sides
+    of the calibration curve, which is drawn with its interval. Artists have a gid: ``density``, ``lowess``,
+    ``diagonal``, ``above``, ``below``, ``calibration``, ``calibration-interval``.
     """
     frame = store.frame(question, text=False)
     rows = scored(frame, by_weight=by_weight)
@@ -210,7 +210,7 @@ def hexbin(store: Store, question: Question, by_weight: bool = True) -> Drawing:
 def residuals(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     """Net Q - deep Q (y) against deep Q (x), side to move, with the lowess line: the net's bias at each deep Q.
 
-    The line is that of `scatter` less the diagonal. Artists have a gid: ``positions``, ``optimistic``,
+    The line is that of `scatter` minus the diagonal. Artists have a gid: ``positions``, ``optimistic``,
     ``pessimistic``, ``lowess``, ``zero``, ``band``.
     """
     frame = store.frame(question, text=False)

@@ -95,9 +95,9 @@ def _sans(root: chess.Board, nodes: Sequence[TreeNode]) -> list[str]:
 _COLUMNS = ("N", "P", "Q", "net Q", "proven", "frozen")
 _HEAD = '<div class="head"><b>move</b>' + "".join(f"<span>{name}</span>" for name in _COLUMNS) + "</div>\n"
 _WORDS = (
-    "N is the number of visits, P the net's prior, Q the mean over all visits and net Q the net's own value, from the "
-    "view of the player who makes the move, so signs change from ply to ply. The bar of a move is its share of visits. "
-    "Blue moves are those of the player to move at the top, orange ones the opponent's."
+    "N is the number of visits, P the net's prior, Q the mean over all visits and net Q the net's own value, as seen "
+    "by the player who makes the move, so signs change from ply to ply. The bar of a move is its share of visits. Blue "
+    "moves are those of the player to move at the top, orange ones the opponent's."
 )
 _FROZEN = " Frozen: the visits of a move when search-contempt froze its node; later visits are drawn in proportion."
 
@@ -148,14 +148,14 @@ def _unfolding(board: chess.Board, nodes: Sequence[TreeNode], expected: Sequence
     # From the last to the first, as children come after their parents: no recursion, so any depth works.
     for i in range(len(nodes) - 1, 0, -1):
         cells = _cells(nodes, below, i, _numbered(board, nodes[i].depth, sans[i]))
-        inner = "".join(parts[child] for child in below[i]) + _rest(nodes, below[i], i)
+        inner = "".join(parts[child] for child in below[i]) + _hidden_visits(nodes, below[i], i)
         side = "mover" if nodes[i].depth % 2 else "opponent"
         depth, state = f'style="--depth:{nodes[i].depth}"', " open" if i in opened else ""
         details = f'<details class="{side}" {depth}{state}><summary>{cells}</summary>\n{inner}</details>\n'
         parts[i] = details if inner else f'<div class="leaf {side}" {depth}>{cells}</div>\n'
         for child in below[i]:
             parts[child] = ""
-    return "".join(parts[child] for child in below[0]) + _rest(nodes, below[0], 0)
+    return "".join(parts[child] for child in below[0]) + _hidden_visits(nodes, below[0], 0)
 
 
 def _line(nodes: Sequence[TreeNode], below: Sequence[Sequence[int]], moves: Sequence[str]) -> Iterator[int]:
@@ -168,7 +168,7 @@ def _line(nodes: Sequence[TreeNode], below: Sequence[Sequence[int]], moves: Sequ
         yield (node := child)
 
 
-def _rest(nodes: Sequence[TreeNode], children: Sequence[int], node: int) -> str:
+def _hidden_visits(nodes: Sequence[TreeNode], children: Sequence[int], node: int) -> str:
     """A note on the visits below a node whose children are not shown; empty without such visits."""
     own = int(not nodes[node].forced and not math.isnan(nodes[node].net_q))
     hidden = nodes[node].visits - own - sum(nodes[i].visits for i in children)

@@ -112,7 +112,7 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
         **(
             _of_frame(store, row, net_id, oracle_id, alpha, question, disagreement, candidate)
             if alpha is not None and disagreement is not None
-            else _NONE
+            else _UNSCORED
         ),
         "weight": row["weight"],
         "alpha": None if alpha is None else asdict(alpha),
@@ -124,7 +124,7 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     }
 
 
-_NONE: dict[str, Any] = {"labels": [], "opening": None, "priors": {}, "verdict": None}
+_UNSCORED: dict[str, Any] = {"labels": [], "opening": None, "priors": {}, "verdict": None}
 
 
 def _pick(store: Store, question: Question) -> tuple[int, int]:
@@ -358,7 +358,7 @@ def _disagreement(facts: dict[str, Any]) -> list[str]:
     disagreement = facts["disagreement"]
     if disagreement is None:
         return []
-    words = [f"{disagreement:+.3f}, no candidate at {facts['threshold']:g}"]
+    words = [f"{disagreement:+.3f}, not a candidate at {facts['threshold']:g}"]
     if facts["candidate"]:
         errs = "too optimistic" if disagreement > 0 else "too pessimistic"
         words = [f"{disagreement:+.3f}, a candidate at {facts['threshold']:g}: the net is {errs}"]
@@ -377,7 +377,7 @@ def _disagreement(facts: dict[str, Any]) -> list[str]:
 def _verdict_lines(facts: dict[str, Any]) -> list[str]:
     verdict = facts["verdict"]
     if verdict is None:
-        return [_line("confirmed", "not looked at again (vr confirm)")] if facts["candidate"] else []
+        return [_line("confirmed", "no second look yet (vr confirm)")] if facts["candidate"] else []
     q = "no Q" if verdict["q"] is None else f"Q {verdict['q']:+.3f}"
     best = f", best {_san(facts['fen'], verdict['best'])}" if verdict["best"] else ""
     second = printable(verdict["second"], _NAME)
@@ -407,9 +407,9 @@ def _origin(facts: dict[str, Any]) -> list[str]:
         printable(origin[name] or "", _NAME).strip() for name in ("white", "black", "event", "date")
     )
     if white or black:
-        rest = ", ".join(word for word in (event, date) if word and word not in ("?", "????.??.??"))
+        occasion = ", ".join(word for word in (event, date) if word and word not in ("?", "????.??.??"))
         result = f" {printable(origin['result'], 10)}" if origin["result"] else ""
-        lines.append(_line("", f"{white or '?'} - {black or '?'}{result}" + (f" ({rest})" if rest else "")))
+        lines.append(_line("", f"{white or '?'} - {black or '?'}{result}" + (f" ({occasion})" if occasion else "")))
     if origin["played"] is not None:
         prior = facts["priors"].get("played")
         rank = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""

@@ -72,8 +72,8 @@ def store_figures(store: Store, question: Question | None = None) -> dict[str, A
 
     Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` (see `_scored`) is None while the
     question's net and oracle have scored no position. Its rates are fractions with their 95 % intervals
-    (`intervals.weighted`, by games), of positions of games, whatever `question.expanded` is; its `beside` has the rates
-    of each kind of position beside the games; `expanded` those of positions reached from candidates
+    (`intervals.weighted`, by games), and count positions of games only, whatever `question.expanded` is; its `beside`
+    has the rates of each kind of position beside the games. `expanded` has those of positions reached from candidates
     (`judge.families`), None without such positions.
     """
     with snapshot(store.connection):
@@ -197,7 +197,7 @@ def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
 
 
 def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
-    """The number of positions on which this oracle failed, or this net with any oracle."""
+    """The number of positions on which this oracle failed, or this net, with any oracle."""
     of_oracle = "SELECT count(*) FROM failures WHERE oracle_id = ? AND stage = 'full'"
     of_net = """
         SELECT f.position_id FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id AND f.stage = ?
@@ -264,9 +264,9 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
     sentence = headline(figures)
     few_drawn = _at_threshold(figures["scored"])["few_drawn"] if sentence else None
-    far = [f"  ({loose_bound_words(few_drawn)})"] if few_drawn else []  # why the interval's upper bound is loose
+    why_loose = [f"  ({loose_bound_words(few_drawn)})"] if few_drawn else []  # on the interval's upper bound
     shown = [
-        *([sentence, *far, ""] if sentence else []),
+        *([sentence, *why_loose, ""] if sentence else []),
         f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "
         f"files: {figures['sources']:,}, runs: {len(figures['runs'])}",
     ]
@@ -372,7 +372,7 @@ def label_figures(
     `rates`, `openings` and `pieces` (the most frequent families of both) have for each label `count`, `total`, `rate`,
     `low` and `high`: the share of the candidates with the label, weighted by the frame's weights, and its 95 %
     interval, by games. The three labels of blindness are shares of the `with_priors` candidates with a known policy;
-    `lacking_priors` others have a net that can be asked for it.
+    for `lacking_priors` others the net can still compute it.
     `disagreement` (|net Q - deep Q|) and `wdl_kl` (nats) have the 10th, 50th and 90th percentile over the `with_wdl`
     candidates with both W/D/L. `computed` are the labels of the frame's rows (`labels_of`), if already computed.
     """
@@ -409,7 +409,7 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
     if figures["lacking_priors"]:
         with_priors = figures["with_priors"]
         lines.append(f"  the policy's blindness is known of {with_priors:,} of them (vr stats --labels)")
-    for key, title in (("openings", "opening family"), ("pieces", "pieces beside pawns")):
+    for key, title in (("openings", "opening family"), ("pieces", "pieces besides pawns")):
         several = [{**row, "label": row["label"].partition(":")[2]} for row in figures[key] if row["count"] > 1]
         if several:
             lines += ["", title, *(_line(row) for row in several)]

@@ -19,9 +19,9 @@ Rows = Sequence[Mapping[str, Any]]
 def drawing(path: str) -> Drawing:
     """Three panels over the steps: losses; candidates, calibrated and newly wrong; the change of the policy.
 
-    `path` is that of the new net, or of the curve beside it. A vertical line marks the step that was written. Artists
-    have a gid: ``loss``, ``train_loss``, ``rate``, ``rate_calibrated``, ``newly_wrong``, ``mean_dq``, ``policy_kl``,
-    ``written``. Raises ValueRepairError for another file.
+    `path` is that of the new net, or of the curve's file beside it. A vertical line marks the step that was written.
+    Artists have a gid: ``loss``, ``train_loss``, ``rate``, ``rate_calibrated``, ``newly_wrong``, ``mean_dq``,
+    ``policy_kl``, ``written``. Raises ValueRepairError for another file.
     """
     training = read_curve(path)
     about, rows = training.about, training.rows

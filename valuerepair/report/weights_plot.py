@@ -49,7 +49,7 @@ def _draw_disagreement(axes: Axes, tally: WeightTally) -> None:
     if tally.gap_counts[:GAP_BINS].any():
         axes.set_yscale("log")
         axes.legend()
-    else:  # nothing that a logarithm could show
+    else:  # a logarithmic axis needs a positive value
         axes.text(0.5, 0.5, "no record has the net's own Q", transform=axes.transAxes, ha="center", color=style.GREY)
 
 
@@ -62,7 +62,7 @@ def _draw_weights(axes: Axes, tally: WeightTally) -> None:
     if len(filled):
         axes.set_xlim(edges[max(filled[0] - 1, 0)], edges[-1] * 1.1)
     axes.set(xlabel="weight", ylabel="share of positions")
-    note = f"; {100 * zeros / tally.positions:.1f} % weigh nothing" if zeros else ""
+    note = f"; {100 * zeros / tally.positions:.1f} % have weight 0" if zeros else ""
     style.title(axes, "", f"mean {tally.mean:.4f} (dashed){note}")
 
 

@@ -101,7 +101,7 @@ const CHARTS = [
   ["phase", "Phase", ratesBy],
   ["side", "Side to move", ratesBy],
   ["family", "Opening", ratesBy],
-  ["material", "Pieces beside pawns", ratesBy],
+  ["material", "Pieces besides pawns", ratesBy],
   ["label", "Labels of the candidates", ratesOfLabels],
 ];
 
