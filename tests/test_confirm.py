@@ -160,7 +160,7 @@ def test_what_is_there_is_not_searched_again(tmp_path: Path) -> None:
     remarks: list[str] = []
     with remarks_to(remarks.append):
         second = look_again(path, SecondOracle(by_length), threshold=0.9)
-    assert "going on with 15 searches made before" in remarks
+    assert "resuming: 15 searches were made before" in remarks
     assert (second.state, second.searches) == ("finished", 21)
     again = SecondOracle(by_length)
     assert look_again(path, again).searches == len(again.searched) == 0

@@ -45,7 +45,7 @@ def cells(path: Path, query: str) -> list[tuple[object, ...]]:
 def test_it_finds_the_engine_again_and_books_take_what_it_found(folder: Path, maia_file: str) -> None:
     done = here("expand", *ASKED, "--net", maia_file, "--positions", "40", "--audit", "0.5", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "as many positions were searched as asked for" in done.stdout
+    assert "the requested number of positions was searched" in done.stdout
     assert "searched: 40 positions, 1 at once" in done.stdout
     assert "next: vr books --db a.db --threshold 0.3 --alpha 170 --expanded all" in done.stdout
     ((searched,),) = cells(folder, "SELECT count(*) FROM expanded WHERE searched OR cut_at NOT NULL")
@@ -93,7 +93,7 @@ def test_an_engine_of_ones_own_is_named_and_its_lines_may_be_nonsense(
     assert "the store does not know where this engine is; give it: --deep uci:/path" in lost.stderr
     other = here("expand", *words, "--deep", FAKE.replace("nodes=50", "nodes=60"), cwd=tmp_path)
     assert other.returncode == 2
-    assert "what is here is another" in other.stderr
+    assert "another one was found" in other.stderr
     done = here("expand", *words, "--deep", FAKE, "--rounds", "1", "--positions", "30", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     with Store.open(tmp_path / "a.db") as store:
@@ -111,7 +111,7 @@ def test_an_engine_of_ones_own_is_named_and_its_lines_may_be_nonsense(
         (("--db", "a.db", "--rounds", "0"), 2, "--rounds 0: must be at least 1"),
         (("--db", "a.db", "--threshold", "2"), 1, "no candidates at 2 to start from"),
         (("--db", "a.db", "--net", "leela"), 1, "no net leela in a.db"),
-        (("--db", "a.db", "--deep", "stockfish:nodes=9"), 2, "it cannot be run again: what is here is another"),
+        (("--db", "a.db", "--deep", "stockfish:nodes=9"), 2, "it cannot be run again: another one was found"),
         (("--db", "a.db", "--jobs", "0"), 2, "--jobs 0: must be at least 1"),
         (("--db", "a.db", "--expanded", "all"), 2, "--expanded"),
     ],

@@ -599,7 +599,7 @@ def net(shared_data: Path) -> Path:
 
 def test_rungs_that_the_oracle_has_no_use_for(db: Path, net: Path, stockfish: str) -> None:
     for deep, message in (
-        ("stockfish:nodes=4000", "--screen: rungs lie below the 4,000 nodes of the whole search"),
+        ("stockfish:nodes=4000", "--screen: rungs must be below the 4,000 nodes of the full search"),
         ("stockfish:depth=3", "--screen with rungs: the deep search is not limited by nodes alone"),
     ):
         done = vr("mine", ARCHIVE, "--db", db, "--net", net, "--deep", deep, "--screen", "1000,4000", "-q")

@@ -1,1 +1,1 @@
-"""Long work on a store: mining, second looks, checks; one writer, threads beside it."""
+"""Long work on a store: mining, second looks, expansion, comparisons; one thread writes, others read and compute."""

@@ -12,10 +12,10 @@ _DRAWN = DeepResult(cp=0, wdl=(0, 1000, 0))
 
 
 def after(position: Position, uci: str) -> Position | DeepResult | None:
-    """The position after a move; how the game ended where the move ends it; None where the move is not legal.
+    """The position after a move (UCI); a result if the move ends the game; None if the move is not legal.
 
-    The end is as an engine says it: ``mate 0`` for the side that is mated, 0 centipawns for stalemate, too little
-    material, the third occurrence and 50 moves each, counted with the known history.
+    The result is as an engine gives it: ``mate 0`` for the side that is mated; 0 centipawns for stalemate, insufficient
+    material, the third occurrence and the 50-move rule, counted with the known history.
     """
     board = chess.Board(position.start_fen)
     for move in position.moves:

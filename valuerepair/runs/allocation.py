@@ -1,8 +1,9 @@
-"""Where to look next: what searches of each group of neighbours have found so far, and which ones to make now.
+"""Where to search next: what searches of each group of neighbours have found so far, and which ones to make now.
 
-A group of neighbours has in common how far the net's Q is from the source's deep Q, if that still holds there (the net
-has evaluated a neighbour before anything is searched), then step, distance, which way the net errs, and phase. Its rate
-of candidates has a Beta posterior, whose prior is that of the group without the last of these, and so on to the first.
+Neighbours of one group share five properties: the expected disagreement (how far the net's Q, which is known before any
+search, is from the source's deep Q), the step, the distance, the sign of the net's error, and the phase. The rate of
+candidates of a group has a Beta posterior; its prior is the posterior of the larger group that ignores the last
+property, and so on.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ from valuerepair.runs.neighbourhood import CHILD, GAME, LINE, PARENT
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-# This share of the searches is drawn by the position's key alone, so that rates of neighbours as they come stay known.
+# This share of the searches is drawn by the position's key alone, to estimate rates of all neighbours without bias.
 RANDOM_SHARE = 0.1
 # Borders of the expected disagreement, in thresholds.
 _BORDERS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
-# What to expect before anything is known, by expected disagreement: the candidates among 3,230 neighbours of 232
-# candidates of master games (maia-1900, Stockfish at 20,000 nodes, alpha 170), each searched in full.
+# The prior rates of candidates, by expected disagreement: measured on 3,230 neighbours of 232 candidates of master
+# games (maia-1900, Stockfish at 20,000 nodes, alpha 170), all searched in full.
 _PRIOR_RATES = (0.04, 0.05, 0.07, 0.1, 0.3, 0.35, 0.4)
-# Searches that a prior counts for: the first one's, and those of each level for the next.
+# The weight of a prior in searches: of the first prior, and of each level for the next.
 _PRIOR_WEIGHT, _LEVEL_WEIGHT = 4.0, 8.0
-# The expected gain of a position counts half where the family of its root is so large. Measured: no fewer candidates
-# per node than with ten, and the roots count for a tenth more.
+# The expected gain of a position counts half if the family of its root has this size. As measured, this finds as many
+# candidates per node as a size of ten does, from a tenth more effective roots.
 _LARGE_FAMILY = 2.0
 _STEP_CODES = {PARENT: 0, CHILD: 1, GAME: 2, LINE: 3}
 _DISTANCE_BANDS = 4
-# How many values each property of a group has: expected disagreement, step, distance, which way the net errs, phase.
+# The number of values of each property of a group: expected disagreement, step, distance, sign of the error, phase.
 _WIDTHS = (len(_BORDERS) + 1, len(_STEP_CODES), _DISTANCE_BANDS, 2, 3)
 GROUPS = int(np.prod(_WIDTHS))
 
@@ -45,7 +46,7 @@ def groups_of(
     phase: Ids,
     threshold: float,
 ) -> Ids:
-    """[n] the groups of neighbours; `expected` is the net's Q less the Q that is expected of the neighbour."""
+    """[n] the groups of neighbours; `expected` is the net's Q minus the deep Q that the source leads to expect."""
     step = np.array([_STEP_CODES[step] for step in steps], np.int64)
     distance_band = np.minimum(distance, 3)
     distance_band = np.where(step == _STEP_CODES[GAME], np.searchsorted((5, 8), distance, side="left"), distance_band)
@@ -57,9 +58,9 @@ def groups_of(
 
 
 class Yields:
-    """Results of searches by group, float64[GROUPS] each: how many were `tried`, candidates `found`, `nodes` spent.
+    """Results of searches by group, float64[GROUPS]: the searches `tried`, the candidates `found`, the `nodes` spent.
 
-    `whole` are the nodes of a whole search.
+    `whole` is the number of nodes of a full search.
     """
 
     def __init__(self, whole: float) -> None:
@@ -81,11 +82,11 @@ class Yields:
         return self._posterior_means(self.nodes, self._whole * (0.1 + 0.9 * np.array(_PRIOR_RATES)))
 
     def expected(self) -> Floats:
-        """[GROUPS] expected candidates a node."""
+        """[GROUPS] expected candidates per node."""
         return self.rates() / self.costs()
 
     def _posterior_means(self, sums: Floats, prior: Floats) -> Floats:
-        """Posterior means, property by property; a group without data has the mean of the larger one it is part of."""
+        """Posterior means, property by property; a group without data has the mean of the larger group around it."""
         weight, mean = _PRIOR_WEIGHT, prior
         for level in range(1, len(_WIDTHS) + 1):
             count = int(np.prod(_WIDTHS[:level]))
@@ -107,17 +108,17 @@ def uniform(key: int, purpose: str) -> float:
 
 
 def choose(gain: Floats, drawn: NDArray[np.bool_], root: Ids, family: Ids, count: int) -> Ids:
-    """The rows, of [n] in the order in which they came, to search now: at most `count`, in the order of the searches.
+    """The rows to search now, at most `count`, in the order of the searches; the n rows are in the order of arrival.
 
-    A fixed share are `drawn` ones, as they came. The others are those with the greatest `gain`, candidates per node;
-    the larger the `family` [n] of their `root` already is, the less it counts. When one kind is used up, the other
+    A fixed share are `drawn` rows, in that order. The others are those with the greatest `gain`, in candidates per
+    node, which counts less the larger the `family` [n] of their `root` already is. When one kind is used up, the other
     takes its place.
     """
     import pandas as pd
 
     random, best = np.flatnonzero(drawn), np.flatnonzero(~drawn)
     by_gain = best[np.argsort(-gain[best], kind="stable")]
-    # The second of a root has a family that is one larger than the first's.
+    # The second row of a root has a family that is larger by one than the first's.
     size = family[by_gain] + pd.Series(root[by_gain]).groupby(root[by_gain]).cumcount().to_numpy()
     ranked = by_gain[np.argsort(-gain[by_gain] / (1 + size / _LARGE_FAMILY), kind="stable")]
     share = max(round(RANDOM_SHARE * count), count - len(ranked))

@@ -1,4 +1,4 @@
-"""The positions beside games that a net would look at (`archives.aside`): by its policy, and in short searches."""
+"""Positions beside games that a net would look at (`archives.aside`): chosen by its policy, and by short searches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from valuerepair.mcts.forest import Forest, warm_up
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, NetFacts
 
-# The ranks of the policy's moves that are taken; and the most visits of the root of a short search.
+# The first and last rank of the policy's moves that are taken, and the most visits of the root of a short search.
 BEST, WORST = 3, 6
 NODES = 30
 _TREES = 256  # searched at once by each stream
@@ -117,12 +117,12 @@ def _searched(evaluator: NetEvaluator, params: SearchParams, batch: PositionBatc
 
 
 def _order(draw: int) -> NDArray[np.int64]:
-    """The numbers of the nodes below the root, from 1, in random order: the first one that the tree has is drawn."""
+    """The numbers of the nodes below the root, from 1, in random order; the first that the tree has is drawn."""
     return 1 + np.random.default_rng(draw).permutation(NODES - 1)
 
 
 def _line(forest: Forest, slot: int, order: Sequence[int] | NDArray[np.int64]) -> Moves | None:
-    """The moves to the node that is drawn, no moves if the finished tree has none of `order`; None: it grows on."""
+    """The moves to the node that is drawn, empty if the finished tree has none of `order`; None while it must grow."""
     drawn, visits = int(order[0]), forest.visits(slot)
     line = forest.evaluated_line(slot, drawn)
     if line is not None:

@@ -1,6 +1,6 @@
-"""A second look at candidates: a deeper search of each, and one after the moves that net and first look preferred.
+"""Second looks at candidates: a deeper search of each, and of the positions after the moves of net and first look.
 
-Raw results go into the store as they come; who was right is computed from them (`valuerepair.judge.verdict`).
+Raw results go into the store as they come; `valuerepair.judge.verdict` computes from them who was right.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ConfirmOptions:
-    """`limit`: look at the first candidates of the frame only, at most this many, however often the run is interrupted.
-    `retry_failed`: search again what failed before. `command`: the command line, kept in the store for its readers.
-    Raises UsageError for a limit below 1."""
+    """`limit`: look only at the first candidates of the frame, at most this many, however often the run is interrupted.
+    `retry_failed`: search again what failed before. `command`: the command line, which the store records. Raises
+    UsageError for a limit below 1."""
 
     limit: int | None = None
     retry_failed: bool = False
@@ -54,14 +54,14 @@ def confirm(
     *,
     progress: Progress | None = None,
 ) -> ConfirmSummary:
-    """Looks by `oracle` at each candidate of `frame` (of `Store.candidates`), in its order, and keeps what it sees.
+    """Searches each candidate of `frame` (of `Store.candidates`) with `oracle`, in order, and stores the results.
 
-    A candidate gets a search of its position, one after the net's preferred move and one after the first look's (or,
-    where that one named none, after the move of the second look). What the store has is not searched again, so the same
-    call goes on where an earlier one stopped, however it ended. Results are committed about once a second. In the main
-    thread SIGINT and SIGTERM end the run cleanly, with the searches in flight awaited for a short while.
+    A candidate gets a search of its position, one after the net's preferred move, and one after the move of the first
+    look (or of the second look, if the first gave none). What the store has is not searched again, so the same call
+    resumes a run, however it ended. Results are committed about once a second. In the main thread SIGINT and SIGTERM
+    end the run cleanly, after a short wait for the searches in flight.
 
-    Raises ValueRepairError when the oracle is broken as a whole, and what it and the store raise.
+    Raises ValueRepairError when the oracle as a whole is broken, and the errors of oracle and store.
     """
     settings = {name: frame.attrs[name] for name in ("net", "oracle", "alpha", "q_from")}
     if frame.attrs["calibration"]:
@@ -69,7 +69,7 @@ def confirm(
     work = {"second look": oracle.identity.digest, **settings}
     with store.running(RunRecord.of(work, options.command, settings)) as run:
         if run.resumed and (made := second_looks.made(store.connection, run.id)):
-            log.info(f"going on with {made:,} searches made before")
+            log.info(f"resuming: {made:,} searches were made before")
         looking = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))
         with looking.taking_signals():
             state = looking.work()
@@ -88,11 +88,11 @@ def confirm_candidates(
     show: int,
     progress: Progress,
 ) -> Confirmed:
-    """Looks again at the candidates of a question, in a store that is open for writing, by a deeper search.
+    """Takes second looks, by a deeper search, at the candidates of a question; the store must be open for writing.
 
-    `question.net` may be the net's file, which a search with it then takes. `workers` searches go on at once; `show` of
-    the worst cases of each verdict are in the report. Raises ValueRepairError where there is no candidate, and what
-    `open_second` and `confirm` raise.
+    If `question.net` is the net's file, a search with that net uses this file. `workers` searches run at once; the
+    report has the `show` worst cases of each verdict. Raises ValueRepairError without candidates, and the errors of
+    `open_second` and `confirm`.
     """
     frame = store.candidates(question)
     if not len(frame):
@@ -121,21 +121,20 @@ class _SecondLooks(StoredSearches):
         super().__init__(store, oracle, run, progress, f"the second look ({oracle.identity.label})")
         self._frame = frame
         self._rows = {int(number): row for row, number in enumerate(frame["position_id"])}
-        # Where there is no move, a frame may hold None or NaN.
+        # A frame may have None or NaN in place of a missing move.
         moves = ([move if isinstance(move, str) else "" for move in frame[f"{who}_best"]] for who in ("net", "deep"))
         self._preferred = list(zip(*moves, strict=True))
         self._failed = 0
         work, self._limited = self._plan(options)
         self._total = sum(len(stages) for _, stages in work)
-        self._coming = self._looks(work)
+        self._looks_to_come = self._looks(work)
         self._followers: deque[tuple[Look, Position]] = deque()
         progress.set_total(self._total)
 
     # -- what is to be searched ---------------------------------------------------------------------------------------
 
     def _plan(self, options: ConfirmOptions) -> tuple[list[tuple[int, list[str]]], bool]:
-        """The candidates with searches to come, each as its row and their stages; and whether the limit leaves some
-        out."""
+        """The candidates that need searches, as pairs of row and stages; and whether the limit leaves any out."""
         ids = [int(number) for number in self._frame["position_id"].iloc[: options.limit]]
         with self._store.writing() as connection:
             second_looks.take_over(connection, self._oracle_id, ids, self._run.id)
@@ -144,22 +143,22 @@ class _SecondLooks(StoredSearches):
         self._scored = bool(done)
         work = []
         for row, number in enumerate(ids):
-            there = done.get(number, {})
-            wanted = self._stages(row, there.get(SECOND))
+            done_stages = done.get(number, {})
+            wanted = self._stages(row, done_stages.get(SECOND))
             self._failed += sum((number, stage) in failed for stage in wanted)
-            stages = [stage for stage in wanted if stage not in there and (number, stage) not in failed]
+            stages = [stage for stage in wanted if stage not in done_stages and (number, stage) not in failed]
             if stages:
                 work.append((row, stages))
         return work, len(ids) < len(self._frame)
 
     def _stages(self, row: int, second_best: str | None) -> list[str]:
-        """All searches of a candidate; where the first look named no move, the second look's own counts."""
+        """All stages of a candidate; if the first look gave no move, the second look's move takes its place."""
         net_best, deep_best = self._preferred[row]
         moves = dict.fromkeys(move for move in (net_best, deep_best or second_best) if move)
         return [SECOND, *(AFTER + move for move in moves)]
 
     def _looks(self, work: list[tuple[int, list[str]]]) -> Iterator[tuple[Look, Position]]:
-        """The searches to make, generated as they are needed; ends of games are recorded and not searched."""
+        """The searches to make, generated when they are needed; ends of games are recorded, not searched."""
         for row, stages in work:
             position = self._position(row)
             number = int(self._frame["position_id"].iloc[row])
@@ -171,8 +170,8 @@ class _SecondLooks(StoredSearches):
     def _position(self, row: int) -> Position:
         cells = self._frame.iloc[row]
         moves = tuple(str(cells["moves"]).split())
-        known = bool(cells["history_known"])
-        return Position(str(cells["fen"]), str(cells["start_fen"]), moves, int(cells["ply"]), history_known=known)
+        ply, history_known = int(cells["ply"]), bool(cells["history_known"])
+        return Position(str(cells["fen"]), str(cells["start_fen"]), moves, ply, history_known=history_known)
 
     def _look(self, number: int, stage: str, position: Position) -> tuple[Look, Position] | None:
         """The search of a stage; None if there is nothing to search, because the move ends the game."""
@@ -205,7 +204,7 @@ class _SecondLooks(StoredSearches):
         return "limited" if self._limited else finished
 
     def _follow(self, number: int, best: str | None) -> None:
-        """Adds the search after the second look's own move, where the first look named none."""
+        """Adds the search after the second look's own move, if the first look gave none."""
         row = self._rows[number]
         for stage in self._stages(row, best):
             if stage not in self._stages(row, None):
@@ -227,7 +226,7 @@ class _SecondLooks(StoredSearches):
         super()._show()
 
     def counts(self) -> dict[str, Any]:
-        """What the store keeps of the run; it does not depend on how often the run was interrupted."""
+        """The counts that the store records of the run; they do not depend on how often it was interrupted."""
         done = second_looks.finished(self._store.connection, self._oracle_id, list(self._rows))
         return {"looked": sum(SECOND in stages for stages in done.values()), "failed": self._failed}
 

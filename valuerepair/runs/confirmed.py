@@ -27,8 +27,8 @@ _Q_OF_FRAME = ("net_q", "calibrated_q", "deep_q", "disagreement")
 class ConfirmSummary:
     """The figures of one run of second looks.
 
-    It made `searches` in `seconds`, with `nodes` in all, `workers` at once; `failed` second looks have failed, in this
-    run or before. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    It made `searches` in `seconds`, of `nodes` nodes in total, `workers` at a time; `failed` second looks have failed,
+    in this run or before. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
     state: str

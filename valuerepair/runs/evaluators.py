@@ -33,7 +33,7 @@ class Opened(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """What the store knows net and oracle by."""
+        """The keys of net and oracle in the store."""
         return self.net.identity.key, self.oracle.identity.digest
 
     def fitting(self, options: MineOptions) -> MineOptions:
@@ -48,14 +48,14 @@ class Opened(NamedTuple):
 
 
 class OpenedImport(NamedTuple):
-    """Recorded evaluations to import, with a net where they have none of their own."""
+    """Recorded evaluations to import, with a net to compare them with; None if they have values of their own net."""
 
     source: RecordedSource
     net: Evaluator | None
 
     @property
     def names(self) -> tuple[str, str]:
-        """What the store knows net and oracle by."""
+        """The keys of net and oracle in the store."""
         net = self.source.net if self.net is None else self.net
         assert net is not None
         return net.identity.key, self.source.identity.digest
@@ -67,7 +67,7 @@ class OpenedImport(NamedTuple):
         return replace(options, screen=None)
 
     def run(self, paths: Sequence[str], options: MineOptions, store: Store, progress: Progress) -> MineSummary:
-        """Imports what the archives hold."""
+        """Imports the evaluations of the archives."""
         from valuerepair.runs.recorded import import_recorded
 
         return import_recorded(paths, options, store, self.source, self.net, progress=progress)
@@ -80,7 +80,7 @@ def open_run(
     workers: int | None = None,
     **net_options: Any,
 ) -> AbstractContextManager[Opened | OpenedImport]:
-    """Opens what a ``--deep`` asks for: searches, or the import of what `archives` hold."""
+    """Opens what ``--deep`` names: an oracle that searches, or the import of the evaluations in `archives`."""
     if deep is not None and not parse_spec(deep).kind.searches:
         return open_import(archives, deep, net, **net_options)
     return open_evaluators(deep, net, workers, **net_options)
@@ -120,7 +120,8 @@ def open_import(
 ) -> Iterator[OpenedImport]:
     """Finds out which recorded evaluations a ``--deep recorded`` means, and opens the net to compare them with.
 
-    Training chunks hold the values of their own net, and no net is opened then. Raises UsageError and ValueRepairError.
+    Training chunks have the values of their own net, so no net is opened for them. Raises UsageError and
+    ValueRepairError.
     """
     from valuerepair.oracles.recorded import chunk_net_name, recorded_options
 
@@ -141,24 +142,24 @@ def open_import(
         yield OpenedImport(RecordedSource.of(wanted), opened)
 
 
-def fitting_screen(oracle: OracleIdentity, asked: ScreenOptions | None) -> ScreenOptions | None:
-    """The screening asked for, as far as the oracle allows it; None: everything is searched in full.
+def fitting_screen(oracle: OracleIdentity, requested: ScreenOptions | None) -> ScreenOptions | None:
+    """The requested screening, as far as the oracle allows it; None: everything is searched in full.
 
-    A ladder needs a limit of nodes and nothing else: without one the usual ladder is off. Raises
-    UsageError for rungs that the oracle has no use for.
+    A ladder needs an oracle that is limited by nodes alone; for another one the default ladder is off. Raises
+    UsageError for rungs that such an oracle, or this number of nodes, does not allow.
     """
     from valuerepair.screening.model import rungs_of
 
     limits = oracle.limits
-    if asked is None:
+    if requested is None:
         return None
     if set(limits) != {"nodes"}:
-        if asked.rungs is not None:
+        if requested.rungs is not None:
             raise UsageError("--screen with rungs: the deep search is not limited by nodes alone, so it has no rungs")
         log.info("screening is off: it needs a deep search that is limited by nodes alone")
         return None
-    if asked.rungs is not None and asked.rungs[-1] >= limits["nodes"]:
-        raise UsageError(f"--screen: rungs lie below the {limits['nodes']:,} nodes of the whole search")
-    if not (asked.rungs or rungs_of(limits["nodes"])):
+    if requested.rungs is not None and requested.rungs[-1] >= limits["nodes"]:
+        raise UsageError(f"--screen: rungs must be below the {limits['nodes']:,} nodes of the full search")
+    if not (requested.rungs or rungs_of(limits["nodes"])):
         return None
-    return asked
+    return requested

@@ -1,8 +1,8 @@
 """Expansion: searches around the candidates of a store, step by step, where most candidates are expected.
 
-Everything is planned in batches: a batch rests on the results of all batches but the last one, and on the neighbours
-that came until then, never on what happened to be ready. So a run gives the same whatever the engines' speed, and one
-that goes on replays its plan and finds in the store what was searched before.
+Searches are planned in batches. The plan of a batch depends on the results of all batches except the last one, and on
+the neighbours that had come by then, never on what happens to be ready. So the results of a run do not depend on the
+speed of the engines, and a resumed run replays its plan and finds in the store what was searched before.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Positions that are planned together. A search with a net has many trees, and each waits for its turn.
+# Positions that are planned together; more for the built-in search, which needs many at once to keep its trees busy.
 _BATCH, _BATCH_OF_TREES = 64, 256
-# The yield that ends a run is that of this many batches.
+# A run ends when the yield of this many batches is too low.
 _RECENT = 8
 
 Following = Callable[[Sequence[ExpansionSource]], Sequence[Moves]]
@@ -60,13 +60,13 @@ Following = Callable[[Sequence[ExpansionSource]], Sequence[Moves]]
 class ExpandOptions:
     """The options of `expand`.
 
-    `steps` are those of `runs.neighbourhood`, `rounds` how many steps away from a sampled candidate it goes. It ends
-    after this many `nodes` or searched `positions` in total, over all runs. This share of the inferred candidates is
-    searched, the `audit`; 1 is all. `seed` is the order of the candidates. `screen`: what cannot be a candidate is not
-    searched in full; None: everything is. `retry_failed`: search again what failed before. With a `split` it starts
-    only from candidates of its part ``train``.
+    `steps` are those of `runs.neighbourhood`; `rounds` is the largest number of steps from a sampled candidate. The
+    expansion ends after this many `nodes` or searched `positions` in total, over all runs. `audit` is the share of the
+    inferred candidates that is searched anyway. `seed` decides the order of the candidates. `screen`: positions that
+    cannot be candidates are not searched in full; None: all are. `retry_failed`: search again what failed before. With
+    a `split` only candidates of its part ``train`` are sources.
 
-    Raises UsageError for values that make no sense.
+    Raises UsageError for invalid values.
     """
 
     question: Question = field(default_factory=Question)
@@ -91,7 +91,7 @@ class ExpandOptions:
             raise UsageError(f"--audit {self.audit:g}: give a share from 0 to 1")
 
     def of_split(self) -> dict[str, Any]:
-        """The split as a run of the store says it; empty without a split."""
+        """The split in the settings of a run; empty without a split."""
         return {} if self.split is None else {"split": asdict(self.split)}
 
 
@@ -106,12 +106,12 @@ def expand(
 ) -> ExpandSummary:
     """Searches around the sampled candidates of `options.question`, which `net` and `oracle` have found.
 
-    What the store has is not searched again, so the same call goes on where an earlier one stopped, however it ended;
-    with more nodes or positions it goes further. `following` gives the moves played after sources, where more of their
-    games is known than the store has. In the main thread SIGINT and SIGTERM end the run cleanly.
+    What the store has is not searched again, so the same call resumes a run, however it ended; with more nodes or
+    positions it goes further. `following` gives the moves played after sources if more of their games is known than the
+    store has. In the main thread SIGINT and SIGTERM end the run cleanly.
 
-    Raises ValueRepairError where there are no candidates, when net or oracle are broken as a whole, and what the store
-    raises; what was found until then is kept.
+    Raises ValueRepairError without candidates, when net or oracle as a whole is broken, and the errors of the store;
+    what was found before is stored.
     """
     start = Expansion.of(store, net, oracle.identity, options.question, options.split)
     settings = {
@@ -123,7 +123,7 @@ def expand(
     with store.running(RunRecord.of(work, options.command, settings, options.seed, net.provider)) as run:
         store.commit()
         if run.resumed:
-            log.info(f"going on with {reached.done_before(store, run):,} positions searched before")
+            log.info(f"resuming: {reached.done_before(store, run):,} positions were searched before")
         bar = progress or Progress("expanding", quiet=True)
         expanding = _Expanding(store, net, oracle, options, start, run, bar, following)
         with expanding.taking_signals():
@@ -135,7 +135,7 @@ def expand(
 
 @dataclass(frozen=True)
 class _Window:
-    """Sources, their neighbours, and what the net says of these."""
+    """Sources, their neighbours, and the net's values of these."""
 
     sources: list[ExpansionSource]
     near: Neighbours
@@ -172,12 +172,12 @@ class _Expanding(SearchLoop[PlannedSearch]):
         self._sources = SourceQueue(start.roots(options.seed), options.rounds)
         self._searches = PlannedSearches()
         self._round = 0
-        self._asked = False  # a window of sources is at the net
+        self._window_requested = False  # the net evaluates the neighbours of a window of sources
         self._window: _Window | None = None
-        self._seen: set[int] = set()  # keys that were reached
-        self._placed: set[int] = set()  # those of them that the run put into the store
+        self._reached_keys: set[int] = set()
+        self._stored_keys: set[int] = set()  # the reached ones that this run put into the store
         self._recent: deque[tuple[int, int]] = deque(maxlen=_RECENT)
-        self._over, self._why = False, ""
+        self._over, self._stop_reason = False, ""
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         return not self._over
 
     def _feed(self) -> None:
-        """Plans what may be planned, and keeps the engines busy."""
+        """Plans batches as far as possible, and keeps the engines busy."""
         while not signals.count() and not self._over and self._may_plan:
             self._plan()
         waiting = self._searches.waiting
@@ -235,45 +235,45 @@ class _Expanding(SearchLoop[PlannedSearch]):
 
     def _end(self) -> str:
         finished = super()._end()
-        return "limited" if self._why in ("nodes", "positions") else finished
+        return "limited" if self._stop_reason in ("nodes", "positions") else finished
 
     # -- the plan -----------------------------------------------------------------------------------------------------
 
     @property
     def _may_plan(self) -> bool:
-        """Whether everything that the next batch depends on is there."""
-        return (not self._asked or self._window is not None) and self._searches.may_plan
+        """Whether all results that the plan of the next batch depends on are known."""
+        return (not self._window_requested or self._window is not None) and self._searches.may_plan
 
     def _plan(self) -> None:
         """Plans one batch, which may be empty."""
         self._take_in(self._searches.take_oldest())
         if self._window is not None:
-            window, self._window, self._asked = self._window, None, False
+            window, self._window, self._window_requested = self._window, None, False
             self._look_around(window)
-        if not self._why:
-            self._why = self._reason_to_stop()
-        self._ask_window()
+        if not self._stop_reason:
+            self._stop_reason = self._reason_to_stop()
+        self._request_window()
         batch: list[PlannedSearch] = []
-        if not self._why:
+        if not self._stop_reason:
             batch += self._take_audits()
             batch += self._choose(len(batch))
-        known = reached.outcomes(self._store, *self._pair, [entry.position_id for entry in batch])
+        earlier = reached.outcomes(self._store, *self._pair, [entry.position_id for entry in batch])
         for entry in batch:
-            entry.outcome = known.get(entry.position_id)
+            entry.outcome = earlier.get(entry.position_id)
             if entry.outcome is not None and entry.outcome.failed is not None and self._options.retry_failed:
                 entry.outcome = None
             if entry.outcome is not None:
-                self._take_known(entry.outcome)
+                self._take_earlier(entry.outcome)
         self._searches.add(batch)
-        # Nothing is under way, and nothing more was planned although all is known.
-        self._over = not self._asked and self._searches.is_over
-        if self._over and not self._why and (len(self._frontier) or self._searches.audits):
-            self._why = "nodes" if self._options.nodes is not None else "positions"
+        # Nothing is being evaluated or searched, and even so no further search was planned.
+        self._over = not self._window_requested and self._searches.is_over
+        if self._over and not self._stop_reason and (len(self._frontier) or self._searches.audits):
+            self._stop_reason = "nodes" if self._options.nodes is not None else "positions"
         self._store.commit_if_due()
         self._show_if_due()
 
-    def _take_known(self, outcome: NeighbourOutcome) -> None:
-        """Counts what was searched before; searches of another expansion do not count towards this one's limits."""
+    def _take_earlier(self, outcome: NeighbourOutcome) -> None:
+        """Counts an earlier search; searches of another expansion do not count towards this one's limits."""
         self._scored = self._scored or outcome.deep is not None
         if outcome.failed is not None:
             self._failures.add_earlier(outcome.failed)
@@ -281,7 +281,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
             self._start.tally.planned -= 1
 
     def _reason_to_stop(self) -> str:
-        """Why nothing more is searched: ``nodes``, ``positions``, ``yield``; nothing as long as it goes on."""
+        """The reason to search no more: ``nodes``, ``positions`` or ``yield``; empty while there is none."""
         options, tally = self._options, self._start.tally
         if options.nodes is not None and tally.nodes >= options.nodes:
             return "nodes"
@@ -300,38 +300,38 @@ class _Expanding(SearchLoop[PlannedSearch]):
 
     @property
     def _costs(self) -> NDArray[np.float64]:
-        """The nodes that a search of each group is expected to cost; those of a whole search until one is known."""
+        """The expected nodes of a search of each group; those of a full search before the first result."""
         costs = self._yields.costs()
         return costs if self._start.tally.nodes else np.full_like(costs, self._whole)
 
     def _affordable(self, costs: NDArray[np.float64], before: float = 0.0) -> int:
-        """How many of the next searches, with these expected costs, the limits allow after `before` more nodes."""
+        """The number of next searches, with these expected costs, that the limits allow after `before` more nodes."""
         options, tally = self._options, self._start.tally
         count = len(costs)
         if options.positions is not None:
             count = min(count, max(options.positions - tally.planned, 0))
         if options.nodes is not None:
             of_groups = self._costs
-            ahead = sum(self._whole if entry.group is None else of_groups[entry.group] for entry in self._searches)
-            left = options.nodes - tally.nodes - ahead - before
-            count = min(count, int((np.cumsum(costs) <= left).sum()))
+            planned = sum(self._whole if entry.group is None else of_groups[entry.group] for entry in self._searches)
+            nodes_left = options.nodes - tally.nodes - planned - before
+            count = min(count, int((np.cumsum(costs) <= nodes_left).sum()))
         return count
 
     def _choose(self, audits: int) -> list[PlannedSearch]:
-        """The neighbours to search now, beside this many audits; they go into the store."""
+        """The neighbours to search now, in a batch with this many audits; puts them into the store."""
 
         def affordable(groups: NDArray[np.int64]) -> int:
             return self._affordable(self._costs[groups], audits * self._whole)
 
-        chosen = self._frontier.choose(self._yields.expected(), self._size - audits, self._placed, affordable)
+        chosen = self._frontier.choose(self._yields.expected(), self._size - audits, self._stored_keys, affordable)
         if chosen is None:
             return []
         self._start.tally.planned += len(chosen)
         return [chosen.search(row, number) for row, number in enumerate(self._put(chosen).tolist())]
 
     def _put(self, chosen: Waiting) -> NDArray[np.int64]:
-        """Adds neighbours to the store where they are new; gives the ids of all."""
-        self._placed.update(chosen.batch.key.tolist())
+        """Adds the neighbours that are new to the store; returns the ids of all."""
+        self._stored_keys.update(chosen.batch.key.tolist())
         ids, _, _ = self._store.add_positions(chosen.batch, self._run, reached=True)
         rows = reached.not_reached(self._store, *self._pair, ids)
         if len(rows):
@@ -357,7 +357,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
             self._recent.append((candidates, nodes))
 
     def _note(self, entry: PlannedSearch, outcome: NeighbourOutcome) -> bool:
-        """Counts a search; whether it found a candidate."""
+        """Counts a search; returns whether it found a candidate."""
         threshold = self._start.question.threshold
         found = outcome.deep is not None and is_candidate(
             entry.judged - float(self._start.deep_q([outcome.deep])[0]), threshold
@@ -367,16 +367,16 @@ class _Expanding(SearchLoop[PlannedSearch]):
 
     # -- neighbours ---------------------------------------------------------------------------------------------------
 
-    def _ask_window(self) -> None:
-        """Has the net look around the next sources. Once nothing more is searched, only lines matter."""
-        steps = (LINE,) if self._why else self._options.steps
-        if not self._sources or (LINE not in self._options.steps and self._why):
+    def _request_window(self) -> None:
+        """Has the net evaluate the neighbours of the next sources. Once no more is searched, only lines matter."""
+        steps = (LINE,) if self._stop_reason else self._options.steps
+        if not self._sources or (LINE not in self._options.steps and self._stop_reason):
             return
         self._tell_round(self._sources.round)
         sources = self._start.read(self._sources.take_window())
         if self._following is not None:
             sources = [replace(s, following=m) for s, m in zip(sources, self._following(sources), strict=True)]
-        self._asked = True
+        self._window_requested = True
         self._line.ask(lambda: look_around(self._net, sources, steps))
 
     def _tell_round(self, number: int) -> None:
@@ -389,23 +389,23 @@ class _Expanding(SearchLoop[PlannedSearch]):
             log.info(f"round {number}: from {how_many} candidates")
 
     def _look_around(self, window: _Window) -> None:
-        """Takes neighbours: those of known value into the store, the others to the frontier."""
+        """Puts neighbours of known value into the store, and the others on the frontier."""
         near = window.near
         keys = near.batch.key
         sampled, lines = reached.met_before(self._store, *self._pair, keys, self._run)
         new = [
             key not in sampled
-            and (key not in self._placed if step == LINE else key not in self._seen and key not in lines)
+            and (key not in self._stored_keys if step == LINE else key not in self._reached_keys and key not in lines)
             for key, step in zip(keys.tolist(), near.step, strict=True)
         ]
         rows = np.flatnonzero(new)
         if not len(rows):
             return
-        self._seen.update(keys[rows].tolist())
+        self._reached_keys.update(keys[rows].tolist())
         waiting = self._waiting_of(window).take(rows)
         on_line = waiting.step == LINE
         self._infer(waiting.take(np.flatnonzero(on_line)), [near.deep[i] for i in rows[on_line].tolist()])
-        if not self._why and not on_line.all():
+        if not self._stop_reason and not on_line.all():
             self._frontier.add(waiting.take(np.flatnonzero(~on_line)), self._yields.expected())
 
     def _waiting_of(self, window: _Window) -> Waiting:
@@ -433,22 +433,21 @@ class _Expanding(SearchLoop[PlannedSearch]):
         if not len(line):
             return
         ids = self._put(replace(line, drawn=np.zeros(len(line), np.bool_)))
-        known = [each for each in deep if each is not None]
+        results = [result for result in deep if result is not None]
         new = reached.not_inferred(self._store, self._oracle_id, ids)
-        values = DeepColumns.of([known[row] for row in new.tolist()])
+        values = DeepColumns.of([results[row] for row in new.tolist()])
         self._store.add_deep_columns(ids[new], self._oracle_id, values, self._run, INFERRED)
-        deep_q = self._start.deep_q([each.scores for each in known])
-        wrong = is_candidate(line.judged - deep_q, self._start.question.threshold).tolist()
-        for i, number in enumerate(ids.tolist()):
-            found = wrong[i]
+        deep_q = self._start.deep_q([result.scores for result in results])
+        candidates = is_candidate(line.judged - deep_q, self._start.question.threshold).tolist()
+        for i, (position_id, candidate) in enumerate(zip(ids.tolist(), candidates, strict=True)):
             root, round_ = int(line.root[i]), int(line.round[i])
-            audited = found and uniform(int(line.batch.key[i]), "audit") < self._options.audit
-            self._start.tally.inferred += found
-            self._frontier.families[root] += found
+            audited = candidate and uniform(int(line.batch.key[i]), "audit") < self._options.audit
+            self._start.tally.inferred += candidate
+            self._frontier.families[root] += candidate
             if audited:
-                self._searches.audits.append(line.search(i, number, is_audit=True))
-            elif found:
-                self._sources.add(number, root, round_)
+                self._searches.audits.append(line.search(i, position_id, is_audit=True))
+            elif candidate:
+                self._sources.add(position_id, root, round_)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -459,32 +458,31 @@ class _Expanding(SearchLoop[PlannedSearch]):
             notes.append(format_rate(self._nodes / seconds))
         if self._options.nodes is not None and self._nodes:
             spent = tally.nodes + sum(e.outcome.nodes for e in self._searches if e.outcome is not None)
-            left = max(self._options.nodes - spent, 0) * seconds / self._nodes
-            notes.append(
-                f"{100 * min(spent / self._options.nodes, 1):.0f} % of the nodes, about {format_duration(left)} left"
-            )
+            seconds_left = max(self._options.nodes - spent, 0) * seconds / self._nodes
+            percent = f"{100 * min(spent / self._options.nodes, 1):.0f} %"
+            notes.append(f"{percent} of the nodes, about {format_duration(seconds_left)} left")
         elif self._done:
             total = self._options.positions or tally.planned + len(self._frontier) + len(self._searches.audits)
             begun = len(self._searching) + len(self._searches.waiting)
-            left = (total - tally.planned + begun) * seconds / self._done
+            seconds_left = (total - tally.planned + begun) * seconds / self._done
             self._progress.set_total(self._done + max(total - tally.planned, 0) + begun)
-            notes.append(f"about {format_duration(left)} left")
+            notes.append(f"about {format_duration(seconds_left)} left")
         self._progress.note(", ".join(notes))
         self._progress.advance(0)
 
     def summary(self, state: str) -> ExpandSummary:
         """The results of the expansion."""
-        for entry in self._searches:  # of an interrupted run: what was searched, and not learned from yet
+        for entry in self._searches:  # of an interrupted run: searches whose results are not counted yet
             if entry.outcome is not None:
                 self._note(entry, entry.outcome)
         self._store.commit()
         seconds, failed = time.monotonic() - self._started, self._failures.count
-        why = self._why or "everything"
+        why = self._stop_reason or "everything"
         return ExpandSummary(state, why, self._start, seconds, self._nodes, self._oracle.workers, failed)
 
 
 def look_around(net: Evaluator, sources: list[ExpansionSource], steps: Sequence[str]) -> _Window:
-    """The neighbours of sources, and what the net says of each."""
+    """The neighbours of sources, and the net's values of them."""
     near = neighbours(sources, preferred(net, sources), steps)
     cuts = range(0, len(near.batch), CHUNK_ROWS)
     parts = [near.batch.take(np.arange(i, min(i + CHUNK_ROWS, len(near.batch)))) for i in cuts]
@@ -492,7 +490,7 @@ def look_around(net: Evaluator, sources: list[ExpansionSource], steps: Sequence[
 
 
 def preferred(net: Evaluator, sources: Sequence[ExpansionSource]) -> list[Moves]:
-    """The moves of each source that the net's policy prefers, the best first; none of a net without one."""
+    """The moves of each source that the net's policy prefers, the best first; empty for a net without a policy."""
     if not isinstance(net, PolicyNet) or not sources:
         return [np.empty(0, np.uint16)] * len(sources)
     moves, offsets, p = net.priors(batch_of(sources))

@@ -1,4 +1,4 @@
-"""Expansion without an engine: where games have an evaluation at every move, a candidate's neighbours are known."""
+"""Expansion without an engine: if games have an evaluation at every move, the values of neighbours are recorded."""
 
 from __future__ import annotations
 
@@ -32,23 +32,24 @@ _REACH = max(GAME_PLIES)
 
 
 def recorded_source(oracle: StoredOracle) -> RecordedSource:
-    """The evaluations that the values of a stored oracle were taken from.
+    """The recorded evaluations that the values of a stored oracle were imported from.
 
-    Raises UsageError for kinds that are not written at the moves of games.
+    Raises UsageError for kinds that are not recorded with the moves of games.
     """
-    given, least = oracle.options, oracle.limits
-    kind = str(given["kind"])
+    options, least = oracle.options, oracle.limits
+    kind = str(options["kind"])
     if kind not in COMMENT_KINDS:
         raise UsageError(
             f"{oracle.label}: {KINDS[kind].what} have no games to look around in; "
             "vr mine takes all their positions with --per-game 1000"
         )
-    view: View | None = "mover" if given.get("view") == "mover" else "white" if given.get("view") == "white" else None
+    views: tuple[View, ...] = ("mover", "white")
+    view = next((view for view in views if view == options.get("view")), None)
     # Comments of vr selfplay have no depth, and none is needed.
     usual = None if kind == SELFPLAY or "min-depth" in least else True
-    depth = {"none": False, "any": None}.get(str(given.get("depth")), usual)
-    options = RecordedOptions(kind, view, depth, least.get("min-depth"), least.get("min-nodes"), given.get("by"))
-    return RecordedSource.of(options)
+    depth = {"none": False, "any": None}.get(str(options.get("depth")), usual)
+    wanted = RecordedOptions(kind, view, depth, least.get("min-depth"), least.get("min-nodes"), options.get("by"))
+    return RecordedSource.of(wanted)
 
 
 def expand_recorded(
@@ -59,15 +60,14 @@ def expand_recorded(
     *,
     progress: Progress | None = None,
 ) -> ExpandSummary:
-    """Takes the positions around sampled candidates in their games, with the evaluations that are recorded there.
+    """Stores the positions around sampled candidates in their games, with the evaluations that are recorded there.
 
-    The steps are parents and game, a position's distance from a candidate at most `GAME_PLIES` has; the search
-    continues from those found, for as many rounds as asked. Nothing is searched by an engine: budgets, audit and
-    screening have no effect. The same call goes on where an earlier one stopped. In the main thread SIGINT and SIGTERM
-    end it cleanly.
+    The steps are parents and game, at distances up to the largest of `GAME_PLIES`; candidates found this way are
+    sources of the next round, up to `rounds` of the options. No engine searches, so budgets, audit and screening have
+    no effect. The same call resumes a run. In the main thread SIGINT and SIGTERM end it cleanly.
 
-    Raises UsageError for other steps, ValueRepairError where there is no candidate, and what reading and the store
-    raise; what was taken until then is kept.
+    Raises UsageError for other steps, ValueRepairError without candidates, and the errors of reading and of the store;
+    what was taken before is stored.
     """
     if not {PARENT, GAME} & set(options.steps):
         raise UsageError("recorded evaluations are of moves that were played: give --by parents,game, or one of them")
@@ -106,14 +106,14 @@ class _Taking:
         self._store, self._net, self._source, self._options = store, net, source, options
         self._start, self._run, self._progress = start, run, progress
         self._started = time.monotonic()
-        self._seen: set[int] = set()
+        self._reached_keys: set[int] = set()
         self._candidates = {
-            (each.game.source, each.game.number, each.ply): each.position_id
-            for each in start.read([(number, number, 1) for number in start.candidates.tolist()])
+            (source.game.source, source.game.number, source.ply): source.position_id
+            for source in start.read([(number, number, 1) for number in start.candidates.tolist()])
         }
 
     def work(self, games: KnownGames) -> str:
-        """Takes what is recorded in all games; gives the run's state."""
+        """Takes what is recorded in all games; returns the run's state."""
         self._progress.set_total(len(games))
         for batch in games.positions(self._source.wanted):
             self._take_games(batch)
@@ -132,9 +132,9 @@ class _Taking:
         """Goes out from the candidates of these games, round after round."""
         places = [(game.source, game.number) for game in batch.origin.game]
         _, game = np.unique([f"{number} {name}" for name, number in places], return_inverse=True)
-        there = ((*place, ply) for place, ply in zip(places, batch.ply.tolist(), strict=True))
-        ids = np.array([self._candidates.get(place, 0) for place in there], np.int64)
-        self._seen.update(batch.key[ids > 0].tolist())
+        places_of_plies = ((*place, ply) for place, ply in zip(places, batch.ply.tolist(), strict=True))
+        ids = np.array([self._candidates.get(place, 0) for place in places_of_plies], np.int64)
+        self._reached_keys.update(batch.key[ids > 0].tolist())
         sources = np.flatnonzero(ids)
         root = ids.copy()
         for round_ in range(1, self._options.rounds + 1):
@@ -147,16 +147,16 @@ class _Taking:
             sources = rows[candidate]
 
     def _new(self, batch: PositionBatch, near: dict[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows that are reached for the first time, and their sources' rows."""
+        """The rows that are reached for the first time, and the rows of their sources."""
         rows = np.array(sorted(near), np.int64)
         keys = batch.key[rows]
         before, _ = reached.met_before(self._store, *self._start.pair, keys, self._run)
-        fresh = []
+        new = []
         for row, key in zip(rows.tolist(), keys.tolist(), strict=True):
-            if key not in self._seen and key not in before:
-                self._seen.add(key)
-                fresh.append(row)
-        return np.array(fresh, np.int64), np.array([near[row] for row in fresh], np.int64)
+            if key not in self._reached_keys and key not in before:
+                self._reached_keys.add(key)
+                new.append(row)
+        return np.array(new, np.int64), np.array([near[row] for row in new], np.int64)
 
     def _take(
         self,
@@ -164,35 +164,38 @@ class _Taking:
         rows: NDArray[np.int64],
         parents: NDArray[np.int64],
         root: NDArray[np.int64],
-        known: NDArray[np.int64],
+        row_ids: NDArray[np.int64],
         round_: int,
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Stores positions with their values by net and record; returns their ids [n], and which are candidates."""
+        """Stores positions with the net's values and recorded ones; returns their ids [n], and which are candidates.
+
+        `root` and `row_ids` have the root's id and the id of each row of the batch that was reached before.
+        """
         start, some = self._start, batch.take(rows)
         ids, some, _ = self._store.add_positions(some, self._run, reached=True)
         steps = [_step(int(batch.ply[a]) - int(batch.ply[b])) for a, b in zip(rows, parents, strict=True)]
-        columns = (ids.tolist(), root[rows].tolist(), known[parents].tolist())
+        columns = (ids.tolist(), root[rows].tolist(), row_ids[parents].tolist())
         members = [
-            Reached(number, of, parent, step, distance, round_, drawn=True)
-            for number, of, parent, (step, distance) in zip(*columns, steps, strict=True)
+            Reached(position_id, root_id, parent, step, distance, round_, drawn=True)
+            for position_id, root_id, parent, (step, distance) in zip(*columns, steps, strict=True)
         ]
-        # At once: a position that nobody reached is one that was sampled.
+        # Before anything else: a position without such a row counts as sampled.
         reached.add_reached(self._store, *start.pair, members, self._run)
         judged = start.judged(self._evaluate(ids, some), some)
         _, deep = self._source.deep_values(batch.take(rows))  # all of them have one
         self._store.add_deep_columns(ids, start.pair[1], deep, self._run, EXPANDED)
         cells = list(zip(deep.cp, deep.mate, deep.win, deep.draw, deep.loss, deep.q, strict=True))
         candidate = is_candidate(judged - start.deep_q(cells), start.question.threshold)
-        for member, cell, found in zip(members, cells, candidate.tolist(), strict=True):
+        for member, cell, is_found in zip(members, cells, candidate.tolist(), strict=True):
             reached.add_search(self._store, *start.pair, member.position_id, 0)
             start.tally.planned += 1
-            start.tally.add(NeighbourOutcome(cell, 0), found=found)
+            start.tally.add(NeighbourOutcome(cell, 0), found=is_found)
         return ids, candidate
 
     def _evaluate(self, ids: NDArray[np.int64], batch: PositionBatch) -> NDArray[np.float32]:
         """[n] the net's Q; values that the store has are not computed again."""
-        before = self._store.known(ids, *self._start.pair)
-        q = np.array([np.nan if known.net_q is None else known.net_q for known in before], np.float32)
+        stored = self._store.known(ids, *self._start.pair)
+        q = np.array([np.nan if values.net_q is None else values.net_q for values in stored], np.float32)
         missing = np.flatnonzero(np.isnan(q))
         if len(missing):
             net_values: NetValues = self._net.evaluate(batch.take(missing))
@@ -204,7 +207,7 @@ class _Taking:
 def _near(
     game: NDArray[np.int64], ply: NDArray[np.int32], sources: NDArray[np.int64], steps: tuple[str, ...]
 ) -> dict[int, int]:
-    """The rows within reach of a source in the same game, and the nearest source of each; of two the later one."""
+    """The rows within reach of a source in the same game, with the nearest source of each; the later one of two."""
     near: dict[int, int] = {}
     for source in sources.tolist():
         for row in np.flatnonzero((game == game[source]) & (np.abs(ply - ply[source]) <= _REACH)).tolist():

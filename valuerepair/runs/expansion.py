@@ -1,4 +1,4 @@
-"""What an expansion starts from, and its results."""
+"""The starting point of an expansion, and its results."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _OF_SAMPLED = ("position_id", "weight", "nodes", "game_id")
 
 @dataclass
 class ExpansionTally:
-    """The counts of an expansion so far, with earlier runs of the same work: positions `planned` to be searched,
-    those of them that were `cut` by screening, candidates `found` by search and `inferred`."""
+    """The counts of an expansion so far, including earlier runs of the same work: positions `planned` to be searched
+    and their `nodes`, the positions that screening `cut`, candidates `found` by search and `inferred`."""
 
     planned: int = 0
     nodes: int = 0
@@ -46,7 +46,7 @@ class ExpansionTally:
     inferred: int = 0
 
     def add(self, outcome: NeighbourOutcome, *, found: bool, own: bool = True) -> None:
-        """Counts a search; one that is not the expansion's `own` was in the store before."""
+        """Counts a search; one that is not the expansion's `own` was already in the store."""
         self.found += found
         if own:
             self.nodes, self.cut = self.nodes + outcome.nodes, self.cut + outcome.cut
@@ -54,10 +54,10 @@ class ExpansionTally:
 
 @dataclass(frozen=True)
 class Expansion:
-    """What an expansion starts from: net and oracle, the question with its alpha, the sampled candidates (those of a
-    split's part ``train``), the calibration that the question asks for, and the file of the store's split.
+    """The starting point of an expansion: net and oracle, the question with its alpha, the sampled candidates (those of
+    a split's part ``train``), the calibration if the question is for calibrated Q, and the file of the store's split.
 
-    `sampled_found` candidates were found among sampled positions at `sampled_nodes`.
+    Sampling found `sampled_found` candidates with `sampled_nodes` nodes.
     """
 
     store: Store
@@ -88,9 +88,9 @@ class Expansion:
         if (warning := warning_of_held_out(store, chosen, split)) is not None:
             log.warning(warning)
         if not len(chosen):
-            none = f"the split holds out all {len(candidates):,} candidates" if len(candidates) else "no candidates"
+            reason = f"the split holds out all {len(candidates):,} candidates" if len(candidates) else "no candidates"
             raise ValueRepairError(
-                f"{store.path}: {none} at {of_pair.threshold:g} to start from; mine more, or lower --threshold"
+                f"{store.path}: {reason} at {of_pair.threshold:g} to start from; mine more, or lower --threshold"
             )
         pair = store.pick(*names)
         alpha = store.alpha(*pair, question.alpha)
@@ -107,13 +107,13 @@ class Expansion:
         return order
 
     def deep_q(self, deep: Sequence[Deep]) -> Floats:
-        """[n] Q of deep scores, as the question has it."""
+        """[n] Q of deep scores, by the question's alpha."""
         assert self.question.alpha is not None
         cells = np.array(deep, np.float64).reshape(-1, 6)
         return values.deep_q(cells, self.question.alpha, self.question.q_from)
 
     def judged(self, net_q: NDArray[np.float32], batch: PositionBatch) -> Floats:
-        """[n] the net's Q as the question takes it: as it is, or on the oracle's scale by a curve of other games."""
+        """[n] the net's Q, or for calibrated Q the deep Q expected there, by a curve fitted to other games."""
         q = net_q.astype(np.float64)
         if self.scale is None:
             return q
@@ -124,20 +124,20 @@ class Expansion:
         return self.scale.expected(q, fold_of(game_keys([row[0] for row in rows], numbers, digests)))
 
     def whole_nodes(self, oracle: OracleIdentity) -> float:
-        """The nodes of a whole search; where the oracle has another limit, those of sampled positions."""
+        """The nodes of a full search; if the oracle has another limit, the nodes per sampled candidate."""
         return float(oracle.limits.get("nodes") or max(self.sampled_nodes / self.sampled_found, 1))
 
     def price(self, oracle: OracleIdentity) -> float:
-        """The cost of a candidate in the archive, in whole searches, at least 1: the price of a lost candidate here."""
+        """The cost of a sampled candidate in full searches, at least 1: the price of losing a candidate here."""
         return max(self.sampled_nodes / self.sampled_found / self.whole_nodes(oracle), 1.0)
 
     def read(self, some: Sequence[tuple[int, int, int]]) -> list[ExpansionSource]:
-        """Sources of these positions, roots and rounds, from the store."""
+        """Reads sources, given as (position_id, root, round), from the store."""
         assert self.question.alpha is not None
         return reached.sources(self.store, *self.pair, some, self.question.alpha, self.question.q_from)
 
     def is_poorer(self, candidates: int, nodes: int) -> bool:
-        """Whether these candidates for these nodes are fewer than sampled positions gave, beyond chance.
+        """Whether these candidates per node are significantly fewer than those of sampled positions.
 
         By the upper end of the exact 95 % interval of a Poisson count (F. Garwood, Biometrika 28, 1936).
         """
@@ -153,9 +153,9 @@ class ExpandSummary:
     """The end of one run.
 
     `state` is ``finished``, ``limited`` (by nodes or positions) or ``interrupted`` (by a signal); `why` it ended:
-    ``nodes``, ``positions``, ``yield``, ``everything``. `tally` is of the whole expansion, `nodes` and `seconds` are of
-    this time. `figures` are those of all positions ever reached (`judge.families`), None if there are none.
-    `workers` searched at once, None where evaluations were recorded and nothing was searched.
+    ``nodes``, ``positions``, ``yield``, ``everything``. `tally` counts the whole expansion, `nodes` and `seconds` only
+    this run. `figures` are those of all positions ever reached (`judge.families`), None without any. `workers` is the
+    number of searches at a time, None if evaluations were recorded and nothing was searched.
     """
 
     state: str
@@ -172,23 +172,23 @@ class ExpandSummary:
         return self.start.tally
 
     def with_figures(self) -> ExpandSummary:
-        """With `figures`, once the store has how the run ended: whether anything was left out affects the rates."""
+        """Adds `figures`. The store must know how the run ended: whether positions were left out affects the rates."""
         start = self.start
         sampled, _ = table(start.store.connection, start.question, ("disagreement", *_OF_SAMPLED))
         figures = families.figures(start.store, start.pair, start.alpha.value, start.question, sampled)
         return replace(self, figures=figures)
 
     def counts(self) -> dict[str, Any]:
-        """What the store keeps of it; it does not depend on how often the run was interrupted."""
+        """The counts that the store records; they do not depend on how often the run was interrupted."""
         tally = asdict(self.tally)
         return {"roots": len(self.start.candidates), **tally, "failed": self.failed, "why": self.why}
 
     def details(self) -> list[str]:
-        """How diverse the candidates are, as text."""
+        """The diversity of the candidates, as text."""
         return [families.diversity_line(self.figures)] if self.figures else []
 
     def as_json(self) -> dict[str, Any]:
-        """All there is to say after a run."""
+        """The summary, JSON-able."""
         start = self.start
         return {
             "store": start.store.path,
@@ -234,7 +234,7 @@ class ExpandSummary:
 
 _ENDED = {
     "nodes": "the nodes are spent",
-    "positions": "as many positions were searched as asked for",
+    "positions": "the requested number of positions was searched",
     "yield": "searches now find fewer candidates than in the archive",
     "everything": "all positions around them were examined",
 }

@@ -1,4 +1,4 @@
-"""Positions that the oracle or the net failed on: held back until one succeeds, as one that always fails is broken."""
+"""Positions on which the oracle or the net failed: recorded only once one succeeds, as always failing is a fault."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOPELESS = 10
 
 
 class Failures:
-    """The failures of a run; `count` has those of earlier runs too, `earlier` only these that are not tried again.
+    """The failures of a run. `count` includes those of earlier runs that are not tried again; `earlier` counts these.
 
     `who` names what failed, `remedy` says what to do if it always fails.
     """
@@ -42,7 +42,7 @@ class Failures:
 
     @property
     def held(self) -> bool:
-        """Some failures are not recorded yet, because nothing has succeeded."""
+        """Whether failures are not recorded yet, because nothing has succeeded."""
         return bool(self._held)
 
     def add(self, position_id: int, failure: DeepFailure, stage: str = FULL) -> None:
@@ -52,18 +52,18 @@ class Failures:
         self._held.append((position_id, failure, stage))
 
     def add_earlier(self, reason: str) -> None:
-        """Counts a failure that an earlier run recorded, and that is not tried again."""
+        """Counts a failure that an earlier run recorded and this one does not try again."""
         self.count += 1
         self.earlier += 1
         self._last = reason
 
     def check(self) -> None:
-        """Raises ValueRepairError when too many are held back."""
+        """Raises ValueRepairError if too many failures are held back."""
         if len(self._held) >= HOPELESS:
             raise self.hopeless()
 
     def record(self) -> None:
-        """Records what is held back."""
+        """Records the failures held back."""
         for position_id, failure, stage in self._held:
             self._store.add_failure(position_id, self._oracle_id, failure.reason, failure.attempts, self._run, stage)
             if stage == FULL:
@@ -80,15 +80,15 @@ class Failures:
 
 
 class NetFailures(Failures):
-    """The positions that a net has no value of, though it was given them: rows of `failures` with the stage `NET` and
-    the net's key. They are failures of the net, whichever oracle it was mined with."""
+    """The positions that a net failed to evaluate: rows of the table ``failures`` with the stage `NET` and the net's
+    key. They are failures of the net, whichever oracle it was mined with."""
 
     def __init__(self, store: Store, net: NetIdentity, oracle_id: int, run: Run) -> None:
         super().__init__(store, oracle_id, run, f"the net ({net.name})", "fix it or choose another with --net")
         self._stage, self._works = NET + net.key, False
 
     def recorded(self, ids: NDArray[np.int64]) -> dict[int, str]:
-        """Those of the positions that the net failed on in earlier runs, and why."""
+        """The positions among `ids` on which the net failed in earlier runs, with the reasons."""
         query = """
             SELECT f.position_id, f.reason FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id
             WHERE f.stage = ? AND f.position_id IN (SELECT value FROM json_each(?))
@@ -96,7 +96,7 @@ class NetFailures(Failures):
         return dict(self._store.connection.execute(query, (self._stage, json.dumps(ids.tolist()))).fetchall())
 
     def take(self, evaluated: NDArray[np.int64], failed: Mapping[int, tuple[str, int]]) -> None:
-        """Takes a batch: the positions that have a value now, whose earlier failures go, and those that failed.
+        """Takes a batch: deletes earlier failures of the `evaluated` positions, and adds the `failed` ones.
 
         Raises ValueRepairError when many have failed and none was ever evaluated.
         """
@@ -114,7 +114,7 @@ class NetFailures(Failures):
         self.check()
 
     def remarks(self) -> list[str]:
-        """The remark on the store's positions that the net failed on: how many, why, and what helps."""
+        """A remark on the store's positions on which the net failed: how many, why, and what helps."""
         query = """
             SELECT DISTINCT p.id, p.fen, f.reason FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id
             JOIN positions p ON p.id = f.position_id WHERE f.stage = ? ORDER BY p.id

@@ -1,4 +1,4 @@
-"""What an expansion has yet to do: neighbours that wait for a search, planned searches, candidates to look around."""
+"""The remaining work of an expansion: neighbours that wait for a search, planned searches, candidates as sources."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from valuerepair.nets.net import NetValues
 from valuerepair.runs.allocation import RANDOM_SHARE, choose
 from valuerepair.store.reached import NeighbourOutcome
 
-# The best of this many keep the search busy for hours, so that keeping more has no benefit.
+# The best of this many neighbours keep the search busy for hours, so that keeping more has no benefit.
 CAPACITY = 16_384
-# The sources whose neighbours are looked at together: few at first, so that the engines start at once.
+# The sources whose neighbours are evaluated together: few at first, so that the engines start at once.
 _FIRST_WINDOW, _WINDOW = 32, 256
-# A family gets no more sources once it is `_LARGEST` times the mean family, whose size counts as at least `_SMALL`.
+# A family gets no more sources once it is `_LARGEST` times the mean family, whose size is taken as at least `_SMALL`.
 _LARGEST, _SMALL = 2.0, 4.0
 
 
@@ -27,9 +27,9 @@ _LARGEST, _SMALL = 2.0, 4.0
 class PlannedSearch:
     """A position that is searched, or was.
 
-    `judged` is the net's Q by the question, `net_best` its move; `group` is that of `allocation.groups_of`,
-    None for an audit of what was inferred. `root` is the sampled candidate that it was reached from, in round `round`;
-    `outcome` is None until the position has one.
+    `judged` is the net's Q, calibrated if the question is for calibrated Q; `net_q` is its plain Q and `net_best` its
+    best move. `group` is that of `allocation.groups_of`, None for an audit of an inferred value. `root` is the sampled
+    candidate that the position was reached from, in round `round`; `outcome` is None until it is searched.
     """
 
     position_id: int
@@ -45,9 +45,9 @@ class PlannedSearch:
 
 @dataclass(frozen=True)
 class Waiting:
-    """n neighbours as columns: their positions (`batch`), the net's `values`, its Q as the question has it (`judged`,
-    float64[n], calibrated or not), their `group` (`allocation.groups_of`), whether they were `drawn` at random, and how
-    they were reached (`root` to `round`, as in the store's table ``expanded``)."""
+    """n neighbours as columns: their positions (`batch`), the net's `values`, its Q, calibrated if the question is for
+    calibrated Q (`judged`, float64[n]), their `group` (`allocation.groups_of`), whether they were `drawn` at random,
+    and how they were reached (`root` to `round`, as in the store's table ``expanded``)."""
 
     batch: PositionBatch
     values: NetValues
@@ -70,7 +70,7 @@ class Waiting:
         return replace(self, batch=self.batch.take(rows), values=values, **columns)
 
     def search(self, row: int, position_id: int, *, is_audit: bool = False) -> PlannedSearch:
-        """The search of a row, whose number in the store this is."""
+        """The search of a row; `position_id` is its position's number in the store."""
         return PlannedSearch(
             position_id,
             self.batch[row],
@@ -94,7 +94,7 @@ _COLUMNS = [field.name for field in fields(Waiting)][2:]
 
 
 class Frontier:
-    """The neighbours that wait, without those that were chosen or already have a value."""
+    """The neighbours that wait for a search."""
 
     def __init__(self) -> None:
         self._waiting: Waiting | None = None
@@ -153,10 +153,10 @@ class Frontier:
 
 
 class PlannedSearches:
-    """The searches that an expansion has planned and not learned from yet, batch by batch.
+    """The planned searches whose results an expansion has not used yet, batch by batch.
 
-    `audits` wait for a batch; those `waiting` are in one and have not begun. A batch rests on the results of all
-    batches but the one before it, so two are open while the next one is planned.
+    `audits` are not in a batch yet; `waiting` are in one and have not begun. The plan of a batch depends on the results
+    of all batches except the one before it, so two batches may be open while the next one is planned.
     """
 
     def __init__(self) -> None:
@@ -170,12 +170,12 @@ class PlannedSearches:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is planned."""
+        """Whether no search is planned."""
         return not any(self._batches)
 
     @property
     def may_plan(self) -> bool:
-        """Whether the results that the next batch rests on are there."""
+        """Whether the results that the next batch depends on are known."""
         return len(self._batches) < 2 or all(search.outcome for search in self._batches[0])
 
     def add(self, batch: list[PlannedSearch]) -> None:
@@ -184,12 +184,12 @@ class PlannedSearches:
         self.waiting.extend(search for search in batch if search.outcome is None)
 
     def take_oldest(self) -> list[PlannedSearch]:
-        """Takes out the batch to learn from; empty as long as fewer than two are open."""
+        """Takes out the oldest batch, whose results can be used; empty while fewer than two batches are open."""
         return self._batches.popleft() if len(self._batches) > 1 else []
 
 
 class SourceQueue:
-    """The candidates to look around, each with its root and its round, in order. `rounds` is the last round."""
+    """The candidates whose neighbours are examined next, each with its root and round. `rounds` is the last round."""
 
     def __init__(self, roots: Sequence[int], rounds: int) -> None:
         self._rounds = rounds
@@ -202,17 +202,17 @@ class SourceQueue:
 
     @property
     def round(self) -> int:
-        """The round of the next one."""
+        """The round of the next candidate."""
         return self._waiting[0][2]
 
     def take_window(self) -> list[tuple[int, int, int]]:
-        """Takes the next ones (position, root, round), whose neighbours are looked at together."""
+        """Takes out the next candidates (position, root, round), whose neighbours are evaluated together."""
         window = [self._waiting.popleft() for _ in range(min(self._window_size, len(self._waiting)))]
         self._window_size = min(2 * self._window_size, _WINDOW)
         return window
 
     def add(self, position_id: int, root: int, round_: int) -> None:
-        """Adds a candidate found in a round, unless it was the last round, or its family is far larger than others."""
+        """Adds a candidate found in a round, unless that was the last round or its family is far larger than others."""
         self._families[root] += 1
         mean = self._families.total() / len(self._families)
         if round_ < self._rounds and self._families[root] <= _LARGEST * max(mean, _SMALL):

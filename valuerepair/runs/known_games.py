@@ -1,4 +1,4 @@
-"""The games that positions of a store are from, read again for the moves played after and the recorded evaluations."""
+"""Reads the games of a store's positions again, for the moves played after them and for recorded evaluations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KnownGames:
 
     @staticmethod
     def of(store: Store, ids: Sequence[int]) -> KnownGames:
-        """The games of these positions; missing archives are left out, which is logged."""
+        """The games of these positions; logs missing archives and leaves them out."""
         by_archive = games_of(store, ids)
         missing = [name for name in by_archive if not os.path.isfile(name)]
         if missing:
@@ -48,10 +48,10 @@ class KnownGames:
         return sum(len(games) for games in self.games.values())
 
     def positions(self, recorded: RecordedOptions | None = None) -> Iterator[PositionBatch]:
-        """All positions of the games in which a move was played, in batches of whole games, in the archives' order.
+        """All positions of the games in which a move was played, in batches of complete games, in the archives' order.
 
-        With `recorded` only those that have such an evaluation, with it. A game that has changed since is left out,
-        which is logged.
+        With `recorded` only positions that have such an evaluation, with it. Games that have changed since mining are
+        left out, and logged.
         """
         changed: dict[str, int] = {}
         for batch in read_games(self.games, recorded, ReadReport()):
@@ -67,26 +67,26 @@ class KnownGames:
         return False
 
     def following(self, sources: Sequence[ExpansionSource]) -> list[Moves]:
-        """The moves after each source, from the one played there on; where the archive is missing, the one move that
-        the store has."""
+        """The moves played from each source on; if its archive is missing, only the one move that the store has."""
         return [self._after(source) for source in sources]
 
     def _after(self, source: ExpansionSource) -> Moves:
-        whole = self._whole.get((source.game.source, source.game.number))
-        here = len(source.moves)
-        if whole is None or not source.in_game or not np.array_equal(whole[:here], source.moves):
+        moves = self._moves.get((source.game.source, source.game.number))
+        ply = len(source.moves)
+        if moves is None or not source.in_game or not np.array_equal(moves[:ply], source.moves):
             return source.following
-        return whole[here:]
+        return moves[ply:]
 
     @cached_property
-    def _whole(self) -> dict[tuple[str, int], Moves]:
-        whole: dict[tuple[str, int], Moves] = {}
+    def _moves(self) -> dict[tuple[str, int], Moves]:
+        """All moves of each game, by archive and number."""
+        moves: dict[tuple[str, int], Moves] = {}
         for batch in self.positions():
-            # The last position of a game in which a move was played has all the others' moves.
+            # The history of the last position in which a move was played has all moves before it.
             for i, game in enumerate(batch.origin.game):
                 if i + 1 == len(batch) or batch.origin.game[i + 1] != game:
                     played = batch.origin.played[i]
                     last = encode_moves([played] if played else [])
                     before = batch.moves[batch.offsets[i] : batch.offsets[i + 1]]
-                    whole[game.source, game.number] = np.concatenate([before, last])
-        return whole
+                    moves[game.source, game.number] = np.concatenate([before, last])
+        return moves

@@ -1,7 +1,7 @@
 """The loop of every run: it handles all events, and is the store's only writer.
 
-A run that asks for deep searches is a `SearchLoop`, and one that searches what the store has, as `vr confirm` does, is
-`StoredSearches`. One that samples archives is a `runs.sampled.SampledRun`. Other threads, and callbacks of searches,
+A run with deep searches is a `SearchLoop`; one that searches positions of the store, such as `vr confirm`, is a
+`StoredSearches`; one that samples archives is a `runs.sampled.SampledRun`. Other threads, and callbacks of searches,
 only put events into its queue.
 """
 
@@ -35,7 +35,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class SearchDone(Generic[Key]):
-    """A search is done, and with it its `future`; `key` is what it was begun by."""
+    """A search has ended: its `future` is done; `key` is the one given to `_begin`."""
 
     key: Key
     future: Future[Any]
@@ -49,34 +49,34 @@ class Loop:
         self._events: SimpleQueue[Any] = SimpleQueue() if events is None else events
         self._started = self._ticked = time.monotonic()
 
-    # -- what a kind of run does in its own way -----------------------------------------------------------------------
+    # -- for subclasses -----------------------------------------------------------------------------------------------
 
     @property
     def _is_at_work(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether work remains."""
         raise NotImplementedError
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether an interrupted run still waits for something that was begun."""
+        """Whether an interrupted run still waits for work in flight."""
         raise NotImplementedError
 
     def _feed(self) -> None:
-        """Begins what may begin."""
+        """Begins as much work as is possible now."""
         raise NotImplementedError
 
     def _take_event(self, event: Any) -> None:
         """Handles an event."""
 
     def _cancel(self) -> int:
-        """Cancels what has not begun; gives how many searches are in flight."""
+        """Cancels searches that have not begun; returns the number of those in flight."""
         return 0
 
-    def _leave(self) -> None:
-        """Gives up what is in flight."""
+    def _abandon(self) -> None:
+        """Abandons the work in flight."""
 
     def _end(self) -> str:
-        """The state of a run that was not interrupted; raises what went wrong as a whole."""
+        """The state of a run that was not interrupted; raises the error that broke the run as a whole."""
         raise NotImplementedError
 
     def _show(self) -> None:
@@ -86,7 +86,7 @@ class Loop:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def work(self) -> str:
-        """Works until all is done, or a limit or a signal ends it; gives the run's state."""
+        """Works until all is done, or a limit or a signal ends the run; returns its state."""
         while not signals.count() and self._is_at_work:
             self._feed()
             if self._is_at_work:
@@ -97,11 +97,11 @@ class Loop:
         return self._end()
 
     def taking_signals(self) -> AbstractContextManager[None]:
-        """Within, a signal ends `work`, and nothing else."""
-        return signals.left_to_loop(lambda: self._events.put(None))  # to be woken
+        """A context in which a signal ends `work` and nothing else."""
+        return signals.left_to_loop(lambda: self._events.put(None))  # wakes the loop
 
     def _handle_next(self) -> None:
-        """Waits a moment for an event, handles it, and commits and shows figures when that is due."""
+        """Waits briefly for an event and handles it; commits, and shows the progress, when that is due."""
         with contextlib.suppress(Empty):
             self._handle(self._events.get(timeout=TICK_S))
         self._store.commit_if_due()
@@ -117,7 +117,7 @@ class Loop:
             self._take_event(event)
 
     def _wind_down(self) -> None:
-        """After a signal: nothing new begins, searches in flight get a short while, a second signal abandons them."""
+        """Ends after a signal: waits for the searches in flight until a deadline, or until a second signal."""
         running = self._cancel()
         self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again abandons them")
         deadline = time.monotonic() + _GRACE_S
@@ -125,11 +125,11 @@ class Loop:
             with contextlib.suppress(Empty):
                 self._handle(self._events.get(timeout=0.1))
         self._store.commit()
-        self._leave()
+        self._abandon()
 
 
 class SearchLoop(Loop, Generic[Key]):
-    """A run that has an oracle search."""
+    """A run whose positions are searched by an oracle."""
 
     def __init__(
         self,
@@ -147,28 +147,28 @@ class SearchLoop(Loop, Generic[Key]):
         self._begun = self._done = self._nodes = 0  # searches, and their nodes
         self._scored = False
 
-    # -- what a kind of run does in its own way -----------------------------------------------------------------------
+    # -- for subclasses -----------------------------------------------------------------------------------------------
 
     @property
     def _is_more_to_come(self) -> bool:
-        """Whether there is anything to do besides the searches in flight."""
+        """Whether work remains besides the searches in flight."""
         raise NotImplementedError
 
     @property
     def _any_scored(self) -> bool:
-        """Whether the oracle has searched any position of the run, so that failures are the positions' own."""
+        """Whether the oracle has scored a position of the run, so that failures are due to the positions."""
         return self._scored
 
     def _take(self, key: Key, outcome: Any) -> None:
-        """Records what a search has found."""
+        """Records the outcome of a search."""
         raise NotImplementedError
 
     def _take_failure(self, key: Key, failure: DeepFailure) -> None:
-        """Records a search that has failed."""
+        """Records a failed search."""
         raise NotImplementedError
 
     def _take_back(self, key: Key) -> None:
-        """Forgets a search that was given up."""
+        """Forgets a search that was cancelled."""
 
     def _end(self) -> str:
         if self._failures.held:
@@ -186,7 +186,7 @@ class SearchLoop(Loop, Generic[Key]):
         return bool(self._searching)
 
     def _begin(self, key: Key, future: Future[Any]) -> None:
-        """Notes that a search has begun; its end becomes an event."""
+        """Records that a search has begun; its end becomes an event."""
         self._searching[key] = future
         self._begun += 1
         future.add_done_callback(lambda done: self._events.put(SearchDone(key, done)))
@@ -198,7 +198,7 @@ class SearchLoop(Loop, Generic[Key]):
             super()._handle(event)
 
     def _take_search(self, event: SearchDone[Key]) -> None:
-        """Takes a search; failures are held back until one succeeds, as an engine that always fails is broken."""
+        """Takes a finished search; holds failures back until one succeeds, as an engine that always fails is broken."""
         del self._searching[event.key]
         if event.future.cancelled():
             self._take_back(event.key)
@@ -221,21 +221,22 @@ class SearchLoop(Loop, Generic[Key]):
             future.cancel()
         return sum(not future.cancelled() for future in self._searching.values())
 
-    def _leave(self) -> None:
+    def _abandon(self) -> None:
         self._oracle.close(cancel=True)
 
 
 class Look(NamedTuple):
-    """A search of a position of the store, or after a move from it; the stage is that of its value (`store.rows`)."""
+    """A search of a position of the store, or of the position after a move; `stage` is that of its value in the store
+    (`store.rows`)."""
 
     position_id: int
     stage: str
 
 
 class StoredSearches(SearchLoop[Look]):
-    """A run of looks, each with the position that is searched; what they find is kept as it comes.
+    """A run of looks, given with the positions to search; results are stored as they come.
 
-    `who` names the oracle if all searches fail.
+    `who` names the oracle in the message when all searches fail.
     """
 
     def __init__(
@@ -245,18 +246,18 @@ class StoredSearches(SearchLoop[Look]):
         run: Run,
         progress: Progress,
         who: str,
-        coming: Iterable[tuple[Look, Position]] = (),
+        looks: Iterable[tuple[Look, Position]] = (),
     ) -> None:
         oracle_id = store.add_oracle(oracle.identity)
         super().__init__(store, oracle, oracle_id, run, progress, Failures(store, oracle_id, run, who))
-        self._coming, self._is_over = iter(coming), False
+        self._looks_to_come, self._is_over = iter(looks), False
 
     @property
     def _is_more_to_come(self) -> bool:
         return not self._is_over
 
     def _next(self) -> tuple[Look, Position] | None:
-        return next(self._coming, None)
+        return next(self._looks_to_come, None)
 
     def _feed(self) -> None:
         while not signals.count() and len(self._searching) < self._oracle.capacity:
@@ -274,5 +275,4 @@ class StoredSearches(SearchLoop[Look]):
         self._failures.add(key.position_id, failure, key.stage)
 
     def _show(self) -> None:
-        # A plain log gets its line also while nothing finishes.
-        self._progress.advance(0)
+        self._progress.advance(0)  # a plain log gets its line even while no search ends

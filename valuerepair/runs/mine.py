@@ -1,4 +1,4 @@
-"""Mining: it requests positions, has the net and the oracle evaluate them, and is the store's only writer."""
+"""Mining: samples positions, has the net and the oracle evaluate them, and stores the results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from valuerepair.store.store import Store
 if TYPE_CHECKING:
     from valuerepair.oracles.oracle import Oracle
 
-# A new chunk is requested when fewer positions wait for an engine: enough for the time it takes to come.
+# A new chunk is requested when fewer positions than this wait for an engine: enough to last until it comes.
 _FEW_WAITING = 64
 
 
@@ -42,15 +42,15 @@ def mine(
     *,
     progress: Progress | None = None,
 ) -> MineSummary:
-    """Samples `paths`, scores every sampled position by `net` and `oracle`, and keeps all of it in `store`.
+    """Samples `paths`, scores every sampled position by `net` and `oracle`, and stores all results in `store`.
 
-    What the store has already is not evaluated again, so the same call goes on where an earlier one stopped, however it
-    ended; a different one adds to the store. Results are committed about once a second: whatever happens, at most the
-    searches in flight and the last second's are lost. In the main thread SIGINT and SIGTERM end the run cleanly, with
-    the searches in flight awaited for a short while (a second signal gives those up); the summary's state says so.
+    What the store has is not evaluated again, so the same call resumes a run, however it ended; a different call adds
+    to the store. Results are committed about once a second: whatever happens, at most the searches in flight and the
+    results of the last second are lost. In the main thread SIGINT and SIGTERM end the run cleanly, after a short wait
+    for the searches in flight (a second signal abandons them); the summary's state says so.
 
-    Raises ValueRepairError when no position could be sampled, when the oracle or the net is broken as a whole, and
-    what reading, the store and the oracle raise; what was scored until then is kept.
+    Raises ValueRepairError when no position could be sampled, when the oracle or the net as a whole is broken, and the
+    errors of reading, store and oracle; what was scored before is stored.
     """
 
     def start(reader: ArchiveReader, run: Run) -> _Mining:
@@ -84,10 +84,10 @@ class _Mining(SampledRun, SearchLoop[int]):
             seed = options.sample.seed
             self._ladder = Ladder(store, *pair, oracle, options.question, options.screen, seed, run)
         self._waiting: deque[tuple[int, Position]] = deque()
-        self._to_screen: dict[int, Position] = {}  # they wait for the net first
+        self._to_screen: dict[int, Position] = {}  # positions that wait for the net's value
         self._judged: dict[int, tuple[float, int]] = {}  # the net's value and first choice, for the ladder
         self._cut = 0
-        # Without a ladder: audited ones among them stand for cut ones until all of these have been searched, too.
+        # Without a ladder: ids of chunks. Their audited positions represent cut ones until these are searched, too.
         self._uncut: list[NDArray[np.int64]] = []
 
     # -- the loop -----------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class _Mining(SampledRun, SearchLoop[int]):
 
     @property
     def _drained(self) -> bool:
-        """All positions have come, and none waits for an engine."""
+        """Whether all positions have been read, and none waits for an engine."""
         return self.positions.drained and not self._waiting
 
     @property
@@ -119,7 +119,7 @@ class _Mining(SampledRun, SearchLoop[int]):
 
     @property
     def _allowed(self) -> float:
-        """Searches that may still begin."""
+        """The number of searches that may still begin."""
         return (self._options.limit or float("inf")) - self._begun
 
     @property
@@ -127,14 +127,14 @@ class _Mining(SampledRun, SearchLoop[int]):
         return self.positions.any_scored
 
     def _feed(self) -> None:
-        """Keeps the engines busy, and asks for a chunk when few positions wait for them."""
+        """Keeps the engines busy, and requests a chunk when few positions wait for them."""
         capacity = self._oracle.capacity
         while self._waiting and len(self._searching) < capacity and not self._limit_reached:
             first = self._waiting[0][0]
             if self._ladder is not None and first in self._judged and not self._ladder.is_ready(first):
                 break
             self._search(*self._waiting.popleft())
-        # What lies beyond the limit would be sampled and evaluated beside the engines, at their cost.
+        # Positions beyond the limit are not requested: sampling and evaluating them would take time from the engines.
         few = len(self._waiting) < min(max(_FEW_WAITING, 2 * capacity), self._allowed)
         if few:
             self.positions.ask()
@@ -153,8 +153,8 @@ class _Mining(SampledRun, SearchLoop[int]):
     def _take_chunk(self, event: Sampled) -> None:
         """Records sampled positions; those without a net value go to the net, those without a deep one to the engines.
 
-        What is scored, cut or has failed before is only counted. With a ladder the net comes first; positions beside
-        the games are searched in full.
+        Positions that were scored, were cut or failed before are only counted. With a ladder the net comes first;
+        positions beside the games are searched in full.
         """
         ids, batch, new = self.positions.take_chunk(event)
         cut: set[int] = set()
@@ -165,7 +165,7 @@ class _Mining(SampledRun, SearchLoop[int]):
         fresh, wanted = self.positions.earlier.take(ids, new, cut)
         for i in np.flatnonzero(wanted).tolist():
             position_id = int(ids[i])
-            # The ladder knows positions of games. Beside them every value is learned from, candidate or not.
+            # The ladder is fitted to positions of games. Beside them training uses every value, candidate or not.
             if self._ladder is None or position_id in self.positions.kinds:
                 self._waiting.append((position_id, batch[i]))
             else:
@@ -217,7 +217,7 @@ class _Mining(SampledRun, SearchLoop[int]):
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def summary(self, state: str) -> MineSummary:
-        """What the run came to."""
+        """The results of the run."""
         pair = self.positions.pair
         question = self._options.question
         line = None if self._ladder is None else recall_line(self._store, *pair, question)

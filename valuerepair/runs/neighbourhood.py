@@ -29,8 +29,8 @@ STEPS = {"line": LINE, "parents": PARENT, "children": CHILD, "game": GAME}
 LONGEST_LINE = 12  # plies
 PARENTS = (1, 2, 4)  # plies before the source
 CHILDREN = 3  # moves of the policy
-# Plies before and after the source; before it, `PARENTS` are left out. Far ones have gaps, because the values of
-# successive positions have nearly the same values.
+# Plies before and after the source; before it, `PARENTS` are left out. Distant ones have gaps, because successive
+# positions have nearly the same values.
 GAME_PLIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 
 
@@ -65,8 +65,8 @@ class Neighbours(NamedTuple):
 def inferred(deep: DeepResult, plies: int) -> DeepResult | None:
     """The value that a search gives the position this many plies down its line, for the side to move there.
 
-    None beyond the end of the line, and where no depth remains. The sign changes with each ply. Moves to mate are the
-    winner's, so they become one fewer with each of the winner's moves.
+    None beyond the end of the line, and if no depth remains. The sign changes with each ply. Moves to mate count the
+    winner's moves, so each of these reduces them by one.
     """
     depth = deep.depth - plies
     if depth < 1 or plies > len(deep.pv):
@@ -96,7 +96,7 @@ def inferred(deep: DeepResult, plies: int) -> DeepResult | None:
 class _Row(NamedTuple):
     """A neighbour before its moves are played: the first `common` moves of its source, then `added`.
 
-    `source` is the index of the source, `played` the move that the game went on with. The others are as in
+    `source` is the index of the source, `played` the move that was played in the neighbour. The others are as in
     `Neighbours`.
     """
 
@@ -110,14 +110,14 @@ class _Row(NamedTuple):
     deep: DeepResult | None = None
 
 
-_NOTHING = np.empty(0, np.uint16)
+_NO_MOVES = np.empty(0, np.uint16)
 
 
 def neighbours(sources: Sequence[ExpansionSource], policy: Sequence[Moves], steps: Sequence[str]) -> Neighbours:
-    """All neighbours of `sources` by `steps`: for each source line, parents, children, game, each the nearest first.
+    """All neighbours of `sources` by `steps`: for each source its line, parents, children and game, nearest first.
 
-    `policy` has the moves of each source that the net prefers, the best first. A position that is reached several times
-    is returned once, for the first of them. The sources themselves, and positions where the game is over, are not
+    `policy` has the moves that the net prefers in each source, the best first. A position that is reached several times
+    is returned once, as it was first reached. The sources themselves, and positions where the game is over, are not
     returned.
     """
     rows = [row for i, source in enumerate(sources) for row in _rows(i, source, policy[i], steps)]
@@ -140,7 +140,7 @@ def neighbours(sources: Sequence[ExpansionSource], policy: Sequence[Moves], step
 
 
 def _rows(i: int, source: ExpansionSource, policy: Moves, steps: Sequence[str]) -> Iterator[_Row]:
-    """The neighbours of source number `i`, with repetitions and positions where the game is over."""
+    """The neighbours of source `i`, including duplicates and positions where the game is over."""
     length = len(source.moves)
     line = _line(source)
     if LINE in steps and source.searched:
@@ -169,7 +169,7 @@ def _earlier(i: int, source: ExpansionSource, step: str, plies: int) -> _Row:
     common = len(source.moves) - plies
     # If no move of the game follows the source, its last move may have been played aside (`vr mine --aside`).
     is_of_game = plies > 1 or len(source.following)
-    return _Row(i, step, plies, common, _NOTHING, int(source.moves[common]) if is_of_game else None)
+    return _Row(i, step, plies, common, _NO_MOVES, int(source.moves[common]) if is_of_game else None)
 
 
 def _line(source: ExpansionSource) -> Moves:
@@ -212,9 +212,9 @@ def _batch(
 def _first_rows(
     rows: Sequence[_Row], over: NDArray[np.bool_], board_keys: NDArray[np.uint64], met: set[int]
 ) -> list[int]:
-    """The indices of rows whose key is not among those `met`, or of an earlier row; adds their keys to `met`.
+    """The indices of the rows whose keys are not in `met` and not those of earlier rows; adds their keys to `met`.
 
-    Positions where the game is over are left out, and so is the rest of a line after them.
+    Leaves out positions where the game is over, and what follows them in a line.
     """
     first, ended_source = [], -1
     for i, (row, is_over, key) in enumerate(zip(rows, over.tolist(), board_keys.tolist(), strict=True)):

@@ -21,12 +21,12 @@ from valuerepair.store.rows import OracleIdentity
 class MineOptions:
     """Options of one run of mining.
 
-    `sample`: which positions. `question`: how candidates are counted, and what screening looks for; net and oracle are
-    those that are opened. `limit`: at most this many deep searches this time. `retry_failed`: search again what the
-    oracle failed on. `screen`: only what may be a candidate is searched in full; None: everything is.
-    `command`: the command line, kept in the store for its readers.
+    `sample`: which positions are drawn. `question`: how candidates are counted, and what screening looks for (not net
+    and oracle: those are the opened ones). `limit`: at most this many deep searches in this run. `retry_failed`: search
+    again where the oracle failed. `screen`: only positions that may be candidates are searched in full; None: all are.
+    `command`: the command line, which the store records.
 
-    Raises UsageError for values that make no sense.
+    Raises UsageError for invalid values.
     """
 
     sample: SampleOptions = field(default_factory=SampleOptions)
@@ -40,8 +40,8 @@ class MineOptions:
         check_least("--limit", self.limit)
 
 
-# Runs of the first stores name all of these, also at their defaults, so every run does. Nothing is added here: a later
-# option is named where it differs from its default. One that `SampleOptions` no longer has keeps its value.
+# The identity of a run in the first stores names all of these options, even at their defaults, so every run's does. Add
+# nothing here: a later option is named only if it differs from its default. Removed options keep their old default.
 _ALWAYS_NAMED = {
     "per_game": 1,
     "positions": None,
@@ -65,11 +65,11 @@ _ALWAYS_NAMED = {
 def sampling_options(sample: SampleOptions) -> dict[str, Any]:
     """The sampling options that decide which positions are drawn, JSON-able.
 
-    Of the options that came later a run names those that differ from their defaults: runs that were begun before an
-    option existed are still the same work.
+    Of later options only those that differ from their defaults are named, so that runs that began before an option
+    existed are still the same work.
     """
     options = _ALWAYS_NAMED | set_options(sample)
-    options.pop("threads", None)  # how many read changes nothing in the sample
+    options.pop("threads", None)  # the number of reading threads does not change the sample
     if sample.recorded is not None:
         options["recorded"] = asdict(sample.recorded)
     if sample.aside is not None:
@@ -80,9 +80,9 @@ def sampling_options(sample: SampleOptions) -> dict[str, Any]:
 def mining_work(
     paths: Sequence[str], options: Mapping[str, Any], net: NetFacts, oracle: OracleIdentity
 ) -> dict[str, Any]:
-    """All that decides what a run samples and scores: two runs with the same are the same work.
+    """All that decides what a run samples and scores; if it is equal, two runs are the same work.
 
-    Archives count by absolute path and size, so that a grown archive is new work, and a moved store is not.
+    Archives are identified by absolute path and size, so that a grown archive is new work, and a moved store is not.
     """
     archives = [
         [os.path.abspath(source.path), os.path.getsize(source.path)]

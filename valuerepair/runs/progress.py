@@ -1,4 +1,4 @@
-"""What a run shows while it works: its stage, progress, time left, speed."""
+"""The progress of a run: its stage, what is done, the time left, its speed."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from valuerepair.chess.time_left import PieceSizes
 from valuerepair.runs.workers import ArchiveReader
 from valuerepair.text import quantity
 
-# Searches that must have ended since the first was cut, before they show what the others will cost.
+# The number of searches since the first cut that must end before their costs predict those of the others.
 _TELLING = 16
-# Once this many searches have ended and none was cut, none will be soon.
+# If this many searches have ended and none was cut, none will be cut soon.
 _UNCUT = 128
 _MOST_REMEMBERED = 500
 
 
 class Pace:
-    """How long the searches of a run still take, by the nodes that searches end at.
+    """Estimates how long the searches of a run still take, from the nodes of those that have ended.
 
-    `whole` nodes are those of a search that is not cut, None where that is not known; `cuts` says that searches may be
-    cut. Costs before the first cut do not predict the rest: the first ones are searched in full.
+    `whole` is the number of nodes of a search that is not cut, None if unknown; `cuts` says whether searches may be
+    cut. Costs before the first cut do not predict later ones, because the first positions are searched in full.
     """
 
     def __init__(self, whole: int | None, *, cuts: bool, now: Callable[[], float] = time.monotonic) -> None:
@@ -39,7 +39,7 @@ class Pace:
         self._since, self._ended, self._spent, self._spent_before = self._now(), 0, 0, sum(under_way)
 
     def ended(self, nodes: int, *, cut: bool, under_way: Sequence[int] = ()) -> None:
-        """A search has ended at this many nodes; the running ones have come so far, if known."""
+        """Counts a search that ended after `nodes` nodes; `under_way` has the nodes so far of those in flight."""
         if cut and not self._cutting:
             self._cutting = True
             self._begin([nodes, *under_way])
@@ -48,7 +48,8 @@ class Pace:
         self._spent += nodes
 
     def seconds(self, waiting: int, searching: int, under_way: Sequence[int] = ()) -> float | None:
-        """Until `waiting` searches that have not begun, and `searching` that have, are over; None: too early to say."""
+        """Seconds until `waiting` searches that have not begun and `searching` in flight end; None if it is too early
+        to say."""
         if not self._tells(searching, under_way):
             return None
         spent = self._spent + sum(under_way) - self._spent_before
@@ -65,12 +66,12 @@ class Pace:
             return bool(under_way and self._whole) or self._ended > searching // 2
         if not self._cutting:
             return self._ended >= _UNCUT
-        # Searches that are cut end first: where nothing is known of the others, wait until they have had their turn.
+        # Cut searches end first. If the progress of the others is unknown, wait until all in flight could have ended.
         return self._ended >= (_TELLING if under_way else max(_TELLING, searching))
 
 
 def search_sizes(ended: Sequence[int], under_way: Sequence[int], whole: int | None) -> PieceSizes:
-    """What searches cost, by those that have ended and what running ones have cost so far; at most `whole`."""
+    """The distribution of search costs, from searches that ended and the nodes so far of others; at most `whole`."""
     longest = max([*under_way, *ended], default=0) if whole is None else whole
     nodes = np.minimum(np.array([*ended, longest], np.float64), longest)
     return PieceSizes(nodes, np.append(np.ones(len(ended)), 1e-9), np.array(under_way, np.float64))
@@ -78,8 +79,8 @@ def search_sizes(ended: Sequence[int], under_way: Sequence[int], whole: int | No
 
 @dataclass(frozen=True)
 class RunCounts:
-    """How far a run is: positions that the net has `valued`, and those done `before` by earlier runs; searches `begun`,
-    `searching` of them not over, `nodes` of those that are; `candidates`, None as long as there is no score.
+    """How far a run is: positions that the net has `valued`, and those that earlier runs finished (`before`); searches
+    `begun`, those in flight (`searching`), and the `nodes` of the others; `candidates`, None before the first score.
     """
 
     valued: int
@@ -101,8 +102,8 @@ class RunProgress:
         pace: Pace | None,
         under_way: Callable[[], Sequence[int]] = lambda: (),
     ) -> None:
-        """`under_way` gives the nodes so far of the searches that are running, where the oracle knows. `pace` is None
-        where nothing is searched."""
+        """`under_way` gives the nodes so far of the searches in flight, if the oracle knows them. `pace` is None if
+        nothing is searched."""
         self._progress, self._reader, self._limit = progress, reader, limit
         self._pace, self._under_way = pace, under_way
         self._bytes = total_bytes(reader.paths)
@@ -110,7 +111,7 @@ class RunProgress:
         self._read, self._begun = RecentRate(), RecentRate()  # of unpacked bytes, of evaluations
 
     def ended(self, nodes: int, *, cut: bool) -> None:
-        """A search is over, after this many nodes."""
+        """Counts a search that ended after this many nodes."""
         if self._pace is not None:
             self._pace.ended(nodes, cut=cut, under_way=self._under_way() if cut else ())
 
@@ -121,8 +122,8 @@ class RunProgress:
         if not counts.begun:
             sampled = self._reader.report.positions
             self._progress.stage("net values" if sampled else "reading")
-            left = read and read + self._reading_left()
-            self._progress.note(f"{counts.valued:,} of {sampled:,} positions" if sampled else left)
+            reading_note = read and read + self._reading_left()
+            self._progress.note(f"{counts.valued:,} of {sampled:,} positions" if sampled else reading_note)
             return
         self._progress.stage("")
         expected = self._expected(counts, reading=reading)
@@ -137,13 +138,12 @@ class RunProgress:
             notes.append(f"{nodes:,} nodes" if under_way else "")
             notes.append(format_rate(nodes / (time.monotonic() - self._started)))
         self._progress.note(", ".join(note for note in (*notes, read) if note))
-        # A plain log gets its line also while nothing finishes.
-        self._progress.advance(0)
+        self._progress.advance(0)  # a plain log gets its line even while no search ends
 
     def _reading_left(self) -> str:
-        """How long reading still takes at the speed of the last minute.
+        """The time that reading still takes at the speed of the last minute.
 
-        By unpacked bytes that were looked at: what a resumed run only skips does not predict the rest.
+        It counts unpacked bytes that were parsed: bytes that a resumed run only skips do not predict the speed.
         """
         read, packed = self._reader.report.bytes_read, self._reader.bytes_read
         if not (read and packed and self._bytes):
@@ -164,14 +164,14 @@ class RunProgress:
         return f"about {format_duration(seconds)} left" if seconds is not None else "time left not known yet"
 
     def _expected(self, counts: RunCounts, *, reading: bool) -> int | None:
-        """Searches of this run, done and to come, None as long as that is unknown; while archives are read, as many as
-        their games promise that are parsed, by the bytes of all."""
+        """The number of searches of this run, made and to come; None while unknown. While archives are being read, it
+        is extrapolated from the games parsed so far, by bytes."""
         sampled = float(self._reader.report.positions)
         if reading:
-            of_found, read = self._reader.report.expected, self._reader.bytes_read
-            if of_found is None or not (self._bytes and read):
+            so_far, read = self._reader.report.expected, self._reader.bytes_read
+            if so_far is None or not (self._bytes and read):
                 return None
-            sampled = of_found * max(self._bytes / read, 1)
+            sampled = so_far * max(self._bytes / read, 1)
         new = round(sampled) - counts.before
         if self._limit is not None:
             new = min(new, self._limit)

@@ -1,4 +1,4 @@
-"""The import of evaluations that archives hold, and the remarks on them at its end: how deep they are, whose, and
+"""The import of evaluations recorded in archives, and the remarks on them at its end: their depth, their players, and
 whether their point of view is right."""
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ def import_recorded(
     *,
     progress: Progress | None = None,
 ) -> MineSummary:
-    """Samples `paths`, and keeps the evaluations recorded with the positions in `store`, beside the values of `net`.
+    """Samples `paths`, and stores the evaluations recorded with the positions, and the values of `net`.
 
-    Training chunks hold the values of their own net: `source` names it, and `net` is None. Nothing is searched, so
-    nothing is screened; `options.limit` is how many evaluations are taken this time. Otherwise as `runs.mine.mine`, the
-    signals and the errors too.
+    Training chunks have the values of their own net: `source` names it, and `net` is None. Nothing is searched, so
+    nothing is screened; `options.limit` is the number of evaluations to take in this run. Signals, errors and the rest
+    are as in `runs.mine.mine`.
     """
     options = replace(options, sample=replace(options.sample, recorded=source.wanted), screen=None)
-    known: NetFacts | None = source.net if net is None else net
-    assert known is not None
+    net_facts: NetFacts | None = source.net if net is None else net
+    assert net_facts is not None
 
     def start(reader: ArchiveReader, run: Run) -> _Import:
         line = None if net is None else net_line(net, reader.events)
         shown = progress or Progress("mining", quiet=True)
-        return _Import(reader, options, store, source, known, line, run, shown)
+        return _Import(reader, options, store, source, net_facts, line, run, shown)
 
-    # Without a net, chunks need not be small: they are as large as they come, unless a limit may cut one.
-    whole = net is None and options.limit is None
-    return run_sampled(paths, options, store, known, source.identity, start, whole=whole)
+    # Without a net, chunks need not be small: batches are not cut up, unless there is a limit.
+    uncut = net is None and options.limit is None
+    return run_sampled(paths, options, store, net_facts, source.identity, start, uncut=uncut)
 
 
 class _Import(SampledRun):
@@ -89,11 +89,11 @@ class _Import(SampledRun):
         self._source, self._limit = source, options.limit
         shown = RunProgress(progress, reader, options.limit, None)
         self.positions = SampledPositions(reader, options, store, net, source.identity, run, line, shown)
-        self._taken, self._cut_off = 0, False  # evaluations; whether the limit left some
+        self._taken, self._cut_off = 0, False  # evaluations taken; whether the limit left some out
 
     @property
     def _allowed(self) -> float:
-        """Evaluations that may still be taken."""
+        """The number of evaluations that may still be taken."""
         return (self._limit or float("inf")) - self._taken
 
     @property
@@ -114,9 +114,9 @@ class _Import(SampledRun):
         return "limited" if self._allowed <= 0 and not drained else "finished"
 
     def _take_chunk(self, event: Sampled) -> None:
-        """Records sampled positions with their evaluations, and their net values or has the net find these.
+        """Records sampled positions with their evaluations and net values, or passes them to the net for these.
 
-        What is scored or has failed before is only counted.
+        Positions that were scored or failed before are only counted.
         """
         ids, batch, new = self.positions.take_chunk(event)
         fresh, wanted = self.positions.earlier.take(ids, new, set())
@@ -162,8 +162,7 @@ class _Import(SampledRun):
 def remarks(
     store: Store, run_id: int, net_id: int, oracle_id: int, identity: OracleIdentity
 ) -> tuple[list[str], list[str]]:
-    """The remarks on what a run on recorded evaluations has stored, and the warnings that their point of view is
-    another."""
+    """The remarks on the evaluations that a run has imported, and warnings if their point of view seems wrong."""
     kind = identity.options["kind"]
     parameters = {"net": net_id, "run": run_id, "oracle": oracle_id, "with_net": kind != CHUNKS}
     white, result, cp, mate, own, net, depth, nodes, games = store.connection.numbers(_NUMBERS, parameters)
@@ -172,18 +171,18 @@ def remarks(
     view = identity.options.get("view", KINDS[kind].view)
     without = np.full(len(own), np.nan)
     q = values.deep_q(np.stack([cp, mate, without, without, without, own], 1), values.DEFAULT_ALPHA)
-    said = [_extent(depth, nodes), *_mixed_depth(depth)]
+    about = [_extent(depth, nodes), *_mixed_depth(depth)]
     if kind in (CUTECHESS, TCEC) and "by" not in identity.options:
-        said += _players([name for (name,) in store.connection.execute(_PLAYERS, parameters)])
+        about += _players([name for (name,) in store.connection.execute(_PLAYERS, parameters)])
     references = []
     if len(np.unique(games)) >= ENOUGH_GAMES:  # positions of one game have one result
         references.append(("the results of the games", np.where(white == 1, result, -result)))
-    if kind != CHUNKS:  # where the net's value is of the same record
+    if kind != CHUNKS:  # whose net value is of the same record
         references.append(("the net", net))
     for what, reference in references:
         if warning := point_of_view(white == 1, q, reference, what, view):
-            return said, [warning]
-    return said, []
+            return about, [warning]
+    return about, []
 
 
 def _extent(depth: Floats, nodes: Floats) -> str:
@@ -199,7 +198,7 @@ def _extent(depth: Floats, nodes: Floats) -> str:
 
 
 def _mixed_depth(depth: Floats) -> list[str]:
-    """Where archives could not be looked at beforehand, evaluations with and without a depth come together."""
+    """A warning if evaluations with and without a depth are mixed, as in archives that could not be read beforehand."""
     unknown = int((depth == 0).sum())
     if unknown in (0, len(depth)):
         return []
@@ -210,27 +209,27 @@ def _mixed_depth(depth: Floats) -> list[str]:
 
 
 def _players(names: Sequence[str | None]) -> list[str]:
-    known = sorted({name for name in names if name})
-    if len(known) < 2:
+    players = sorted({name for name in names if name})
+    if len(players) < 2:
         return []
-    shown = ", ".join(known[:_NAMES_SHOWN]) + (", ..." if len(known) > _NAMES_SHOWN else "")
+    shown = ", ".join(players[:_NAMES_SHOWN]) + (", ..." if len(players) > _NAMES_SHOWN else "")
     return [
-        f"warning: evaluations by {len(known)} players ({shown}) are in one oracle, though each has centipawns of its "
-        "own; recorded:by=NAME takes those of one"
+        f"warning: evaluations by {len(players)} players ({shown}) are in one oracle, though each has centipawns of "
+        "its own; recorded:by=NAME takes those of one"
     ]
 
 
 def point_of_view(white: NDArray[np.bool_], q: Floats, reference: Floats, what: str, view: str) -> str | None:
-    """A warning if evaluations do not agree with `reference`, both [n] and from the side to move; None where they do.
+    """A warning if evaluations do not agree with `reference`, both [n] and from the side to move; else None.
 
-    A wrong point of view shows by side: evaluations written for White and taken for the mover's are right where White
-    is to move and upside down elsewhere.
+    A wrong point of view shows by side: White's evaluations taken for the mover's are right with White to move and have
+    the wrong sign with Black to move.
     """
     sides = by_side(white, q, reference)
-    better, seen = ("white", "White") if view == "mover" else ("mover", "the mover")
+    other_view, viewer = ("white", "White") if view == "mover" else ("mover", "the mover")
     advice = {
         "White": "they may be written from Black's view",
-        "Black": f"they seem to be written from {seen}'s view: recorded:view={better}",
+        "Black": f"they seem to be written from {viewer}'s view: recorded:view={other_view}",
         "both": "they are of other positions, or from the other side's view",
     }
     wrong = [name for name, agreed in sides.items() if agreed.none]

@@ -1,7 +1,8 @@
-"""The searches that regret is made of: the moves that two nets choose, and a judge's value after those that differ.
+"""The searches that regret is computed from: the moves that two nets choose, and a judge's values after moves that
+differ.
 
-All of them go into the store as they come, so that the same command goes on where it was stopped, and one for more
-positions, or another second net, searches only what is not there. See `judge.regret` for what is made of them.
+Results go into the store as they come, so that the same command resumes, and one for more positions or another second
+net searches only what is missing. `judge.regret` computes regret from them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ POSITIONS = 500
 @dataclass(frozen=True)
 class RegretOptions:
     """Both nets search `positions` of each kind with this many `nodes`; `deep` is the judge of the moves, a ``--deep``
-    text, None the oracle of the comparison. Raises UsageError for numbers that are too small, and for a wrong text."""
+    text, None for the oracle of the comparison. Raises UsageError for numbers that are too small, and for an invalid
+    text."""
 
     nodes: int = 100
     positions: int = POSITIONS
@@ -66,7 +68,7 @@ class RegretOptions:
 def search(
     store: Store, oracle: Oracle, run: Run, looks: Mapping[Look, Position], what: str, unit: str, *, quiet: bool
 ) -> None:
-    """Makes searches and keeps what they find. Raises KeyboardInterrupt after a signal."""
+    """Makes searches and stores their results. Raises KeyboardInterrupt after a signal."""
     if not looks:
         return
     with Progress(what, len(looks), unit, quiet=quiet) as progress:
@@ -92,13 +94,13 @@ def measure_regret(
 ) -> Remeasured:
     """The comparison with the regret of each net after the first. All search with Q on the scale of the flattest net.
 
-    Searches what the store lacks and keeps it. `net_options` are those of `nets.net.open_net`. Raises KeyboardInterrupt
-    after a signal, UsageError for a net that cannot search and for a judge that cannot be opened.
+    Searches what the store lacks and stores it. `net_options` are those of `nets.net.open_net`. Raises
+    KeyboardInterrupt after a signal, UsageError for a net that cannot search and for a judge that cannot be opened.
     """
     scores = remeasured.all_kinds
-    there = scores.weight > 0
-    ids = sample(scores.position_id[there], scores.kind[there], options.positions)
-    # None is above 1, as a search cuts Q off there; rounded, so that one more position changes no search.
+    weighted_rows = scores.weight > 0
+    ids = sample(scores.position_id[weighted_rows], scores.kind[weighted_rows], options.positions)
+    # No scale is above 1, because a search cuts Q off there. Rounded, so that one more position changes no search.
     ratios = [1.0, *(1.0 if pair.q_scale is None else pair.q_scale.value for pair in remeasured.comparisons)]
     scales = [round(ratio / max(ratios), 2) for ratio in ratios]
     settings = {
@@ -114,7 +116,7 @@ def measure_regret(
             played = [
                 work.play(net, scale, options.nodes, net_options) for net, scale in zip(nets, scales, strict=True)
             ]
-            moves = [{number: str(move) for number, (move, _) in each.items()} for each in played]
+            moves = [{number: str(move) for number, (move, _) in of_net.items()} for of_net in played]
             differing = {move for other in moves[1:] for move in _differing(moves[0], other)}
             after_q = work.judge(judge, differing, nets[0], remeasured)
         store.end_run(run, "finished", {"positions": len(ids)})
@@ -131,9 +133,9 @@ def measure_regret(
 
 
 def _differing(first: Mapping[int, str], second: Mapping[int, str]) -> list[tuple[int, str]]:
-    """Both moves of each position where two nets choose different ones."""
-    there = [number for number in first if second.get(number, first[number]) != first[number]]
-    return [(number, moves[number]) for number in there for moves in (first, second)]
+    """Both moves of each position in which two nets choose different ones."""
+    differing = [number for number in first if second.get(number, first[number]) != first[number]]
+    return [(number, moves[number]) for number in differing for moves in (first, second)]
 
 
 def _rows(
@@ -153,7 +155,7 @@ def _rows(
 
 
 class _Judged(NamedTuple):
-    """Q of the mover after moves, by position and move, how long the searches took, and who judged."""
+    """Q after moves, for the side that moved, and the milliseconds of the searches, by position and move; the judge."""
 
     q: dict[tuple[int, str], float]
     milliseconds: dict[tuple[int, str], int]
@@ -179,18 +181,18 @@ class _Regret:
         if not path:
             raise UsageError(f"--regret: {net.name} is to search, and its file is not known; give it by --net FILE")
         with (
-            open_net(path, history_fill=fill_of(net.history_fill), **net_options) as at_hand,
-            _player(at_hand, scale, nodes) as player,
+            open_net(path, history_fill=fill_of(net.history_fill), **net_options) as opened,
+            _player(opened, scale, nodes) as player,
         ):
             oracle_id = self._store.add_oracle(player.identity)
-            known = self._kept(oracle_id)
-            looks = {Look(n, CHOSEN): at for n, at in self._positions.items() if Look(n, CHOSEN) not in known}
+            stored = self._stored(oracle_id)
+            looks = {Look(n, CHOSEN): at for n, at in self._positions.items() if Look(n, CHOSEN) not in stored}
             self._search(player, looks, f"{net.name}: moves", "positions")
-            chosen = self._kept(oracle_id).items()
-        return {look.position_id: kept for look, kept in chosen if look.stage == CHOSEN and kept[0]}
+            results = self._stored(oracle_id).items()
+        return {look.position_id: result for look, result in results if look.stage == CHOSEN and result[0]}
 
     def judge(self, judge: Oracle, moves: set[tuple[int, str]], net: ComparedNet, remeasured: Remeasured) -> _Judged:
-        """The judge's values after these moves, each given with its position."""
+        """The judge's values after these moves, given as (position_id, move)."""
         oracle_id = self._store.add_oracle(judge.identity)
         self._search(judge, self._looks(oracle_id, moves), "judging", "moves")
         judging = second_looks.oracle_of(self._store.connection, judge.identity.digest)
@@ -203,18 +205,18 @@ class _Regret:
         alpha = alpha_of_second(self._store, frame, net.id, first, judging)
         afters = second_looks.afters(self._store.connection, oracle_id)
         q = -values.deep_q(afters.scores, alpha.value, remeasured.q_from)
-        kept = {(n, stage.removeprefix(AFTER)): time for (n, stage), (_, time) in self._kept(oracle_id).items()}
+        times = {(n, stage.removeprefix(AFTER)): time for (n, stage), (_, time) in self._stored(oracle_id).items()}
         by_move = dict(zip(zip(afters.ids.tolist(), afters.moves, strict=True), q.tolist(), strict=True))
-        return _Judged(by_move, kept, judging.label)
+        return _Judged(by_move, times, judging.label)
 
     def _looks(self, oracle_id: int, moves: set[tuple[int, str]]) -> dict[Look, Position]:
-        """The searches after moves that are to be made; a move that ends the game is recorded without one."""
-        known = self._kept(oracle_id)
+        """The searches after moves that are still to be made; a move that ends the game is recorded without one."""
+        stored = self._stored(oracle_id)
         failed = second_looks.failed(self._store.connection, oracle_id)
         looks = {}
         for number, move in sorted(moves):
             look = Look(number, AFTER + move)
-            if look in known or look in failed:
+            if look in stored or look in failed:
                 continue
             reached = after(self._positions[number], move)
             if isinstance(reached, DeepResult):
@@ -224,8 +226,8 @@ class _Regret:
         self._store.commit()
         return looks
 
-    def _kept(self, oracle_id: int) -> dict[Look, tuple[str, int]]:
-        """What the store has of these positions by this oracle: the best move and the milliseconds of each search."""
+    def _stored(self, oracle_id: int) -> dict[Look, tuple[str, int]]:
+        """The searches of these positions that the store has of this oracle: best move and milliseconds of each."""
         query = """
             SELECT position_id, stage, best_move, time_ms FROM deep_values
             WHERE oracle_id = ? AND position_id IN (SELECT value FROM json_each(?))
@@ -241,8 +243,8 @@ class _Regret:
 def _opened_judge(store: Store, oracle: ComparedOracle, deep: str | None) -> Iterator[Oracle]:
     """The judge: the oracle of the comparison, unless `deep` names another; closed at the end."""
     if deep is not None:
-        with open_oracle(deep, net_path=None) as given:
-            yield given
+        with open_oracle(deep, net_path=None) as named:
+            yield named
         return
     stored = second_looks.oracle_of(store.connection, oracle.digest)
     same, why = open_same(stored, net_files(store, []), None)
@@ -256,8 +258,8 @@ def _opened_judge(store: Store, oracle: ComparedOracle, deep: str | None) -> Ite
 
 
 def _player(net: Net, scale: float, nodes: int) -> Oracle:
-    """A search as in vr match, of many positions at once."""
+    """A search as in `vr match`, of many positions at once."""
     from valuerepair.oracles.mcts_oracle import open_mcts
 
-    with without_remarks():  # it is no deep search
+    with without_remarks():  # it is not a deep search
         return open_mcts(SearchParams(history_fill=net.history_fill, q_scale=scale), nodes, None, net)

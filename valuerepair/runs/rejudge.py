@@ -1,7 +1,7 @@
 """The searches of a deeper judge that show how right the first one was, and the comparison of nets by both.
 
-They go into the store as they come, so that the same command goes on where it was stopped, and one for more positions,
-or another net, searches only what is not there. See `judge.rejudged` for what is drawn and what is made of it.
+Results go into the store as they come, so that the same command resumes, and one for more positions or another net
+searches only what is missing. `judge.rejudged` draws the positions and computes the estimates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
 
 POSITIONS = 2000
-# With fewer drawn, intervals of candidates contain the truth less often than stated.
+# With fewer positions, intervals of candidates contain the true value less often than stated.
 FEWEST = 100
 
 
@@ -40,7 +40,7 @@ FEWEST = 100
 class RejudgeOptions:
     """`deep`, a ``--deep`` text, judges this many `positions` again.
 
-    Raises UsageError for fewer than 100 positions, and for a wrong text.
+    Raises UsageError for fewer than 100 positions, and for an invalid text.
     """
 
     deep: str
@@ -63,11 +63,11 @@ def rejudge(
     command: str,
     quiet: bool,
 ) -> Remeasured:
-    """The comparison with what a deeper judge says of it, as `rejudged`. Searches what the store lacks and keeps it.
+    """The comparison, with that by a deeper judge as `rejudged`. Searches what the store lacks and stores it.
 
-    Deep Q of both judges is made by one alpha, that of the comparison. Raises KeyboardInterrupt after a signal,
-    UsageError for a judge that is not deeper than the first and what `open_oracle` raises, ValueRepairError where it
-    judged nothing.
+    Both judges' centipawns become Q by one alpha, that of the comparison. Raises KeyboardInterrupt after a signal,
+    UsageError for a judge that is not deeper than the first, the errors of `open_oracle`, and ValueRepairError if it
+    judged no position.
     """
     scores = remeasured.all_kinds
     plan = rejudged.draw(
@@ -97,7 +97,7 @@ def _estimate(remeasured: Remeasured, judge: str, plan: rejudged.Draw, deep_q: F
     everything, of = remeasured.all_kinds, remeasured.all_kinds.kind == GAME
     deeper, strata = rejudged.deeper_values(plan, deep_q)
     scores, of_games = everything.of_games(), deeper.of(of)
-    net_q = scores.disagreement + scores.deep_q  # calibrated, where that is asked for
+    net_q = scores.disagreement + scores.deep_q  # calibrated if the question is for calibrated Q
     by_game = (scores.weight, scores.game_id, remeasured.threshold)
     nets: list[RejudgedNet] = [
         rejudged.rejudged_net(net.name, own, scores.deep_q, of_games, plan.stratum[of], *by_game)
@@ -110,13 +110,13 @@ def _estimate(remeasured: Remeasured, judge: str, plan: rejudged.Draw, deep_q: F
         rows = everything.by_kind(i, deeper)
         judgement = better_judge(rows, held_out=held_out)
         pairs.append(RejudgedPair(pair.first, pair.second, candidates, mean_abs, rows, judgement))
-    drawn, judged = (sum(getattr(each, name) for each in strata) for name in ("drawn", "judged"))
-    positions = sum(each.positions for each in strata)
+    drawn, judged = (sum(getattr(stratum, name) for stratum in strata) for name in ("drawn", "judged"))
+    positions = sum(stratum.positions for stratum in strata)
     return Rejudged(judge, remeasured.threshold, positions, drawn, judged, strata, nets, pairs)
 
 
 def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
-    """Raises UsageError where the second judge is the first, or the same engine with no more nodes."""
+    """Raises UsageError if the second judge is the first, or the same engine with no more nodes."""
     if second.digest == first.digest:
         raise UsageError(f"--rejudge: {second.label} is the first judge; give more nodes")
     before, now = first.limits.get("nodes"), second.limits.get("nodes")
@@ -127,8 +127,8 @@ def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
 
 # -- searching --------------------------------------------------------------------------------------------------------
 
-# Whole searches of an oracle, the first of them first; any of them will do.
-_WHOLE = (FULL, EXPANDED, SECOND, REJUDGED)
+# The stages of an oracle's full searches; a value of any of them will do.
+_FULL_STAGES = (FULL, EXPANDED, SECOND, REJUDGED)
 
 
 class _Judged(NamedTuple):
@@ -139,12 +139,12 @@ class _Judged(NamedTuple):
 
 
 def _judge(store: Store, oracle: Oracle, run: Run, ids: Ids, quiet: bool) -> _Judged:
-    """What the oracle says of these positions: what the store has, and searches of the others, which it keeps."""
+    """The oracle's scores of these positions: those in the store, and new searches of the others, which it stores."""
     number = store.add_oracle(oracle.identity)
     failed = (position for position, stage in second_looks.failed(store.connection, number) if stage == REJUDGED)
-    there = {*_read(store, number, ids).ids.tolist(), *failed}
-    missing = [position for position in ids.tolist() if position not in there]
-    looks = dict(zip((Look(each, REJUDGED) for each in missing), store.positions(missing), strict=True))
+    done = {*_read(store, number, ids).ids.tolist(), *failed}
+    missing = [position for position in ids.tolist() if position not in done]
+    looks = dict(zip((Look(position, REJUDGED) for position in missing), store.positions(missing), strict=True))
     search(store, oracle, run, looks, f"judging again ({oracle.identity.label})", "positions", quiet=quiet)
     return _read(store, number, ids)
 
@@ -152,9 +152,9 @@ def _judge(store: Store, oracle: Oracle, run: Run, ids: Ids, quiet: bool) -> _Ju
 def _read(store: Store, oracle_id: int, ids: Ids) -> _Judged:
     query = f"""
         SELECT position_id, cp, mate, w, d, l, q FROM deep_values
-        WHERE oracle_id = ? AND stage IN ({", ".join("?" * len(_WHOLE))})
+        WHERE oracle_id = ? AND stage IN ({", ".join("?" * len(_FULL_STAGES))})
         AND position_id IN (SELECT value FROM json_each(?)) GROUP BY position_id ORDER BY position_id
     """
-    rows = store.connection.execute(query, (oracle_id, *_WHOLE, json.dumps(ids.tolist()))).fetchall()
+    rows = store.connection.execute(query, (oracle_id, *_FULL_STAGES, json.dumps(ids.tolist()))).fetchall()
     cells = np.array(rows, np.float64).reshape(-1, 7)
     return _Judged(cells[:, 0].astype(np.int64), cells[:, 1:])

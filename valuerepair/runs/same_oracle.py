@@ -1,4 +1,4 @@
-"""The oracle that a store has values of, opened again from what the store has about it."""
+"""Opens the oracle of a store's values again, from what the store knows about it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ log = logging.getLogger(__name__)
 
 
 def net_files(store: Store, given: Sequence[str]) -> dict[str, str]:
-    """The available net files by SHA-256: those given, those that the store's values came from, and the known ones that
-    were pulled."""
-    at_hand = {net.sha256: str(net.cached) for net in KNOWN_NETS.values() if is_pulled(net)}
-    return at_hand | files.existing_nets(store) | {read_net_file(path).sha256: path for path in given}
+    """The available net files by SHA-256: the `given` ones, those that the store's values are from, and pulled nets."""
+    pulled = {net.sha256: str(net.cached) for net in KNOWN_NETS.values() if is_pulled(net)}
+    return pulled | files.existing_nets(store) | {read_net_file(path).sha256: path for path in given}
 
 
 def open_same(
@@ -40,8 +39,10 @@ def open_same(
     net: Net | None = None,
     workers: int | None = None,
 ) -> tuple[Oracle | None, str]:
-    """The same oracle, running; or why it cannot be opened. `deep` says how to open it if the store does not know
-    (`stored_spec`); `net` is shared where the oracle searches with it.
+    """Opens the same oracle; if that is not possible, returns None and the reason.
+
+    `deep` says how to open it if the store does not know (`stored_spec`); `net` is shared if the oracle searches with
+    it.
     """
     kind = kind_of(oracle.kind)
     if not kind.searches:
@@ -59,21 +60,21 @@ def open_same(
     if opened.identity.digest == oracle.digest:
         return opened, ""
     opened.close()
-    return None, f"what is here is another: {opened.identity.label}, program or net {opened.identity.sha256[:12]}"
+    return None, f"another one was found: {opened.identity.label}, program or net {opened.identity.sha256[:12]}"
 
 
 def stored_spec(oracle: StoredOracle) -> str:
-    """The ``--deep`` text of an oracle. Raises UsageError for an engine whose place the store does not know."""
+    """The ``--deep`` text of an oracle. Raises UsageError for an engine whose path the store does not know."""
     return kind_of(oracle.kind).again(oracle).text
 
 
 def net_file(question: Question) -> str | None:
-    """The file of a question's net, where it names one."""
+    """The file of a question's net, if the question names one."""
     return question.net if question.net is not None and os.path.isfile(question.net) else None
 
 
 def can_search_again(store: Store, net_id: int, oracle_id: int) -> bool:
-    """Whether the store knows where to find the net, and what runs the oracle, so that `open_found` needs no help."""
+    """Whether the store knows where the net's file is and how to run the oracle, so that `open_found` needs no help."""
     sha256, digest = store.names(net_id, oracle_id)
     oracle = oracle_of(store.connection, digest)
     if kind_of(oracle.kind).searches:
@@ -88,7 +89,7 @@ def can_search_again(store: Store, net_id: int, oracle_id: int) -> bool:
 def open_found(
     store: Store, question: Question, *, deep: str | None = None, workers: int | None = None, **net_options: Any
 ) -> Iterator[tuple[Net, Oracle]]:
-    """Opens the net and the oracle that a question to the store is about, as they were, and closes both.
+    """Opens the net and the oracle of a question to the store, with the same identity as before, and closes both.
 
     `deep` says how to open the oracle if the store does not know it. Raises UsageError if that is another oracle or
     cannot be opened, and what `judge.labelled.open_stored` raises.
@@ -97,8 +98,8 @@ def open_found(
     oracle = oracle_of(store.connection, attrs["oracle"]["digest"])
     file = net_file(question)
     with open_stored(store, attrs["net"], file, **net_options) as net:
-        at_hand = net_files(store, [file] if file else [])
-        opened, why = open_same(oracle, at_hand, deep, net=net, workers=workers)
+        available = net_files(store, [file] if file else [])
+        opened, why = open_same(oracle, available, deep, net=net, workers=workers)
         if opened is None:
             raise UsageError(f"the candidates were found by {oracle.label}, and it cannot be run again: {why}")
         with opened:

@@ -1,4 +1,4 @@
-"""What mining and the import of recorded evaluations share: positions come from archives, and get the net's value."""
+"""The common part of mining and of importing recorded evaluations: positions come from archives and get net values."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SampledRun(Loop):
     positions: SampledPositions
 
     def _take_chunk(self, event: Sampled) -> None:
-        """Records sampled positions, and hands on those that have no values yet."""
+        """Records sampled positions, and passes on those that have no values yet."""
         raise NotImplementedError
 
     def summary(self, state: str) -> MineSummary:
@@ -70,7 +70,7 @@ class SampledRun(Loop):
         if isinstance(event, Evaluated):
             self._take_values(event)
         elif signals.count():
-            return  # what came from the archives meanwhile is for the next time
+            return  # positions that were read in the meantime are left to the next run
         elif isinstance(event, Sampled):
             self._take_chunk(event)
         else:
@@ -88,20 +88,20 @@ def run_sampled(
     oracle: OracleIdentity,
     start: Callable[[ArchiveReader, Run], SampledRun],
     *,
-    whole: bool = False,
+    uncut: bool = False,
 ) -> MineSummary:
-    """Does the run that `start` makes of a reader of `paths` and the store's record of it, and ends it in the store.
+    """Makes a run with `start`, which gets a reader of `paths` and the run's record, works it off and records its end.
 
-    With `whole` chunks of positions are as large as they come. Raises ValueRepairError when no position could be
-    sampled, and what the run, reading and the store raise; what was scored until then is kept. Raises UsageError where
-    positions are asked for that only a net with a policy leads to.
+    With `uncut` the reader's batches are not cut into chunks. Raises ValueRepairError when no position could be
+    sampled, and the errors of the run, of reading and of the store; what was scored before is stored. Raises UsageError
+    for kinds of positions that need a policy if the net has none.
     """
     sampling = sampling_options(options.sample)
     work = mining_work(paths, sampling, net, oracle)
     record = RunRecord.of(work, options.command, sampling, options.sample.seed, net.provider)
     kept, lines = KeptSample(f"{store.path}.sample", record.identity), lines_of(net, options.sample)
     with (
-        ArchiveReader(paths, options.sample, whole=whole, kept=kept, net=lines) as reader,  # it samples from now on
+        ArchiveReader(paths, options.sample, uncut=uncut, kept=kept, net=lines) as reader,  # samples from here on
         store.running(record) as run,
     ):
         store.commit()
@@ -122,7 +122,7 @@ def run_sampled(
 
 
 def run_scale(store: Store, pair: tuple[int, int], question: Question) -> RunScale:
-    """The scale by which candidates of `pair`, net and oracle, are counted, by what the store has now."""
+    """The scale by which candidates of `pair`, net and oracle, are counted, from the present values of the store."""
     alpha = store.alpha(*pair, question.alpha)
     if question.calibration == "none":
         return RunScale(alpha)
@@ -136,8 +136,8 @@ def run_scale(store: Store, pair: tuple[int, int], question: Question) -> RunSca
 
 
 def keep_priors(store: Store, net: NetFacts, pair: tuple[int, int], question: Question, *, beside: bool) -> None:
-    """Keeps the priors of the moves that matter in candidates of `pair`, net and oracle, if the net has a policy; with
-    `beside` in those beside the games, too."""
+    """Stores the priors of the moves that matter in candidates of `pair`, net and oracle, if the net has a policy; with
+    `beside` also in candidates beside the games."""
     if not isinstance(net, PolicyNet):
         return
     scale = run_scale(store, pair, question)
@@ -151,10 +151,9 @@ def keep_priors(store: Store, net: NetFacts, pair: tuple[int, int], question: Qu
 
 
 class SampledPositions:
-    """The sampled positions of a run: on their way into the store and through the net, until both values are there.
+    """The sampled positions of a run, from the archive through the net into the store, until both values are known.
 
-    `line` is what hands positions to the net, None if the archive has its values. `pair` are net and oracle in the
-    store.
+    `line` passes positions to the net, None if the archive has its values. `pair` are net and oracle in the store.
     """
 
     def __init__(
@@ -186,43 +185,43 @@ class SampledPositions:
         )
         self._reading = True
         self._read_error: Exception | None = None
-        self._asked, self._in_net = False, 0
+        self._chunk_requested, self._in_net = False, 0
         self._met, self._sampled, self._again, self._valued = SeenPositions(), 0, 0, 0
-        given = options.question.alpha
-        self._scale = RunScale(values.Alpha(given or values.DEFAULT_ALPHA, "given" if given else "default"))
+        alpha = options.question.alpha
+        self._scale = RunScale(values.Alpha(alpha or values.DEFAULT_ALPHA, "given" if alpha else "default"))
         self._refit_at = self._found = 0
 
     @property
     def drained(self) -> bool:
-        """Reading and net have nothing more to come."""
+        """Whether reading has ended and the net has no positions left."""
         return not (self._reading or self._in_net)
 
     @property
     def any_scored(self) -> bool:
-        """Some position has a deep value."""
+        """Whether a position has a deep value."""
         return bool(self.pairs.count or self.pairs.open)
 
     def ask(self) -> None:
-        """Asks for a chunk of positions, unless one is to come or the net has enough to do."""
-        if self._reading and not self._asked and (self.line is None or self._in_net < self.line.at_once):
-            self._asked = True
+        """Requests a chunk of positions, unless one is already requested or the net has enough to do."""
+        if self._reading and not self._chunk_requested and (self.line is None or self._in_net < self.line.at_once):
+            self._chunk_requested = True
             self._reader.ask()
 
     def take_ending(self, event: object) -> None:
-        """Takes note that reading has ended; raises the error of a net that broke."""
+        """Records that reading has ended; raises the error of a net that broke."""
         if isinstance(event, NetBroke):
             raise event.error
         if isinstance(event, ReadingEnded):
             self._reading, self._read_error = False, event.error
 
     def take_chunk(self, event: Sampled) -> tuple[NDArray[np.int64], PositionBatch, NDArray[np.bool_]]:
-        """Records sampled positions; gives their ids, and which are new to the store. Those met before are left out."""
-        self._asked = False
+        """Records sampled positions; returns ids and rows that the run had not met, and which of them are new."""
+        self._chunk_requested = False
         ids, batch, new = self._store.add_positions(event.batch, self._run)
         for position_id, kind in zip(ids.tolist(), batch.origin.kind, strict=True):
             if kind != GAME:
                 self.kinds[position_id] = kind
-            elif self.kinds.pop(position_id, None):  # it was reached before, and stands in a game, too
+            elif self.kinds.pop(position_id, None):  # it was met beside a game before, and now in one
                 self._store.take_over_expanded(np.array([position_id], np.int64), self.pair[1])
         rows = self._met.first(ids)
         self._sampled += len(rows)
@@ -234,18 +233,18 @@ class SampledPositions:
         return EXPANDED if position_id in self.kinds else FULL
 
     def evaluate(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
-        """Hands positions to the net; an `Evaluated` event answers."""
+        """Passes positions to the net, which answers with an `Evaluated` event."""
         assert self.line is not None
         self._in_net += 1
         self.line.submit(ids, batch)
 
     def take_evaluated(self, event: Evaluated) -> None:
-        """Records what the net has answered."""
+        """Records the net's answer."""
         self._in_net -= 1
         self.add_net_values(event)
 
     def add_net_values(self, evaluated: Evaluated) -> None:
-        """Records values of the net, and those positions that it failed on."""
+        """Records values of the net, and the positions on which it failed."""
         self._valued += len(evaluated.ids)
         self._store.add_net_values(evaluated.ids, self.pair[0], evaluated.values, self._run)
         self.net_failures.take(evaluated.ids, evaluated.failed)
@@ -255,7 +254,7 @@ class SampledPositions:
             self.pairs.add_net(position_id, q)
 
     def check_end(self) -> None:
-        """Raises what went wrong as a whole, at the end of a run that was not interrupted."""
+        """Raises the error that broke a run as a whole; called at the end of a run that was not interrupted."""
         if self._read_error is not None:
             if self.any_scored:
                 self.failures.record()
@@ -276,9 +275,9 @@ class SampledPositions:
         remarks: Sequence[str],
         turned: Sequence[str],
     ) -> MineSummary:
-        """What the run came to, with the alpha of the store as it is now. It `started` then, by the monotonic clock;
-        `workers` searched at once, None where nothing was searched; `cut` positions left the ladder this time;
-        `remarks` and `turned` as in `MineSummary`."""
+        """The results of the run, by the present alpha of the store. The run `started` at this time of the monotonic
+        clock; `workers` is the number of searches at a time, None if nothing was searched; `cut` positions left the
+        ladder in this run; `remarks` and `turned` are as in `MineSummary`."""
         self._store.commit()
         question = self._options.question
         scale = run_scale(self._store, self.pair, question)
@@ -293,7 +292,7 @@ class SampledPositions:
             state=state,
             store=self._store.path,
             report=report,
-            sampled=max(self._sampled, report.positions),  # the sampler is ahead where a run was stopped
+            sampled=max(self._sampled, report.positions),  # in a stopped run the sampler is ahead
             scored=self.pairs.count,
             earlier=self.earlier.scored + self.earlier.cut,
             cut=cut + self.earlier.cut,
@@ -317,9 +316,9 @@ class SampledPositions:
         )
 
     def _rates(self, scale: RunScale) -> dict[Kind, Rate]:
-        """Candidates among the run's positions of each kind that have both values, on this scale.
+        """The rate of candidates among the run's positions that have both values, by kind, on this scale.
 
-        Audited positions stand for those of the run that the ladder cut (`intervals.audit_weights`).
+        Audited positions represent those of the run that the ladder cut (`intervals.audit_weights`).
         """
         question, connection = self._options.question, self._store.connection
         read = columns(connection, *self.pair, ("game_id", KIND), "searched")
@@ -340,7 +339,7 @@ class SampledPositions:
         }
 
     def show(self, begun: int, *, searching: int = 0, nodes: int = 0) -> None:
-        """Brings the progress up to date: deep values `begun`, `searching` of them not over."""
+        """Updates the progress: `begun` deep values, `searching` of them in flight."""
         self._found += self.pairs.found(self._scale)
         if (count := self.pairs.count) >= self._refit_at:
             self._scale = run_scale(self._store, self.pair, self._options.question)
@@ -353,7 +352,7 @@ class SampledPositions:
 
 
 class EarlierValues:
-    """`scored` positions of the run had a deep value before it, `cut` had left the ladder."""
+    """Values that the store had before the run: `scored` positions had a deep value, `cut` ones had left the ladder."""
 
     def __init__(
         self,
@@ -374,28 +373,28 @@ class EarlierValues:
     def take(
         self, ids: NDArray[np.int64], new: NDArray[np.bool_], cut: AbstractSet[int]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Uses what the store has of the positions `ids` [n] that are not `new` to it; `cut` left the ladder.
+        """Uses the values that the store has of the positions `ids` [n], except `new` ones; `cut` ones left the ladder.
 
-        Returns bool[n] twice: which are to be given to the net, and which are to get a deep value. What has failed
-        before is only counted. With a ladder all that are to be searched go to the net first.
+        Returns bool[n] twice: which positions go to the net, and which get a deep value. Earlier failures are only
+        counted. With a ladder, all positions to search go to the net first.
         """
         fresh, wanted = np.ones((2, len(ids)), np.bool_)
-        lost = {} if self._retry_failed else self._net_failures.recorded(ids)
-        stays = np.array([position_id not in self._kinds for position_id in ids.tolist()], np.bool_)
-        of_games, others = np.flatnonzero(~new & stays), np.flatnonzero(~new & ~stays)
+        net_failed = {} if self._retry_failed else self._net_failures.recorded(ids)
+        in_games = np.array([position_id not in self._kinds for position_id in ids.tolist()], np.bool_)
+        of_games, others = np.flatnonzero(~new & in_games), np.flatnonzero(~new & ~in_games)
         if len(of_games):
             self._store.take_over_expanded(ids[of_games], self._pair[1])
         for old, stage in ((of_games, FULL), (others, EXPANDED)):
-            there = self._store.known(ids[old], *self._pair, stage)
-            for i, known in zip(old.tolist(), there, strict=True):
-                fresh[i], wanted[i] = self._take(int(ids[i]), known, cut, lost)
+            stored = self._store.known(ids[old], *self._pair, stage)
+            for i, known in zip(old.tolist(), stored, strict=True):
+                fresh[i], wanted[i] = self._take(int(ids[i]), known, cut, net_failed)
         return fresh, wanted
 
     def _take(
-        self, position_id: int, known: Known, cut: AbstractSet[int], lost: Mapping[int, str]
+        self, position_id: int, known: Known, cut: AbstractSet[int], net_failed: Mapping[int, str]
     ) -> tuple[bool, bool]:
-        if known.net_q is None and position_id in lost:
-            self._net_failures.add_earlier(lost[position_id])
+        if known.net_q is None and position_id in net_failed:
+            self._net_failures.add_earlier(net_failed[position_id])
             return False, False
         wanted = self._is_wanted(position_id, known, cut)
         if known.deep is not None:
@@ -406,7 +405,7 @@ class EarlierValues:
         return known.net_q is None or (wanted and climbs), wanted
 
     def _is_wanted(self, position_id: int, known: Known, cut: AbstractSet[int]) -> bool:
-        """Whether a position is to get a deep value; counts what was done before."""
+        """Whether a position gets a deep value now; if not, counts the earlier result."""
         if known.deep is not None:
             self.scored += 1
         elif known.failure is not None and not self._retry_failed:

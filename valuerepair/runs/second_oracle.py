@@ -1,4 +1,4 @@
-"""The oracle of a second look: which one it is, given the oracle of the first look, and how it is opened."""
+"""The oracle of a second look: chooses it from the oracle of the first look, and opens it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ DEFAULT_TIMES = 10.0
 
 @dataclass(frozen=True)
 class Depth:
-    """How deep the second look is: by an oracle of its own (`deep`, a ``--deep`` text), or by `nodes`, or by `times`
-    the first look's limit (None: `DEFAULT_TIMES`). At most one of the three.
+    """How deep the second look is: by an oracle of its own (`deep`, a ``--deep`` text), by `nodes`, or by `times` the
+    first look's limit; at most one of the three. The default is `DEFAULT_TIMES` the limit.
 
-    Raises UsageError for more than one, and for values that are no second look.
+    Raises UsageError for more than one, and for values that do not look deeper.
     """
 
     deep: str | None = None
@@ -42,19 +42,19 @@ class Depth:
     times: float | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in ("deep", "nodes", "times") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise UsageError(f"--{given[0]} and --{given[1]} both say how deep the second look is: give one of them")
+        names = [name for name in ("deep", "nodes", "times") if getattr(self, name) is not None]
+        if len(names) > 1:
+            raise UsageError(f"--{names[0]} and --{names[1]} both say how deep the second look is: give one of them")
         check_least("--nodes", self.nodes)
         if self.times is not None and not 1 < self.times < 1e6:
             raise UsageError(f"--times {self.times:g}: a second look is deeper than the first: give a number above 1")
 
 
 def second_spec(first: StoredOracle, depth: Depth) -> str | None:
-    """The ``--deep`` text of the second look at what `first` looked at; None for the default oracle.
+    """The ``--deep`` text of the second look at what `first` searched; None for the default oracle.
 
-    Without an oracle of its own it is the first one's engine and options with more nodes. Recorded evaluations are
-    looked at by a real search. Raises UsageError if the store does not know how to open the first oracle again.
+    Without an oracle of its own it is the first one's engine and options with more nodes. Recorded evaluations get a
+    real search. Raises UsageError if the store does not know how to open the first oracle again.
     """
     if depth.deep is not None:
         parse_spec(depth.deep)
@@ -102,9 +102,9 @@ def open_second(
 ) -> Iterator[Oracle]:
     """Opens the oracle of the second look, and closes it.
 
-    `net` is the mined net as in a frame's attrs and `net_file` its file where the user gave one: searches with a net
-    take that one unless they name another. Without it the net's file is the one that the store knows. Raises UsageError
-    for an oracle that cannot look deeper than the first, and what `oracles.open.open_oracle` raises.
+    `net` is the mined net as in a frame's attrs, `net_file` its file if the user gave one (else the store may know it):
+    a search with a net uses it unless it names another. Raises UsageError for an oracle that cannot look deeper than
+    the first, and the errors of `oracles.open.open_oracle`.
     """
     spec = chosen_spec(second_spec(first, depth))
     with ExitStack() as stack:
@@ -145,7 +145,7 @@ def _plain_options(options: Mapping[str, Any]) -> dict[str, str]:
 def _net_path(
     store: Store, first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None
 ) -> str | None:
-    """The file of the net to search with: the first look's own, or with another oracle the mined one."""
+    """The file of the net to search with: that of the first look, or with another oracle that of the mined net."""
     from valuerepair.nets.registry import KNOWN_NETS, locate
     from valuerepair.nets.weights import read_net_file
 

@@ -1,4 +1,4 @@
-"""The results of a run, and whether its evaluations are from the side to move."""
+"""The results of a run, and a check that its evaluations are from the side to move."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def resume_line(run: Run) -> str:
-    """What a run says that goes on with an earlier one's work."""
+    """The message of a run that resumes an earlier one, or repeats one that is complete."""
     if run.state != "finished":
         return f"resuming: {run.scored:,} already scored"
     scored, sampled, cut = (run.counts.get(name, 0) for name in ("scored", "sampled", "cut"))
@@ -36,7 +36,7 @@ def resume_line(run: Run) -> str:
     return f"this run is complete; looking for new positions: {scored:,} of {sampled:,} already scored{and_cut}"
 
 
-# How the reasons begin for which the filters of `vr mine` reject games and positions, and the filters.
+# The beginnings of the reasons for which `vr mine` rejects games and positions, and the filters that cause them.
 _FILTERS = {
     "Elo below ": "--min-elo",
     "no Elo": "--min-elo",
@@ -57,9 +57,9 @@ _FILTERS = {
 def nothing_sampled(paths: Sequence[str], report: ReadReport) -> str:
     """The error of a run that sampled no position, with the filter that rejected most, if any did."""
     names = ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
-    every = (report.rejected + report.rejected_positions).most_common()
-    why = f" ({', '.join(f'{count:,} {reason}' for reason, count in every[:4])})" if every else ""
-    rejecting = (name for reason, _ in every for begin, name in _FILTERS.items() if reason.startswith(begin))
+    reasons = (report.rejected + report.rejected_positions).most_common()
+    why = f" ({', '.join(f'{count:,} {reason}' for reason, count in reasons[:4])})" if reasons else ""
+    rejecting = (name for reason, _ in reasons for begin, name in _FILTERS.items() if reason.startswith(begin))
     name = next(rejecting, "")
     return f"{names}: no position to mine in {quantity(report.games, 'game')}{why}{name and f'; relax {name}'}"
 
@@ -76,8 +76,8 @@ def next_command(
     expanded: str = "no",
     split: str = "",
 ) -> str:
-    """The command, such as ``vr books``, for the question that a run answered, without defaults and what the store
-    knows by itself. It can be pasted into a shell.
+    """The command, such as ``vr books``, for the question that a run answered, without options at their defaults or
+    that the store knows. It can be pasted into a shell.
 
     `pair` are the options that choose net and oracle (`Store.pair_options`), `split` is the file of the store's split.
     """
@@ -103,14 +103,14 @@ class MineSummary:
     """The end of one run.
 
     `sampled` positions were drawn; `scored` of them have net and deep value, `failed` could not be searched, `cut` left
-    the screening ladder before the whole search; `earlier` of those scored and cut are from before. `candidates` are
-    those at the threshold, at `alpha`, of positions that stood in games; `beside` has those of each other kind. `nodes`
-    and `seconds` are of this time only. `workers` searched at once, None where evaluations were recorded and
-    nothing was searched; `remarks` is what else there is to say of these, or of the ladder. `turned` are warnings that
-    values seem to be from another point of view; no command follows on such values. `calibration` says what
-    candidates beyond scale are counted by, empty where that was not asked for; `pair` are the options that choose net
-    and oracle, empty where the store does without; `split` is the file of the store's split. `state` is
-    ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    the screening ladder before the full search; `earlier` of those scored and cut are from earlier runs. `candidates`
+    is the rate at the threshold, by `alpha`, among positions of games; `beside` has that of each other kind. `nodes`
+    and `seconds` are of this run only. `workers` is the number of searches at a time, None if evaluations were recorded
+    and nothing was searched; `remarks` are on these evaluations, or on the ladder. `turned` are warnings that values
+    seem to be from another point of view; then no next command is proposed. `calibration` names the calibration of
+    candidates beyond scale, empty without one; `pair` are the options that choose net and oracle, empty if the store
+    needs none; `split` is the file of the store's split. `state` is ``finished``, ``interrupted`` (by a signal) or
+    ``limited`` (by ``--limit``).
     """
 
     run_id: int
@@ -140,7 +140,7 @@ class MineSummary:
     split: str
 
     def counts(self) -> dict[str, Any]:
-        """What the store keeps of it: nothing that depends on how often the run was interrupted."""
+        """The counts that the store records; they do not depend on how often the run was interrupted."""
         return {
             "sampled": self.sampled,
             "scored": self.scored,
@@ -160,7 +160,7 @@ class MineSummary:
         cut = f"{self.cut:,} cut by screening, " if self.cut else ""
         scored = f"scored: {self.scored:,} of {self.sampled:,}, {cut}{self.failed:,} failed"
         earlier = f", {self.earlier:,} of them before" if self.earlier else ""
-        far = loose_bound_words(self.candidates.few_drawn)
+        why_loose = loose_bound_words(self.candidates.few_drawn)
         at_once = "" if self.workers is None else f", {self.workers} at once"
         return [
             *self.report.lines(),
@@ -171,7 +171,7 @@ class MineSummary:
             f"{scored}{earlier}; {format_duration(self.seconds)}{speed}",
             f"deep Q from: {self.alpha.source(self.q_from)}",
             *([f"net Q calibrated: {self.calibration}"] if self.calibration else ()),
-            f"candidates at {self.threshold:g}: {self.candidates}{f'; {far}' if far else ''}",
+            f"candidates at {self.threshold:g}: {self.candidates}{f'; {why_loose}' if why_loose else ''}",
             *(f"beside the games ({kind}): {rate}" for kind, rate in self.beside.items()),
             *self._next(),
         ]
@@ -197,9 +197,10 @@ Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
 
 @dataclass(frozen=True)
 class RunScale:
-    """What a run's candidates are counted by: alpha, and what net Q of positions [n] is worth; None: itself.
+    """The scale by which a run's candidates are counted: `alpha`, and the function that calibrates net Q of positions
+    [n], `expected`; None leaves net Q as it is.
 
-    `calibration` says in words what it is worth.
+    `calibration` describes the calibration in words.
     """
 
     alpha: Alpha
@@ -207,24 +208,24 @@ class RunScale:
     calibration: str = ""
 
     def disagreement(self, ids: Ids, net_q: Floats, deep_q: Floats) -> Floats:
-        """float64[n] of the positions `ids` [n]; deep Q is by alpha."""
+        """float64[n] net Q, calibrated if the scale is, minus deep Q of the positions `ids` [n]."""
         return (net_q if self.expected is None else self.expected(ids, net_q)) - deep_q
 
 
 class ValuePairs:
-    """Joins the two values of a position, whichever comes first; `count` is the number of pairs so far."""
+    """Joins net value and deep value of each position, whichever comes first; `count` is the number of pairs so far."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
         self._net: dict[int, float] = {}
         self._deep: dict[int, Deep] = {}
-        self._without: set[int] = set()  # the net failed on them
+        self._without: set[int] = set()  # positions on which the net failed
         self._fresh: list[tuple[float | None, ...]] = []
         self.count = 0
 
     @property
     def open(self) -> int:
-        """Positions with a deep value that wait for the net's."""
+        """The number of positions with a deep value that wait for the net's."""
         return len(self._deep)
 
     def add_net(self, position_id: int, net_q: float) -> None:
@@ -259,7 +260,7 @@ class ValuePairs:
         self._without.add(position_id)
 
     def found(self, scale: RunScale) -> int:
-        """How many candidates there are, on this scale, among the pairs since the last call."""
+        """The number of candidates, on this scale, among the pairs that came since the last call."""
         ids, net_q, *scores = np.array(self._fresh, np.float64).reshape(-1, 8).T
         self._fresh.clear()
         deep_q = values.deep_q(np.stack(scores, 1), scale.alpha.value, self._question.q_from)
@@ -293,17 +294,17 @@ class SeenPositions:
 
 # A game's result for White, as a cell of the table g.
 RESULT = "CASE g.result WHEN '1-0' THEN 1.0 WHEN '0-1' THEN -1.0 WHEN '1/2-1/2' THEN 0.0 END"
-# This many positions of a side are needed to judge; a correlation that is surely below this one counts as none.
+# The positions of a side that are needed to judge; values do not agree if their correlation is surely below the bound.
 ENOUGH, ENOUGH_GAMES = 100, 50
 NO_CORRELATION = 0.2
-# Fewer show that scores are upside down.
+# The positions that are needed to see that scores have the wrong sign.
 _ENOUGH_TURNED = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far evaluations agree with something else: Pearson's correlation `r` over `n` positions, `low` and `high` the
-    ends of its 95 % interval (Fisher's z)."""
+    """How far evaluations agree with a reference: Pearson's correlation `r` over `n` positions, with the bounds `low`
+    and `high` of its 95 % interval (Fisher's z)."""
 
     r: float
     n: int
@@ -312,12 +313,12 @@ class Agreement:
 
     @property
     def none(self) -> bool:
-        """They surely do not agree."""
+        """Whether they surely do not agree."""
         return self.n >= ENOUGH and self.high < NO_CORRELATION
 
     @property
     def turned(self) -> bool:
-        """They surely contradict each other: the correlation is below 0."""
+        """Whether they surely contradict each other: the correlation is below 0."""
         return self.n >= _ENOUGH_TURNED and self.high < 0
 
     def __str__(self) -> str:
@@ -325,12 +326,12 @@ class Agreement:
 
 
 def agreement(q: Floats, reference: Floats) -> Agreement:
-    """The correlation of the rows where both are numbers; NaN, which is never `none`, where one of them is constant."""
+    """The correlation over the rows where both are numbers; NaN, which is never `none`, if one of them is constant."""
     both = ~(np.isnan(q) | np.isnan(reference))
     x, y = q[both], reference[both]
     if len(x) < 4 or not x.std() or not y.std():
         return Agreement(np.nan, len(x), np.nan, np.nan)
-    # To load scipy.stats for this would take half a second.
+    # By hand, because loading scipy.stats takes half a second.
     r = float(np.corrcoef(x, y)[0, 1])
     with np.errstate(divide="ignore"):  # of values that lie on a line
         low, high = np.tanh(np.arctanh(r) + np.array([-Z95, Z95]) / np.sqrt(len(x) - 3))
@@ -338,8 +339,8 @@ def agreement(q: Floats, reference: Floats) -> Agreement:
 
 
 def by_side(white: Flags, q: Floats, reference: Floats) -> dict[str, Agreement]:
-    """How far values [n] agree with `reference` [n], both from the side to move, where White and where Black is to move
-    (`white` [n])."""
+    """How far values [n] agree with `reference` [n], both from the side to move, separately for White to move
+    (`white` [n]) and Black to move."""
     return {name: agreement(q[rows], reference[rows]) for name, rows in (("White", white), ("Black", ~white))}
 
 
@@ -366,10 +367,11 @@ def view_warning(
 
 
 def engine_view(store: Store, pair: tuple[int, int], q_from: QFrom) -> list[str]:
-    """Warnings where an engine seems not to score from the side to move; `pair` are net and oracle in the store.
+    """Warnings if an engine seems not to score from the side to move; `pair` are net and oracle in the store.
 
-    Any program can be such an engine. It is compared with the results of the games, then with the other of the pair, on
-    all sampled positions: also on those that a ladder cut, as it keeps those where the two differ.
+    Only kinds that accept any program are checked. Scores are compared with the results of the games, otherwise with
+    the other of the pair, on all sampled positions, including those that a ladder cut: a ladder favours positions where
+    the two differ.
     """
     connection = store.connection
     query = "SELECT n.name, n.history_fill, o.label, o.kind FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
@@ -382,23 +384,23 @@ def engine_view(store: Store, pair: tuple[int, int], q_from: QFrom) -> list[str]
     white, games = read["side_code"] == 0, read["game_id"]
     net, oracle = f"the net ({name})", f"the deep search ({label})"
     in_question = ([(net, net_q)] if net_in_question else []) + ([(oracle, deep_q)] if oracle_in_question else [])
-    said = []
+    warnings = []
     if len(np.unique(games)) >= ENOUGH_GAMES:  # positions of one game have one result
         ids, outcomes = connection.numbers(f"SELECT g.id, {RESULT} FROM games g ORDER BY g.id", {})
         outcome = outcomes[np.searchsorted(ids, games)]
         result = np.where(white, outcome, -outcome)
-        said = [
+        warnings = [
             _turned(white, q, result, f"the scores of {whose}", "the results of the games") for whose, q in in_question
         ]
-    if not any(said):
+    if not any(warnings):
         whose, other = (net, oracle) if net_in_question else (oracle, net)
         who = "one of the two engines" if len(in_question) == 2 else "the engine"
-        said = [_turned(white, net_q, deep_q, f"the scores of {whose}", other, who)]
-    return [warning for warning in said if warning]
+        warnings = [_turned(white, net_q, deep_q, f"the scores of {whose}", other, who)]
+    return [warning for warning in warnings if warning]
 
 
 def _turned(white: Flags, q: Floats, reference: Floats, whose: str, what: str, who: str = "the engine") -> str | None:
-    """A warning if these values contradict `reference` for a side, and clearly agree or disagree for the other."""
+    """A warning if these values contradict `reference` for a side to move, unless that may be chance."""
     sides = by_side(white, q, reference)
     wrong = [name for name, agreed in sides.items() if agreed.turned]
     if len(wrong) == 1 and not any(agreed.low > 0 for agreed in sides.values()):

@@ -1,4 +1,4 @@
-"""The threads beside the writer: one reads archives, one runs the net. They send events to the writer."""
+"""The threads that work for the writer: one reads archives, one runs the net. They send events to the writer."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.nets.net import Evaluator, NetValues
 
-# Positions that go through the net together: few at first, so that the engines start at once, then as many as the net
-# likes. The sizes are the same in every run, so that a resumed one has the batches, and the rounding, of one not cut.
+# Positions that go through the net together: few at first, so that the engines start at once, then as many as suit the
+# net. The sizes are the same in every run, so that a resumed run has the batches, and the rounding, of an uncut one.
 FIRST_CHUNK_ROWS = 32
 CHUNK_ROWS = 256
 _POLL_S = 0.2
@@ -38,16 +38,16 @@ class Sampled:
 
 @dataclass(frozen=True)
 class ReadingEnded:
-    """All archives are read, or reading broke with `error`."""
+    """All archives are read, or reading ended with `error`."""
 
     error: Exception | None = None
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The net has evaluated positions `ids`.
+    """The net has evaluated the positions `ids`.
 
-    `failed` are further positions, by id, for which the net gave no value: why, and how often it was tried.
+    `failed` are further positions, by id, for which it gave no value: the reason and the number of attempts.
     """
 
     ids: NDArray[np.int64]
@@ -57,38 +57,38 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class NetBroke:
-    """The net failed as a whole."""
+    """The net as a whole failed."""
 
     error: Exception
 
 
 Event: TypeAlias = Sampled | ReadingEnded | Evaluated | NetBroke
-Events: TypeAlias = "SimpleQueue[Any]"  # of these, and of what the loop puts in itself
+Events: TypeAlias = "SimpleQueue[Any]"  # these events, and those that the loop itself adds
 
 
 class _Stopped(Exception):
-    """Ends reading wherever it is; without an error, as nothing uses what is read."""
+    """Raised to end reading at once when its results are no longer needed."""
 
 
 class ArchiveReader(threading.Thread):
-    """Samples archives within its context, and puts one chunk into `events` for each `ask`: no more is read ahead."""
+    """Samples archives within its context, and puts one chunk into `events` for each call of `ask`."""
 
     def __init__(
         self,
         paths: Sequence[str],
         options: SampleOptions,
         *,
-        whole: bool = False,
+        uncut: bool = False,
         kept: KeptSample | None = None,
         net: NetLines | None = None,
     ) -> None:
-        """With `whole` chunks are as large as they come: where no net would have them small. `kept` and `net` are for
-        `sample`."""
+        """With `uncut` the batches of the sample are the chunks, for runs without a net, which needs small ones. `kept`
+        and `net` are for `sample`."""
         super().__init__(name="mine-reader", daemon=True)
-        self.paths, self._whole, self._kept, self._net = paths, whole, kept, net
+        self.paths, self._uncut, self._kept, self._net = paths, uncut, kept, net
         self.events: Events = SimpleQueue()
         self.report = ReadReport()
-        self.bytes_read = 0  # of the files as they lie on the disk; their games are found
+        self.bytes_read = 0  # of the packed files, up to where their games have been found
         self._options = options
         self._asked = threading.Semaphore(0)
         self._stopped = threading.Event()
@@ -115,7 +115,7 @@ class ArchiveReader(threading.Thread):
             with closing(batches):
                 size = FIRST_CHUNK_ROWS
                 for batch in batches:
-                    if self._whole:
+                    if self._uncut:
                         size = len(batch)
                     begin = 0
                     while begin < len(batch):
@@ -133,37 +133,37 @@ class ArchiveReader(threading.Thread):
             self.events.put(ReadingEnded())
 
     def _count(self, amount: int) -> None:
-        """Also where reading is left before the first batch, which a sample of a whole archive has only at its end."""
+        """Counts bytes, and ends the reading even before the first batch, which may come only at the archive's end."""
         if self._stopped.is_set():
             raise _Stopped
         self.bytes_read += amount
 
     def _wait(self) -> bool:
-        """Waits until a chunk is requested; False when the reading is to end."""
+        """Waits until a chunk is requested; False if the reading must end."""
         while not self._stopped.is_set():
             if self._asked.acquire(timeout=_POLL_S):
                 return True
         return False
 
 
-# Values of the rows that have some; the others: why, and how often each was tried.
+# The values of the rows that have one; by row, the reason and the number of attempts for the others.
 Answer: TypeAlias = "tuple[NetValues, Mapping[int, tuple[str, int]]]"
 
 
 @runtime_checkable
 class RemoteNet(Protocol):
-    """A net that runs elsewhere, on many chunks at once: a cluster's."""
+    """A net that runs on other machines (a cluster), on many chunks at once."""
 
     @property
     def at_once(self) -> int:
-        """Chunks worth having submitted at once; it may change at any time."""
+        """The number of chunks that should be submitted at a time; it may change at any moment."""
 
     def answer(self, batch: PositionBatch) -> Future[Answer]:
         """Queues a chunk."""
 
 
 class NetLine(Protocol):
-    """What the writer hands positions to, within its context; each is answered by one event, in order."""
+    """Takes positions from the writer, within its context; answers each call with one event, in order."""
 
     @property
     def at_once(self) -> int: ...
@@ -173,16 +173,16 @@ class NetLine(Protocol):
 
 
 def net_line(net: Evaluator, events: Events) -> NetLine:
-    """The line to a net, here or elsewhere."""
+    """The line to a net, on this machine or on others."""
     if isinstance(net, RemoteNet):
         return RemoteNetLine(net, events)
     return NetThread(net, events)
 
 
 class NetThread(threading.Thread):
-    """Within its context, runs the net on what it is handed, in order."""
+    """Runs the net on the positions that it gets, in order, within its context."""
 
-    at_once = 2  # one at work and one to go on with, so that a slow net never rests; the engines do not wait for it
+    at_once = 2  # the chunk in progress and the next, so that a slow net never waits
 
     def __init__(self, net: Evaluator, events: Events) -> None:
         super().__init__(name="mine-net", daemon=True)
@@ -190,11 +190,11 @@ class NetThread(threading.Thread):
         self._jobs: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
 
     def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
-        """Queues positions; an `Evaluated` event answers. The writer bounds how many."""
+        """Queues positions; an `Evaluated` event answers. The writer limits their number."""
         self.ask(lambda: Evaluated(ids, self._net.evaluate(batch)))
 
     def ask(self, work: Callable[[], Any]) -> None:
-        """Queues any work with the net; the event that answers is what it returns."""
+        """Queues any work with the net; its result becomes an event."""
         self._jobs.put(work)
 
     def __enter__(self) -> NetThread:
@@ -216,7 +216,7 @@ class NetThread(threading.Thread):
 
 
 class RemoteNetLine:
-    """Passes chunks to a net elsewhere. Events come in the order of the chunks, whichever is answered first."""
+    """Passes chunks to a net on other machines. Events come in the order of the chunks, whichever is answered first."""
 
     def __init__(self, net: RemoteNet, events: Events) -> None:
         self._net, self._events = net, events
@@ -228,7 +228,7 @@ class RemoteNetLine:
         return self._net.at_once
 
     def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
-        """Sends positions; an `Evaluated` event answers. The writer bounds how many."""
+        """Sends positions; an `Evaluated` event answers. The writer limits their number."""
         future = self._net.answer(batch)
         with self._lock:
             self._open.append((ids, future))
@@ -245,13 +245,13 @@ class RemoteNetLine:
                     self._events.put(NetBroke(error))
                 else:
                     values, failed = future.result()
-                    lost = {int(ids[row]): why for row, why in failed.items()}
-                    self._events.put(Evaluated(np.delete(ids, list(failed)), values, lost))
+                    by_id = {int(ids[row]): why for row, why in failed.items()}
+                    self._events.put(Evaluated(np.delete(ids, list(failed)), values, by_id))
 
     def __enter__(self) -> RemoteNetLine:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """No event comes any more."""
+        """Sends no more events."""
         with self._lock:
             self._open.clear()
