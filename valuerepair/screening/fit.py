@@ -185,8 +185,8 @@ class _Rung:
         # A constant or excluded column becomes 0, and so does its coefficient.
         scale[(scale < 1e-9) | [name in without for name in FEATURES]] = np.inf
         size = 1 + len(FEATURES)
-        nothing = np.zeros((size, size))
-        self._model = RungModel(climbed.rungs[k - 1], centre, scale, np.zeros(size), nothing, 0.0)
+        no_covariance = np.zeros((size, size))
+        self._model = RungModel(climbed.rungs[k - 1], centre, scale, np.zeros(size), no_covariance, 0.0)
         self._x = self._model.design(values)
 
     def fit(self, positions: NDArray[np.bool_] | None = None, start: Floats | None = None) -> RungModel:

@@ -2,8 +2,8 @@
 
 It begins with the package's positions for this kind of oracle; without any, the first positions are searched in full.
 Some later positions, drawn by their key alone, are searched in full regardless of their chances: to calibrate (their
-number grows with the root of all), and, as long as there is a ladder, to audit. The screen is fitted again each time
-the number of positions has grown by half. Each fit is used one such step later, when all its positions have long been
+number grows with the square root of all), and, as long as there is a ladder, to audit. The screen is fitted again when
+the number of positions has grown by half. A fit is used one such step later, when all its positions have long been
 searched, so engines do not wait for it, and a run has the same results at any speed.
 """
 
@@ -150,8 +150,8 @@ class Ladder:
         earlier = rows.screens(store, net_id, oracle_id, population)
         # By number: merged stores may have one screen several times.
         self._own_screens = {facts.id: facts.model for facts in earlier if self._fits(facts)}
-        self._is_anew = bool(earlier) and not self._own_screens
-        if self._is_anew and population is SAMPLED:
+        self._judges_again = bool(earlier) and not self._own_screens
+        if self._judges_again and population is SAMPLED:
             log.info(self._another(earlier[0]))
         self._screens: dict[int, tuple[Screen | None, int | None]] = {}
         # The positions on this ladder, by number: the finished ones of earlier runs, and those of this run.
@@ -211,13 +211,13 @@ class Ladder:
 
     def is_ready(self, position_id: int) -> bool:
         """Whether a position may start now: all positions that its screen is fitted to have been searched."""
-        rests_on = self._rests_on(self._place(position_id))
-        return all(bisect.bisect_left(self._positions, other) >= rests_on for other in self._ascents)
+        fitted_count = self._fitted_count(self._place(position_id))
+        return all(bisect.bisect_left(self._positions, other) >= fitted_count for other in self._ascents)
 
     def climb(self, position_id: int, position: Position, net_q: float, net_best: int) -> Future[ClimbOutcome]:
         """Starts a position, with the net's value and first choice, on the ladder."""
         place = self._place(position_id)
-        screen, screen_id = self._screen_for(self._rests_on(place))
+        screen, screen_id = self._screen_for(self._fitted_count(place))
         calibrating = 1.0
         if screen is not None:
             calibrating = min(1.0, (_ROOTS_WITH_PACKAGE if self._alike else _ROOTS) / 2 / math.sqrt(place + 1))
@@ -259,31 +259,31 @@ class Ladder:
         A resumed run has the same places, whichever searches were running when it stopped. If the positions of another
         ladder are judged again, all searched positions come before.
         """
-        return len(self._positions) if self._is_anew else bisect.bisect_left(self._positions, position_id)
+        return len(self._positions) if self._judges_again else bisect.bisect_left(self._positions, position_id)
 
-    def _rests_on(self, place: int) -> int:
+    def _fitted_count(self, place: int) -> int:
         """The number of first positions that the screen for this place is fitted to."""
         due, last = 0, FIRST_FIT
         while (following := math.ceil(_GROWTH * last)) <= place:
             due, last = last, following
         return due
 
-    def _screen_for(self, rests_on: int) -> tuple[Screen | None, int | None]:
-        """The screen fitted to the first `rests_on` positions, and its number in the store."""
-        if rests_on not in self._screens:
-            self._screens[rests_on] = self._fit(rests_on)
-        return self._screens[rests_on]
+    def _screen_for(self, fitted_count: int) -> tuple[Screen | None, int | None]:
+        """The screen fitted to the first `fitted_count` positions, and its number in the store."""
+        if fitted_count not in self._screens:
+            self._screens[fitted_count] = self._fit(fitted_count)
+        return self._screens[fitted_count]
 
-    def _fit(self, rests_on: int) -> tuple[Screen | None, int | None]:
+    def _fit(self, fitted_count: int) -> tuple[Screen | None, int | None]:
         self._store.commit()
-        last = self._positions[rests_on - 1] if rests_on else 0
+        last = self._positions[fitted_count - 1] if fitted_count else 0
         climbed = rows.climbed_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._population)
         alpha = self._alpha(climbed)
         question = replace(self._question, alpha=alpha)
         try:
             own = ladder_rows(climbed, self.rungs, self._nodes, question, self._curve(alpha))
         except TooFewPositions:
-            if rests_on:
+            if fitted_count:
                 least = f"{MIN_POSITIONS} of {FEWEST_GAMES} games are needed to fit the net's scale"
                 log.debug(f"screening: {len(climbed.ids):,} positions searched in full, {least}; nothing is cut yet")
             return None, None
@@ -291,8 +291,8 @@ class Ladder:
         if package is not None and self._population is REACHED:
             package = with_rate(package, question.threshold, _rate_near(own, question.threshold))
         data = own if package is None else joined(own, package)
-        if not (self._alike or rests_on) or not enough(data, question.threshold):
-            if rests_on:
+        if not (self._alike or fitted_count) or not enough(data, question.threshold):
+            if fitted_count:
                 near = f"{len(own):,} positions searched in full, too few of them near the threshold of a candidate"
                 log.debug(f"screening: {near}; nothing is cut yet")
             return None, None

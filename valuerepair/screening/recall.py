@@ -127,8 +127,8 @@ def recall_words(counts: dict[str, Any]) -> str:
     if not counts["cut"]:
         if not counts["searched_since"]:
             return "recall 100 %: nothing was cut"
-        known = "unknown without candidates" if counts["recall"] is None else f"{100 * counts['recall']:.1f} %"
-        return f"recall {known}, by searching all cut positions"
+        recall = "unknown without candidates" if counts["recall"] is None else f"{100 * counts['recall']:.1f} %"
+        return f"recall {recall}, by searching all cut positions"
     if counts["recall"] is None:
         return f"recall unknown ({audits})"
     low, high = 100 * counts["recall_low"], 100 * counts["recall_high"]

@@ -17,13 +17,13 @@ from valuerepair.question import QFrom
 from valuerepair.store.columns import both_q, columns, facts
 from valuerepair.store.connection import StoreConnection
 
-# Two alphas are one scale up to a tenth, in their logarithm.
+# Alphas whose logarithms differ by at most a tenth count as the same scale.
 _ALIKE = 0.1
-# A slope that is off 1 by less leaves the scale as it is.
+# A slope that differs from 1 by less leaves the scale as it is.
 _SLOPE_ALIKE = 0.05
 # The fits that count. Version 0.1.0 also stored fits to net Q by distance, which flatten what a net learns.
 FITS = get_args(values.FitTo)
-# In the order of `values.fit_alpha`.
+# The columns that `values.fit_alpha` takes, in its order.
 _TO_FIT = ("net_q", "cp", "mate", "weight", "game_id")
 
 
@@ -32,18 +32,18 @@ def alpha(connection: StoreConnection, net_id: int, oracle_id: int, requested: f
     chosen = chosen_alpha(connection, net_id, oracle_id, requested)
     if chosen is not None:
         return chosen
-    known = facts(connection, net_id, oracle_id)
-    if "alpha" not in known:
+    cache = facts(connection, net_id, oracle_id)
+    if "alpha" not in cache:
         scored = columns(connection, net_id, oracle_id, _TO_FIT)
-        known["alpha"] = values.auto_alpha(*(scored[name] for name in _TO_FIT))
-    fitted: values.Alpha = known["alpha"]
+        cache["alpha"] = values.auto_alpha(*(scored[name] for name in _TO_FIT))
+    fitted: values.Alpha = cache["alpha"]
     return fitted
 
 
 def chosen_alpha(
     connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None
 ) -> values.Alpha | None:
-    """The requested alpha, else the stored fit, else None; any number for an oracle that gives Q itself."""
+    """The requested alpha, else the stored fit, else None. For an oracle that gives Q itself, alpha has no effect."""
     if requested is not None and not 0 < requested < float("inf"):
         raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
     kind, options = connection.execute("SELECT kind, options FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
@@ -60,7 +60,7 @@ def chosen_alpha(
 
 
 def are_alike(one: float, other: float) -> bool:
-    """Whether two alphas are one scale for all that matters."""
+    """Whether two alphas are practically the same scale."""
     return abs(math.log(one / other)) <= _ALIKE
 
 
@@ -69,7 +69,7 @@ class TrainingScale:
     """What training on deep Q does to the scale of a net's Q.
 
     `slope`: how many times as steep the net's Q becomes (`values.slope_of`), by `alpha`. `level` is the alpha that
-    would leave it as it is; None where Q is not made of centipawns, or no alpha does.
+    would leave it as it is; None if Q is not computed from centipawns, or no alpha does.
     """
 
     alpha: values.Alpha
@@ -79,7 +79,7 @@ class TrainingScale:
 
     @property
     def is_level(self) -> bool:
-        """Whether the scale stays as it is, near enough."""
+        """Whether the scale stays practically the same."""
         return abs(self.slope.value - 1) < _SLOPE_ALIKE
 
     def figures(self) -> dict[str, Any]:
@@ -110,8 +110,8 @@ class TrainingScale:
 def training_scale(
     connection: StoreConnection, net_id: int, oracle_id: int, trained_by: values.Alpha, q_from: QFrom
 ) -> TrainingScale | None:
-    """What training by this alpha does to the scale of the net's Q, by the sampled positions; None where fewer than
-    `values.AUTO_MIN_POSITIONS` have both values."""
+    """What training by this alpha does to the scale of the net's Q, by the sampled positions; None if fewer than
+    `values.AUTO_MIN_POSITIONS` of them have both values."""
     scored = columns(connection, net_id, oracle_id, _TO_FIT)
     net_q, deep_q = both_q(connection, net_id, oracle_id, trained_by.value, q_from)
     if int((~np.isnan(net_q + deep_q)).sum()) < values.AUTO_MIN_POSITIONS:

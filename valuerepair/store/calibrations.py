@@ -1,4 +1,4 @@
-"""Which calibration judges the positions of a net and an oracle: the stored one, or one fitted to what is scored."""
+"""Which calibration judges the positions of a net and an oracle: the stored one, or a fit to the scored positions."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class UsedCalibration(NamedTuple):
 def used(
     connection: StoreConnection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom
 ) -> UsedCalibration:
-    """The stored calibration where it was fitted to this alpha and `q_from`, else one fitted to what is scored.
+    """The stored calibration if it was fitted to this alpha and `q_from`, else a fit to the scored positions.
 
     Raises TooFewPositions if there is none and too little data to fit one.
     """
-    known = facts(connection, net_id, oracle_id)
+    cache = facts(connection, net_id, oracle_id)
     name = f"calibration {alpha.value!r} {q_from}"
-    if name not in known:
+    if name not in cache:
         chosen = stored(connection, net_id, oracle_id, alpha.value, q_from, own_q=alpha.origin == values.OWN_Q)
         if chosen is None:
             row = _row(connection, net_id, oracle_id)
-            apart = f", for the stored one is of {values.Alpha(row[0], row[3][:10]).source(row[1])}" if row else ""
-            chosen = _told(fitted(connection, net_id, oracle_id, alpha, q_from), "fitted", apart)
-        known[name] = chosen
-    calibration: UsedCalibration = known[name]
+            reason = f", for the stored one is of {values.Alpha(row[0], row[3][:10]).source(row[1])}" if row else ""
+            chosen = _with_origin(fitted(connection, net_id, oracle_id, alpha, q_from), "fitted", reason)
+        cache[name] = chosen
+    calibration: UsedCalibration = cache[name]
     return calibration
 
 
@@ -57,7 +57,7 @@ def stored(
     row = _row(connection, net_id, oracle_id)
     if row is None or row[1] != q_from or (row[0] != alpha and q_from == "cp" and not own_q):
         return None
-    return _told(Calibration.from_json(row[2]), f"stored fit of {row[3][:10]}")
+    return _with_origin(Calibration.from_json(row[2]), f"stored fit of {row[3][:10]}")
 
 
 def _row(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[Any, ...] | None:
@@ -67,7 +67,7 @@ def _row(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[Any,
 
 
 def fitted(connection: StoreConnection, net_id: int, oracle_id: int, alpha: values.Alpha, q_from: QFrom) -> Calibration:
-    """A fit to all sampled positions that both have scored. Raises TooFewPositions where these are too few."""
+    """A fit to all sampled positions that both have scored. Raises TooFewPositions if these are too few."""
     scored = columns(connection, net_id, oracle_id, ("weight", GAME_KEY))
     net_q, deep_q = both_q(connection, net_id, oracle_id, alpha.value, q_from)
     return fit(net_q, deep_q, scored["weight"], scored[GAME_KEY], alpha=alpha.value, q_from=q_from)
@@ -81,7 +81,7 @@ def calibrated_q(
     expanded: Expanded,
     cut: bool,
 ) -> Floats:
-    """[n] the deep Q to be expected of each row of `columns`, by the curve that its game had no part in."""
+    """[n] the expected deep Q of each row of `columns`, by the curve that was fitted without its game."""
     scored = columns(connection, net_id, oracle_id, ("net_q", GAME_KEY), expanded, cut)
     return calibration.expected(scored["net_q"], fold_of(scored[GAME_KEY]))
 
@@ -89,7 +89,7 @@ def calibrated_q(
 def calibrated_of(
     connection: StoreConnection, calibration: Calibration, ids: Ids | Sequence[int], net_q: Floats | Sequence[float]
 ) -> Floats:
-    """[n] the same of a few positions, of which `net_q` [n] is known."""
+    """[n] the expected deep Q of a few positions with these net values, `net_q` [n], as in `calibrated_q`."""
     return calibration.expected(net_q, fold_of(games_of(connection, ids)))
 
 
@@ -100,6 +100,6 @@ def keep(connection: StoreConnection, net_id: int, oracle_id: int, calibration: 
     connection.execute("INSERT OR REPLACE INTO calibrations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
-def _told(calibration: Calibration, how: str, apart: str = "") -> UsedCalibration:
-    rests_on = positions_of_games(calibration.positions, calibration.games)
-    return UsedCalibration(calibration, f"{how} on {rests_on} ({calibration.method}){apart}")
+def _with_origin(calibration: Calibration, how: str, reason: str = "") -> UsedCalibration:
+    data = positions_of_games(calibration.positions, calibration.games)
+    return UsedCalibration(calibration, f"{how} on {data} ({calibration.method}){reason}")

@@ -1,7 +1,7 @@
-"""What the cells of each column of a store may be.
+"""What the cells of each column of a store may contain.
 
-Anybody may have written to the file, and SQLite takes a text into a column of numbers. `connection.StoreConnection`
-compares every row that is read with these kinds, so that readers find what they expect.
+Anybody may have written to the file, and SQLite accepts a text in a column of numbers. `connection.StoreConnection`
+checks every row that is read against these kinds, so that readers find what they expect.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 _UCI = r"[a-h][1-8][a-h][1-8][nbrq]?"
 _PROMOTIONS = 0x5000  # moves are numbers below: `chess.positions`
-_ROUNDED = 1e-3  # sums of float32
+_ROUNDED = 1e-3  # the rounding error of sums of float32
 Check = Callable[[Sequence[Any]], "Wrong | None"]
 
 
 class Wrong(NamedTuple):
-    """A cell that cannot be, and why, in words that follow 'is'."""
+    """A cell that its column cannot have, and why, in words that follow 'is'."""
 
     cell: object
     why: str
@@ -43,7 +43,7 @@ class Wrong(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Cells of one type of SQLite's; of numbers those from `low` to `high`; `check` looks at all that are not NULL."""
+    """Cells of one SQLite type; numbers are from `low` to `high`; `check` looks at all cells that are not NULL."""
 
     type: type
     words: str
@@ -52,8 +52,8 @@ class Kind:
     check: Check | None = None
 
     def first_wrong(self, cells: Sequence[Any]) -> Wrong | None:
-        """The first of the cells that is not of this kind. NULL is: SQLite knows where none may be, and a row that a
-        join does not find has nothing else."""
+        """The first cell that is not of this kind, if any. NULL is of every kind: SQLite itself refuses it where a
+        column forbids it, and a join has it for a row that is missing."""
         types = set(map(type, cells))
         if not types <= {self.type, NoneType}:
             return Wrong(next(c for c in cells if type(c) not in (self.type, NoneType)), f"not {self.words}")
@@ -76,11 +76,11 @@ def _real(low: float, high: float, words: str = "") -> Kind:
 
 
 def _one_of(*words: str) -> Kind:
-    known = frozenset(words)
+    allowed = frozenset(words)
 
     def check(cells: Sequence[Any]) -> Wrong | None:
-        other = set(cells) - known
-        return Wrong(min(other), f"none of {', '.join(sorted(known))}") if other else None
+        other = set(cells) - allowed
+        return Wrong(min(other), f"none of {', '.join(sorted(allowed))}") if other else None
 
     return Kind(str, "a text", check=check)
 
@@ -95,7 +95,7 @@ def _matching(pattern: str, words: str) -> Kind:
 
 
 def _read_by(read: Callable[[str], object]) -> Kind:
-    """Texts that `read` takes; it raises ValueRepairError for others."""
+    """Texts that `read` accepts; it raises ValueRepairError for others."""
 
     def check(texts: Sequence[Any]) -> Wrong | None:
         for text in dict.fromkeys(texts):
@@ -133,7 +133,7 @@ _ONE_FEN, _FENS = re.compile(_FEN_TEXT), re.compile(rf"(?:{_FEN_TEXT}\n)*")
 
 
 def _check_fens(fens: Sequence[Any]) -> Wrong | None:
-    """Without the rules' kernels, which take a second to load: notebooks read frames."""
+    """Checks texts by a pattern, as notebooks read frames and the kernels of the chess rules take a second to load."""
     different = list(dict.fromkeys(fens))  # nearly all games begin alike
     text = "".join(f"{fen}\n" for fen in different).translate(_EMPTY_SQUARES)
     if _FENS.fullmatch(text) is None or text.count("\n") > len(different):
@@ -160,7 +160,7 @@ _FINITE = _real(-math.nextafter(math.inf, 0), math.nextafter(math.inf, 0), "a fi
 _ABOVE_0 = _real(math.nextafter(0, 1), math.nextafter(math.inf, 0), "a finite number above 0")
 _SHARE, _CHANCE = _real(-_ROUNDED, 1 + _ROUNDED, "a number from 0 to 1"), _real(0, 1)
 _ABOVE_0_TO_1 = _real(math.nextafter(0, 1), 1, "a number above 0, up to 1")
-# A drift of 32-bit means, as in chunks, is no damage.
+# Means of 32-bit floats, as in chunks, drift a little beyond 1.
 _Q = _real(-1.001, 1.001, "a number from -1 to 1")
 _MOVE = _whole(0, _PROMOTIONS - 1, "a move")
 _FEN = Kind(str, "a text", check=_check_fens)
@@ -172,7 +172,7 @@ _BY_TYPE = {
     "TEXT": Kind(str, "a text"),
     "BLOB": Kind(bytes, "bytes"),
 }
-# Texts that SQLite's own functions read, too, and what they hold.
+# Columns of JSON, which SQLite's own functions read too -> the type of what they hold.
 JSON: Mapping[str, Any] = {
     "runs.options": dict[str, Any],
     "runs.versions": dict[str, Any],
@@ -201,7 +201,7 @@ _NARROWER: Mapping[str, Kind] = {
     "net_values.best_move": _MOVE,
     "net_values.best_p": _SHARE,
     "net_values.entropy": _real(-1e-5, 5.5),  # of the position with most legal moves (218): 5.4
-    "deep_values.w": _whole(-3, 1003),  # each rounded by itself
+    "deep_values.w": _whole(-3, 1003),  # per mille, rounded separately
     "deep_values.d": _whole(-3, 1003),
     "deep_values.l": _whole(-3, 1003),
     "deep_values.q": _Q,
@@ -243,8 +243,8 @@ _NARROWER: Mapping[str, Kind] = {
 
 
 class Column(NamedTuple):
-    """A column of the store, its cells' kind, and the columns that identify a row of its table; `parent` is the table
-    whose rows its cells are the numbers of, if any."""
+    """A column of the store, the kind of its cells, and the columns that identify a row of its table; `parent` is the
+    table that its cells refer to, if any."""
 
     table: str
     name: str
@@ -255,7 +255,7 @@ class Column(NamedTuple):
 
 @cache
 def columns() -> Mapping[str, Column]:
-    """All columns of the tables of the present version, by table and column: ``positions.fen``."""
+    """All columns of the tables of the current version, by table and column: ``positions.fen``."""
     by_name: dict[str, Column] = {}
     with schema.empty_store() as empty:
         tables = [name for (name,) in empty.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -278,20 +278,22 @@ _SQL_TYPES = {int: "integer", float: "real", str: "text", bytes: "blob"}
 
 
 def beside_sum(cell: str, name: str) -> str:
-    """SQL of a column to select beside a sum or a mean of cells of the column `name`, in which a text counts as 0: one
-    of them that is of another type, for `connection.StoreCursor` to refuse, else NULL."""
+    """SQL to select next to a sum or a mean of the column `name`, in which SQLite would count a text as 0.
+
+    It selects a cell of another type, which `connection.StoreCursor` then refuses, else NULL.
+    """
     return f"max(CASE WHEN typeof({cell}) <> '{_SQL_TYPES[columns()[name].kind.type]}' THEN {cell} END) AS \"{name}\""
 
 
 def is_other_type(column: Column) -> str:
-    """SQL of a condition: a cell of the column is of another type."""
+    """SQL of the condition that a cell of the column is of another type."""
     return f"typeof({column.name}) NOT IN ('{_SQL_TYPES[column.kind.type]}', 'null')"
 
 
 def rows_in_doubt(table: str) -> tuple[str, list[float]]:
-    """SQL of a condition, and its parameters: a cell of the row is of another type than its column, or out of bounds.
+    """SQL of the condition that a cell of the row is out of bounds or not of its column's type, and its parameters.
 
-    What texts and blobs say is not looked at.
+    The contents of texts and blobs are not checked.
     """
     conditions, bounds = [], list[float]()
     for column in columns_of(table):
@@ -306,9 +308,9 @@ def rows_in_doubt(table: str) -> tuple[str, list[float]]:
 def check_histories(
     starts: Sequence[str | None], moves: Sequence[bytes | None], fens: Sequence[str | None] | None
 ) -> int | None:
-    """The first row whose moves cannot be played from its start, or do not lead to its FEN, where these are given.
+    """The first row whose moves cannot be played from its start, or, if `fens` are given, do not lead to its FEN.
 
-    The cells are of their kinds; rows with NULL are passed over.
+    The cells are of their kinds; rows with NULL are skipped.
     """
     from valuerepair.chess.board import keys, parse_fens, replay
     from valuerepair.chess.positions import cuts_of
@@ -326,7 +328,7 @@ def check_histories(
 
 
 def _begins(fens: Sequence[str]) -> Boards:
-    """The boards of FENs, nearly all of which are equal. Raises ValueError ``row i: reason``."""
+    """The boards of FENs, most of which are the same one. Raises ValueError ``row i: reason``."""
     from valuerepair.chess.board import parse_fens
 
     numbers = {fen: number for number, fen in enumerate(dict.fromkeys(fens))}

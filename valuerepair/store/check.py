@@ -1,4 +1,4 @@
-"""`vr store check`: is the file whole, are its positions chess, are moves legal and keys and digests right?"""
+"""`vr store check`: is the file undamaged, are its positions and moves legal, are its keys and digests right?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from valuerepair.store.store import Store
 
 
 def check_store(store: Store, progress: Progress | None = None) -> Iterator[StoreCheck]:
-    """All checks, as they are done: the database, then boards, moves, keys and digests of all rows.
+    """All checks, one after the other: the database, then the boards, moves, keys and digests of all rows.
 
     A file that is damaged, or has text in a column of numbers, is not checked further.
     """
@@ -37,10 +37,8 @@ def check_store(store: Store, progress: Progress | None = None) -> Iterator[Stor
 
 
 _TABLES = ("positions", "net_values", "priors", "deep_values", "plays")
-
-
 CHUNK = 5000
-_NO_MOVE = 0xFFFF  # of no position: played, it is not legal
+_NO_MOVE = 0xFFFF  # legal in no position
 _ROW = re.compile(r"row (\d+)")
 _POSITIONS = (
     "SELECT id, key, fen, start_fen, moves, history_known, side, phase, pieces, played FROM positions "
@@ -56,7 +54,7 @@ _NAMES = (
 
 
 class _Count:
-    """Counts what is wrong, and keeps the first."""
+    """Counts the rows that a check finds wrong, and keeps the first as the example."""
 
     def __init__(self, name: str) -> None:
         self.name, self.checked, self.wrong, self.example = name, 0, 0, ""
@@ -72,9 +70,9 @@ class _Count:
 
 
 def sound(count: int, make: Callable[[list[int]], Any]) -> tuple[list[int], dict[int, str], Any]:
-    """Rows that `make` takes, the others with what it says of them, and what it makes of the former.
+    """The rows that `make` accepts, the reason for each row that it refuses, and its result for the accepted rows.
 
-    `make` raises ValueError ``row i: reason`` for the i-th of the rows that it is given.
+    `make` raises ValueError ``row i: reason`` for the i-th of the rows that it gets.
     """
     rows, bad = list(range(count)), dict[int, str]()
     while True:
@@ -121,7 +119,7 @@ def _check_positions(rows: list[tuple[Any, ...]], counts: list[_Count]) -> None:
 
 def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: list[str], count: _Count) -> None:
     """Plays the moves from the start; they must lead to the FEN, except for an en-passant square nobody can use."""
-    # Half a move is made a whole one that no position has.
+    # An odd byte at the end, half a move, is completed to a move that is never legal.
     moves = [np.frombuffer(row[4] + b"\xff" * (len(row[4]) % 2), "<u2").astype(np.uint16) for row in rows]
 
     def played(kept: list[int]) -> list[str]:
@@ -137,7 +135,7 @@ def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: li
 
 
 def play_check(store: Store, advance: Callable[[int], None]) -> StoreCheck:
-    """The games played from books: the key, by which their position is found, is that of the FEN."""
+    """Whether the key of each game played from a book, by which its position is found, is that of its FEN."""
     count = _Count("games played: key of the FEN")
     cursor = store.connection.execute("SELECT number, fen, key FROM plays")
     while rows := cursor.fetchmany(CHUNK):
@@ -154,7 +152,7 @@ def _other_keys(rows: list[tuple[Any, ...]]) -> list[str]:
 
 
 def _illegal(parsed: Any, named_moves: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Those of the moves (row, UCI) that are not legal on their boards."""
+    """The moves (row, UCI) that are not legal on their boards."""
     if not named_moves:
         return []
     moves, offsets = legal_moves(parsed[[i for i, _ in named_moves]])
@@ -173,7 +171,7 @@ def _illegal(parsed: Any, named_moves: list[tuple[int, str]]) -> list[tuple[int,
 
 
 def move_checks(store: Store, advance: Callable[[int], None]) -> list[StoreCheck]:
-    """The moves of nets and searches, and the searches' lines, of all rows: legal where they are made."""
+    """Whether the moves of nets and searches, and the searches' lines, are legal in their positions."""
     counts = []
     for name, table, columns in _MOVES:
         counts.append(_Count(name))
@@ -218,7 +216,7 @@ def _check_lines(rows: list[tuple[Any, ...]], count: _Count, *, plain: bool) -> 
 
 
 def _line(row: tuple[Any, ...], plain: bool) -> list[int]:
-    """The moves to play from the position: a net's best one, or the move that a search follows and then its line."""
+    """The moves to play from the position: the net's best one, or the move after which was searched and the line."""
     if plain:
         return [row[2] if 0 < row[2] < _NO_MOVE else _NO_MOVE] if row[2] else []
     first = [row[3].removeprefix(AFTER)] if row[3].startswith(AFTER) else []
@@ -235,17 +233,19 @@ def _line(row: tuple[Any, ...], plain: bool) -> list[int]:
 
 
 def digest_check(store: Store) -> StoreCheck:
-    """Whether the digests of oracles match what the store says of them."""
+    """Whether the digests of oracles match their other columns."""
     rows = store.connection.execute(
         "SELECT digest, label, kind, engine, sha256, limits, options FROM oracles"
     ).fetchall()
-    wrong = [f"{label} ({digest[:12]})" for digest, label, *rest in rows if not _is_digest(digest, label, *rest)]
+    wrong = [f"{label} ({digest[:12]})" for digest, label, *facts in rows if not _is_digest(digest, label, *facts)]
     return StoreCheck("oracles: digests", len(rows), len(wrong), wrong[0] if wrong else "")
 
 
 def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, limits: str, options: str) -> bool:
-    """Whether an oracle has the digest of its columns. The name of its net has none: it is in the label, after the
-    engine."""
+    """Whether an oracle has the digest of its columns.
+
+    No column has the name of its net, which is in the label, after the engine.
+    """
     try:
         facts = from_json(limits, dict[str, Any], ""), from_json(options, dict[str, Any], "")
     except ValueRepairError:

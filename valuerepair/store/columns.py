@@ -1,7 +1,7 @@
 """The scored positions of a store as columns.
 
-Each table is read once, in the order of its key, and joined here: a join in SQLite looks up every position in every
-other table, and a million rows of Python objects take ten times the memory of the arrays.
+Each table is read once, in the order of its key, and joined here: a join in SQLite would look up every position in
+every other table, and a million rows of Python objects would take ten times the memory of the arrays.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ def _cache(connection: StoreConnection, pair: tuple[int, int]) -> _Cache:
     """The cache of this pair; a new one if the store has changed or the last one was of another pair."""
     # The first changes when another connection commits, the second when this one writes.
     state = (int(connection.execute("PRAGMA data_version").fetchone()[0]), connection.total_changes)
-    cache: _Cache | None = connection.kept
+    cache: _Cache | None = connection.cache
     if cache is None or cache.state != state or cache.pair != pair:
-        connection.kept = cache = _Cache(state, pair, {}, {})
+        connection.cache = cache = _Cache(state, pair, {}, {})
     return cache
 
 
@@ -168,7 +168,7 @@ class _Reader:
         self._deep_rows = DEEP_ROWS.format(counts=self._counts)
 
     def read(self, names: Iterable[str], ids: Ids | None) -> Iterator[tuple[str, NDArray[Any]]]:
-        """The columns `names` by name; without `ids` it finds them, and yields them first, as position_id."""
+        """The columns `names` by name. Without `ids` it determines these, and yields them first, as position_id."""
         wanted = {*names}
         values = [
             self._table(cells, wanted, rows)
@@ -197,7 +197,7 @@ class _Reader:
     def _table(
         self, cells: Mapping[str, str], wanted: Container[str], rows: str, key: str = "position_id"
     ) -> tuple[Ids, dict[str, Floats]]:
-        """Of all `rows` of a table the `key`, ascending, and those of its columns that are wanted, by name."""
+        """The `key` of all `rows` of a table, ascending, and the `wanted` columns of `cells`, by name."""
         names = [name for name in cells if name in wanted]
         query = f"SELECT {', '.join([key, *(cells[name] for name in names)])} {rows}"
         numbers, *columns = self._connection.numbers(query, self._pair)
@@ -205,14 +205,14 @@ class _Reader:
         return numbers.astype(np.int64), dict(zip(names, columns, strict=True))
 
     def _reduced(self, numbers: Ids, columns: Mapping[str, Floats], ids: Ids) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Columns of a `_table` with these keys, `numbers`, reduced to the scored positions, which are among them."""
+        """Columns of a `_table` with the keys `numbers`, reduced to the scored positions, which are among them."""
         places = None if len(numbers) == len(ids) else _rows_of(self._connection, numbers, ids)
         for name, column in columns.items():
             cells = column if places is None else column[places]
             yield name, cells.astype(np.int64) if name in _WHOLE else cells.astype(np.float64)
 
     def _words(self, wanted: Container[str], ids: Ids) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Side to move and phase: as codes, and those that are wanted as words."""
+        """Side to move and phase: both as codes, and the `wanted` ones as words."""
         side, phase = np.full(len(ids), -1, np.int8), np.full(len(ids), -1, np.int8)
         for (i, one), (k, other) in product(enumerate(_SIDES), enumerate(PHASES)):
             (with_both,) = self._connection.numbers(WORD_ROWS, {"side": one, "phase": other}, np.int64)
@@ -237,7 +237,7 @@ class _Reader:
         return of_rows
 
     def _of_positions(self, wanted: Set[str], ids: Ids) -> Iterator[tuple[str, NDArray[Any]]]:
-        """What is wanted of the tables of positions and games."""
+        """The `wanted` columns of the tables of positions and games."""
         of_games = wanted & {*_GAME, GAME_KEY}
         table = self._table(_POSITION, {*wanted, "game_id"} if of_games else wanted, POSITION_ROWS, "id")
         for name, column in self._reduced(*table, ids):
@@ -259,7 +259,7 @@ class _Reader:
             yield GAME_KEY, game_keys(sources.tolist(), numbers, digests)[places]
 
     def _weights(self, ids: Ids) -> Floats:
-        """How many positions each row stands for (`selection_weights`); one reached from a candidate for itself."""
+        """How many positions each row stands for (`selection_weights`); a position reached from a candidate: 1."""
         weights = selection_weights(self._connection, ids, self._pair["oracle"], self._pair["net"])
         if self._with_cut:
             deep_ids, deep = self._table(_DEEP, OF_CUT, self._deep_rows)
@@ -287,18 +287,18 @@ class _Reader:
 
 
 def _rows_of(connection: StoreConnection, numbers: Ids, ids: Ids) -> NDArray[np.intp]:
-    """[n] the places of `ids` among the ascending `numbers`. Raises ValueRepairError if one is missing."""
+    """[n] the indices of `ids` in the ascending `numbers`. Raises ValueRepairError if one is missing."""
     places = np.searchsorted(numbers, ids)
     if len(ids) and (not len(numbers) or (numbers[np.minimum(places, len(numbers) - 1)] != ids).any()):
         raise connection.lost()
     return places
 
 
-_ODD = 0x9E3779B97F4A7C1  # neighbouring numbers lie far apart
+_ODD = 0x9E3779B97F4A7C1  # a factor that puts neighbouring numbers far apart
 
 
 def game_keys(sources: Sequence[str], numbers: Ids, digests: Ids) -> Ids:
-    """int64[n] a key of each game, from its archive's name without the folder, its number there and its headers."""
+    """int64[n] a key of each game, of its archive's name without the folder, its number there and its headers."""
     of_source = {source: _digest(PurePath(source).name) for source in set(sources)}
     # Wraps around, as sums of int64 arrays do.
     keys: Ids = digests + numbers * _ODD + np.array([of_source[source] for source in sources], np.int64)
@@ -334,7 +334,7 @@ SELECT stage AS "deep_values.stage" FROM stages WHERE stage IS NOT NULL
 
 
 def stored_rungs(connection: StoreConnection, oracle_id: int) -> tuple[int, ...]:
-    """The nodes of an oracle's rungs below the full search of which the store has results."""
+    """The nodes of each of an oracle's rungs below the full search that the store has results of, ascending."""
     stages = [stage for (stage,) in connection.execute(STAGES, {"oracle": oracle_id})]
     return tuple(sorted(int(stage) for stage in stages if stage.isdecimal()))
 
@@ -363,6 +363,6 @@ def typed(name: str, cells: NDArray[np.object_]) -> NDArray[Any]:
 
 
 def _common(some: Ids, others: Ids) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The places in each array of the ids that both have."""
+    """The indices, in each array, of the ids that are in both."""
     _, of_some, of_others = np.intersect1d(some, others, assume_unique=True, return_indices=True)
     return of_some, of_others

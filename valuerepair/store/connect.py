@@ -1,4 +1,4 @@
-"""Opening the file of a store: is it a store, of which version, and which process writes it."""
+"""Opening the file of a store: whether it is a store, of which version, and which process writes it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from valuerepair.store.connection import StoreConnection, explained
 
 log = logging.getLogger(__name__)
 _BUSY_S = 30.0
-# Board keys are random: the pages of their index that a second's positions go to stay in memory until they are
-# committed, of two million positions all of them. SQLite's own 2 MiB would write each page many times over. The log is
-# written back at 64 MiB too: an import of evaluations would fill SQLite's own 4 MiB between two commits.
+# Board keys are random, so the positions of a second touch pages all over their index. These stay in memory until they
+# are committed; the cache holds the whole index of two million positions. With SQLite's default of 2 MiB each page
+# would be written many times over. The log is written back at 64 MiB too: an import of evaluations would fill SQLite's
+# default of 4 MiB between two commits.
 _CACHE_KIB = 64 * 1024
 _LOG_PAGES = 16_384
-# What a writer that is at work, or was killed, leaves beside a store.
+# The logs that a writer that is at work, or was killed, leaves next to a store.
 LOGS = ("-wal", "-journal")
 _MODES = {
     "rwc": "for writing",
@@ -33,7 +34,7 @@ _MODES = {
 
 
 def check_file(path: str, *, create: bool) -> bool:
-    """Whether the file exists; raises ValueRepairError for what can be no store at all, UsageError for no name."""
+    """Whether the file exists. Raises ValueRepairError if it cannot be a store, UsageError if the path is empty."""
     if not path:
         raise UsageError("--db is empty; give the file of a store")
     if os.path.isdir(path):
@@ -49,28 +50,28 @@ def check_file(path: str, *, create: bool) -> bool:
         return False
     if not create and os.path.getsize(path) == 0:
         raise ValueRepairError(f"{path} is an empty file, not a valuerepair store; give another --db")
-    # SQLite takes a file of one byte for an empty one, and would make a database of it.
+    # SQLite takes a file of one byte for an empty one, and would turn it into a database.
     if os.path.getsize(path) == 1:
         raise ValueRepairError(f"{path} is not a valuerepair store; give another --db")
     return True
 
 
 def connect(path: str, write: bool, *, is_raw: bool = False) -> StoreConnection:
-    """A connection in autocommit mode, that refuses to write unless `write`; `is_raw` as in `StoreConnection`."""
+    """A connection in autocommit mode that refuses to write unless `write`; `is_raw` as in `StoreConnection`."""
     if write:
         return _open(path, "rwc", is_raw)
     if os.access(os.path.dirname(os.path.abspath(path)), os.W_OK) and os.access(path, os.W_OK):
-        # Not mode=ro: such a connection could not clear away the -wal and -shm files it makes.
+        # Not mode=ro: such a connection could not remove the -wal and -shm files that it makes.
         connection = _open(path, "rw", is_raw)
         close_when_leaving(connection)
         connection.execute("PRAGMA query_only = ON")
         return connection
-    # Readers of a WAL file need its -shm file. Where none can be made and no writer left one, the file cannot change.
+    # Readers of a WAL file need its -shm file. If none can be made and no writer left one, the file cannot change.
     return _open(path, "ro" if log_sizes(path) else "ro&immutable=1", is_raw)
 
 
 def log_sizes(path: str) -> list[int]:
-    """Bytes of each log that is beside a store."""
+    """The size in bytes of each log that a store has."""
     sizes = []
     for end in LOGS:
         with suppress(FileNotFoundError):
@@ -91,13 +92,13 @@ def _open(path: str, mode: str, is_raw: bool = False) -> StoreConnection:
 def upgrade(connection: StoreConnection, write: bool) -> None:
     """Checks that the file is a store, migrates an older one, and sets the connection up.
 
-    With `is_raw` of the connection another form of the tables is let pass, for a check to name.
+    A connection that `is_raw` also accepts tables of another form, which a check then reports.
     """
     path = connection.path
     version = schema.version(connection, path)
     if version == 0 and not write:
         raise ValueRepairError(f"{path} is an empty database, not a valuerepair store; give another --db")
-    # Before anything is asked of the tables: a view in the place of one may run without end, a trigger at any write.
+    # Before the first query: a view in place of a table may run for ever, a trigger may run at any write.
     if version and not connection.is_raw:
         schema.check_form(connection, path, version)
     if version < schema.SCHEMA_VERSION:
@@ -105,17 +106,17 @@ def upgrade(connection: StoreConnection, write: bool) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             schema.migrate(connection, path)
         else:
-            _migrate_apart(path)
+            _migrate_separately(path)
     if write:
         connection.execute("PRAGMA journal_mode = WAL")
-        # With WAL this keeps the store whole through a kill and a power cut; the latter may take the last commits.
+        # With WAL the store survives a kill and a power cut undamaged; a power cut may lose the last commits.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
 
 
-def _migrate_apart(path: str) -> None:
+def _migrate_separately(path: str) -> None:
     """Migrates a store that is open for reading, through a connection and a lock of its own."""
     lock = WriteLock(path)
     try:
@@ -128,13 +129,13 @@ def _migrate_apart(path: str) -> None:
 class WriteLock:
     """Holds the right to write to a store.
 
-    What is held is a side file ``STORE.lock``, not the store: closing any descriptor of the store itself would drop the
-    locks SQLite keeps on it. The side file names the holder's process and goes away with the lock. `was_left`: there
-    was one already, or a log of SQLite's, as a writer leaves them that died.
+    The lock is held on a side file ``STORE.lock``, not on the store: closing any descriptor of the store itself would
+    drop the locks SQLite has on it. The side file names the holder's process and is removed with the lock. `was_left`:
+    there was a side file already, or a log of SQLite's, which a writer that died leaves behind.
     """
 
     def __init__(self, store_path: str) -> None:
-        """Raises ValueRepairError when another process holds it. To be made before SQLite opens the store."""
+        """Takes the lock, before SQLite opens the store. Raises ValueRepairError if another process holds it."""
         path = store_path + ".lock"
         self._held, self._is_spoiled = ExitStack(), False
         try:
@@ -159,10 +160,11 @@ class WriteLock:
                 f"{store_path} cannot be written: {error.strerror} for {path}; give another --db"
             ) from error
 
-    def check_whole(self, connection: StoreConnection) -> None:
-        """Has SQLite look at every page where the last writer died: a power cut may have killed it.
+    def check_undamaged(self, connection: StoreConnection) -> None:
+        """Has SQLite check every page if the last writer died, which may have been by a power cut.
 
-        That takes a second for a million positions. Raises ValueRepairError for a damaged store, and does so again.
+        That takes a second for a million positions. Raises ValueRepairError for a damaged store; the lock's side file
+        then stays, so that the next writer checks again.
         """
         if self.was_left and (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             self._is_spoiled = True
@@ -173,5 +175,5 @@ class WriteLock:
             os.ftruncate(self._descriptor, 0)  # an empty file is removed
 
     def release(self) -> None:
-        """Removes the side file, then lets go of it."""
+        """Removes the side file and releases the lock."""
         self._held.close()

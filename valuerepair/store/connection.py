@@ -1,4 +1,4 @@
-"""The connection to a store: it checks all rows that are read, and turns errors of the file into one line."""
+"""The connection to a store: it checks all rows that are read, and reports errors of the file in one line."""
 
 from __future__ import annotations
 
@@ -110,14 +110,14 @@ class StoreCursor(sqlite3.Cursor):
 class StoreConnection(sqlite3.Connection):
     """A connection to the store `path`; SQLite's errors about the file, its disk or a lock become ValueRepairErrors.
 
-    With `is_raw` cells are not checked, for code that reports what is wrong with them. `schema` is SQLite's name of the
-    file, which may be attached to another one. `kept` is the cache of `store.columns`.
+    With `is_raw` cells are not checked, for code that reports wrong ones. `schema` is SQLite's name of the file, which
+    may be attached to another one. `cache` is that of `store.columns`.
     """
 
     path: str = ""
     schema: str = "main"
     is_raw: bool = False
-    kept: Any = None
+    cache: Any = None
 
     def set_up(self, path: str, *, is_raw: bool = False) -> StoreConnection:
         """Sets the path, and tells SQLite not to trust the file."""
@@ -262,7 +262,7 @@ class StoreConnection(sqlite3.Connection):
             raise ValueRepairError(explained(self.path, str(error))) from error
 
     def _row(self, column: Column, cell: object) -> str:
-        # Compared as bytes, because a text that is not UTF-8 is known only as bytes.
+        # Compared as bytes, because a text that is not UTF-8 can only be read as bytes.
         same = f"CAST({column.name} AS BLOB) IS CAST(? AS BLOB)"
         query = f"SELECT {', '.join(column.key)} FROM {self.schema}.{column.table} WHERE {same} LIMIT 1"
         self.text_factory = partial(str, encoding="utf-8", errors="replace")

@@ -37,12 +37,12 @@ def kept_path(store: Store, role: str, sha256: str = "") -> str | None:
 
 
 def places(store: Store, role: str, sha256: str = "") -> Iterator[str]:
-    """Existing files that may be this one: at its path, then of its name beside the store and in the current folder."""
+    """Existing files that may be this one: at its path, then by its name in the store's and the current folder."""
     path = kept_path(store, role, sha256)
     if path is not None:
         name = os.path.basename(path)
-        beside = os.path.join(os.path.dirname(os.path.abspath(store.path)), name)
-        candidates = dict.fromkeys((path, beside, os.path.abspath(name)))
+        near_store = os.path.join(os.path.dirname(os.path.abspath(store.path)), name)
+        candidates = dict.fromkeys((path, near_store, os.path.abspath(name)))
         yield from filter(os.path.isfile, candidates)
 
 

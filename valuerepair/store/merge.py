@@ -1,7 +1,7 @@
 """`vr store merge`: stores of shards into one; rows are matched by their content and not by their numbers.
 
-Streaming: SQLite copies rows from file to file, in pieces; numbers are mapped by tables in a file beside the merged
-store. What is kept where stores contradict each other: docs/methods/plots.md, "Merging".
+SQLite copies rows from file to file, in pieces; numbers are mapped by tables in a file next to the merged store.
+docs/methods/plots.md, "Merging", says which rows are kept if stores contradict each other.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COUNTED = ("runs", "games", "positions", "nets", "oracles", "screens", SCREENED
 
 @dataclass
 class Contradiction:
-    """Rows of stores that contradict each other: their kind, their number, and the position (FEN) of one, if any."""
+    """Contradictions of one kind between stores: how many, and the position (FEN) of one, empty if it has none."""
 
     kind: str
     count: int
@@ -54,7 +54,7 @@ class Contradiction:
 
 @dataclass
 class Merged:
-    """What was merged: rows of each table in the result, rows that were new in it, and contradictions by kind."""
+    """The outcome of a merge: the rows of each table in the result, those of them that are new, and contradictions."""
 
     output: str
     sources: list[str]
@@ -62,12 +62,12 @@ class Merged:
     added: dict[str, int] = field(default_factory=dict)
     contradictions: list[Contradiction] = field(default_factory=list)
 
-    def found(self, kind: str, count: int, example: str | None) -> None:
-        """Adds contradictions."""
-        known = {each.kind: each for each in self.contradictions}
-        if kind not in known:
-            self.contradictions.append(known.setdefault(kind, Contradiction(kind, 0, example or "")))
-        known[kind].count += count
+    def add_contradictions(self, kind: str, count: int, example: str | None) -> None:
+        """Adds `count` contradictions of a kind."""
+        by_kind = {contradiction.kind: contradiction for contradiction in self.contradictions}
+        if kind not in by_kind:
+            self.contradictions.append(by_kind.setdefault(kind, Contradiction(kind, 0, example or "")))
+        by_kind[kind].count += count
 
     def lines(self) -> list[str]:
         """The account for a terminal."""
@@ -76,10 +76,10 @@ class Merged:
             f"{self.output}: {rows['positions']:,} positions, {added['positions']:,} of them new; {rows['runs']:,} runs"
         ]
         shown += [f"  {rows[t]:>12,} {name} ({added[t]:,} new)" for t, name in _NAMES.items() if rows[t]]
-        for each in self.contradictions:
-            example = f"  e.g. {each.example}" if each.example else ""
-            noun = "contradiction" if each.count == 1 else "contradictions"
-            shown.append(f"  {each.count:>12,} {noun}: {each.kind}{example}")
+        for contradiction in self.contradictions:
+            example = f"  e.g. {contradiction.example}" if contradiction.example else ""
+            noun = "contradiction" if contradiction.count == 1 else "contradictions"
+            shown.append(f"  {contradiction.count:>12,} {noun}: {contradiction.kind}{example}")
         if self.contradictions:
             shown.append("  what was kept of them: docs/methods/plots.md, Merging")
         return shown
@@ -97,11 +97,11 @@ def merge(
     strict: bool = False,
     progress: Progress | None = None,
 ) -> Merged:
-    """Merges the stores at `paths` into a new one, `output`, or into one that is there, `into`.
+    """Merges the stores at `paths` into a new one, `output`, or into an existing one, `into`.
 
-    The sources are not written. The result is there whole, or nothing has changed. With `strict` contradictions are an
-    error. Raises UsageError for a store that is named twice, ValueRepairError for what is no store, an output that is
-    there already, and a full disk.
+    The sources are not written. Either the merge is complete or nothing has changed. With `strict` contradictions are
+    an error. Raises UsageError for a store that is named twice, ValueRepairError for a file that is not a store, an
+    output that exists already, and a full disk.
     """
     if (output is None) == (into is None):
         raise ValueError("give one of output and into")
@@ -132,11 +132,11 @@ def _check_target(target: str, *, new: bool) -> None:
         raise UsageError(f"{target} already exists; give --into {target} to add to it, or another --output")
     if not new and not os.path.exists(target):
         raise ValueRepairError(f"there is no store at {target} to add to; give --output {target} to make one")
-    for left in (target + end for end in LOGS if new):
-        # SQLite would play it into the new store, and no row would be what it was.
-        if os.path.exists(left):
-            gone = f"{left} is the log of a store that no longer exists, and would damage a new one"
-            raise ValueRepairError(f"{gone}; remove it, or give another --output")
+    for old_log in (target + end for end in LOGS if new):
+        # SQLite would replay it into the new store and overwrite its pages.
+        if os.path.exists(old_log):
+            reason = f"{old_log} is the log of a store that no longer exists, and would damage a new one"
+            raise ValueRepairError(f"{reason}; remove it, or give another --output")
     if new:
         outputs.check_regular(target, outputs.NEW_STORE)
     else:
@@ -152,24 +152,26 @@ def _one_line(target: str, paths: Sequence[str]) -> Iterator[None]:
         cause = error.__cause__ if isinstance(error, ValueRepairError) else error
         if not isinstance(cause, sqlite3.DatabaseError):
             raise
-        said = str(cause)
-        if "disk is full" in said or "disk I/O" in said:
+        message = str(cause)
+        if "disk is full" in message or "disk I/O" in message:
             room = "the disk is full or failing: make room, about as much as the stores take together"
             raise ValueRepairError(f"{target}: {room}; nothing was kept") from error
-        if "malformed" in said or "not a database" in said:
+        if "malformed" in message or "not a database" in message:
             damaged = [path for path in dict.fromkeys((*paths, target)) if is_damaged(path)]
             names = ", ".join(damaged) or "one of the stores"
-            raise ValueRepairError(f"{names}: damaged ({said}), vr store check says more; nothing was kept") from error
-        raise ValueRepairError(f"{target}: {said}; nothing was kept") from error
+            raise ValueRepairError(
+                f"{names}: damaged ({message}), vr store check says more; nothing was kept"
+            ) from error
+        raise ValueRepairError(f"{target}: {message}; nothing was kept") from error
 
 
 def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progress: Progress, strict: bool) -> None:
-    """Merges into a new file, every statement by itself: nobody sees it before it is done."""
+    """Merges into a new file, without a transaction: nobody sees the file before it is complete."""
     address = f"{address_of(path)}?mode=rw"
     connection = sqlite3.connect(address, uri=True, isolation_level=None, factory=StoreConnection)
     try:
         connection.set_up(path)
-        # A crash leaves a file that is thrown away, so nothing has to be undone.
+        # The file is deleted after a crash, so nothing has to be undone.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         schema.migrate(connection, path)
@@ -185,16 +187,16 @@ def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progr
     if len(sources) > 1:
         folder = os.path.dirname(os.path.abspath(into))
         with tempfile.TemporaryDirectory(prefix=os.path.basename(into) + ".", suffix=".part", dir=folder) as scratch:
-            whole = os.path.join(scratch, "all.db")
-            Path(whole).touch()
-            # What they contradict each other in is part of the account.
-            _merge_new(sources, whole, merged, progress, strict)
+            all_sources = os.path.join(scratch, "all.db")
+            Path(all_sources).touch()
+            # `merged` keeps the contradictions between the sources.
+            _merge_new(sources, all_sources, merged, progress, strict)
             merged.rows, merged.added = {}, {}
-            _merge_into([SourceStore(whole, address_of(whole, fixed=True))], into, merged, progress, strict)
+            _merge_into([SourceStore(all_sources, address_of(all_sources, fixed=True))], into, merged, progress, strict)
         return
     with Store.open(into, write=True) as store, _workspace(store.connection, into):
         connection = store.connection
-        # Attached before the transaction begins, and as long as it lasts.
+        # SQLite cannot attach a store within a transaction.
         attached = Sources(connection, sources)
         attached.use(0)
         connection.execute("BEGIN IMMEDIATE")
@@ -203,7 +205,7 @@ def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progr
             _finish(sources, merged, strict)
             connection.execute("COMMIT")
         except BaseException:
-            if connection.in_transaction:  # SQLite may have taken it back by itself
+            if connection.in_transaction:  # SQLite may have rolled back by itself
                 connection.execute("ROLLBACK")
             raise
         connection.execute("DETACH source")
@@ -212,7 +214,7 @@ def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progr
 
 @contextmanager
 def _workspace(connection: StoreConnection, target: str) -> Iterator[None]:
-    """A file beside the target for temporary tables, as ``work``: they grow with the stores, and memory does not."""
+    """A file next to the target for temporary tables, as ``work``: they grow with the stores, and memory does not."""
     folder = os.path.dirname(os.path.abspath(target))
     with tempfile.TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as scratch:
         connection.execute("ATTACH ? AS work", (address_of(os.path.join(scratch, "work.db")) + "?mode=rwc",))
@@ -240,10 +242,10 @@ def _merge(sources: Sources, merged: Merged, progress: Progress) -> None:
     add_catalogue(sources)
     several, example = add_positions(sources, progress.advance)
     if several:
-        merged.found(HISTORY, several, example)
+        merged.add_contradictions(HISTORY, several, example)
     for number in range(len(sources.stores)):
         sources.use(number)
-        merge_values(connection, progress.advance, merged.found)
+        merge_values(connection, progress.advance, merged.add_contradictions)
     merged.rows = _counts(connection, "main")
     merged.added = {table: count - before[table] for table, count in merged.rows.items()}
 
@@ -253,7 +255,7 @@ def _finish(sources: Sequence[SourceStore], merged: Merged, strict: bool) -> Non
     for source in sources:
         source.check_unchanged()
     if strict and merged.contradictions:
-        kinds = "; ".join(f"{each.count:,} of {each.kind!r}" for each in merged.contradictions)
+        kinds = "; ".join(f"{found.count:,} of {found.kind!r}" for found in merged.contradictions)
         raise ValueRepairError(
             f"the stores contradict each other: {kinds}; nothing was kept. Without --strict: by rule"
         )

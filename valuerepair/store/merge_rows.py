@@ -14,7 +14,7 @@ from valuerepair.store.merge_sources import RULES, SCREENED, Rule, SourceStore
 
 _STATES = ("running", "interrupted", "limited", "finished")
 _SCREEN = "expanded, threshold, alpha, alpha_given, q_from, recall, model, fitted"
-# What rows of different stores are the same by.
+# The columns by which rows of different stores are recognised as the same.
 _SAME_BY = {
     "runs": ("identity",),
     "nets": ("sha256", "history_fill"),
@@ -22,10 +22,10 @@ _SAME_BY = {
     "games": ("source", "number", "digest"),
 }
 # The temporary tables, which `_create` makes in the file that is attached as ``work``. ``main`` is the merged store,
-# ``source`` the source that is attached. Where no other one is named, `_map_numbers` fills a map.
+# ``source`` the source that is attached. Unless another function is named, `_map_numbers` fills a map.
 _MAP = "(src INTEGER PRIMARY KEY, dst INTEGER NOT NULL)"
 _WORK = {
-    # Made again for each source: the number of something in the source, and in the merged store.
+    # Made again for each source: the number of a row in the source, and in the merged store.
     "runs": _MAP,
     "nets": _MAP,
     "oracles": _MAP,
@@ -33,7 +33,8 @@ _WORK = {
     "screens": _MAP,
     "positions": _MAP,  # whose history was kept (`_map_positions`)
     "same_key": _MAP,  # that others were reached from, whichever history was kept (`_map_origins`)
-    # Made again for each source: what left a ladder in one of the two stores and is settled by the other (`_settle`).
+    # Made again for each source: positions that left a ladder in one of the two stores and that the other settles
+    # (`_settle`).
     "settled_main": "(net_id INTEGER, oracle_id INTEGER, position_id INTEGER, "
     "PRIMARY KEY (net_id, oracle_id, position_id)) WITHOUT ROWID",
     "settled_source": "(oracle_id INTEGER, position_id INTEGER, PRIMARY KEY (oracle_id, position_id)) WITHOUT ROWID",
@@ -50,7 +51,7 @@ _WORK = {
 
 
 def _create(connection: StoreConnection, *names: str) -> None:
-    """Makes temporary tables, empty, in the place of those of an earlier source."""
+    """Makes empty temporary tables, which replace those of an earlier source."""
     for name in names:
         connection.execute(f"DROP TABLE IF EXISTS work.{name}")
         connection.execute(f"CREATE TABLE work.{name} {_WORK[name]}")
@@ -317,7 +318,7 @@ def _settle_contested(sources: Sources, newest: int) -> tuple[int, str]:
 
 
 def _take_over(connection: StoreConnection, number: int, newest: int) -> None:
-    """Gives positions the rows of this source where it won; notes those whose old values had another history."""
+    """Gives positions the rows of this source if it won; notes those whose old values had another history."""
     won = "work.winners w CROSS JOIN source.positions s ON s.key = w.key CROSS JOIN main.positions d ON d.key = w.key"
     differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in HISTORY)
     connection.execute(
@@ -389,7 +390,7 @@ def merge_values(connection: StoreConnection, advance: Callable[[int], None], co
     _map_positions(connection)
     _map_origins(connection)
     _settle(connection)
-    # Screening first: its rules need the full searches as they are before those of this source come.
+    # Screening first: its rules need the full searches as they are before those of this source are added.
     for rule in (SCREENED, *RULES):
         merged = _Merging(connection, rule)
         for low, high, count in _key_ranges(connection, rule):
@@ -399,9 +400,9 @@ def merge_values(connection: StoreConnection, advance: Callable[[int], None], co
 
 
 def _settle(connection: StoreConnection) -> None:
-    """Settles what left a ladder in the merged store, and notes what did in the source.
+    """Settles positions that left a ladder in the merged store, and notes those that left one in the source.
 
-    Both must be known before rows of the source are added, as these change the answer.
+    Both must be determined before rows of the source are added, which change the result.
     """
     _create(connection, "settled_main", "settled_source")
     connection.execute(_SETTLED_MAIN)
@@ -455,7 +456,7 @@ class _Merging:
         (self._empty,) = connection.execute(f"SELECT NOT EXISTS (SELECT 1 FROM main.{rule.table})").fetchone()
         joins = []
         for column, table in rule.mapped.items():
-            # Positions were also searched before there was a screen.
+            # A position that was searched before there was a screen has none.
             kind = "LEFT" if column == "screen_id" else "CROSS"
             joins.append(f"{kind} JOIN work.{table} AS m_{column} ON m_{column}.src = n.{column}")
         self._from = f"source.{rule.table} n {' '.join(joins)}"

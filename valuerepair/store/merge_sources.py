@@ -1,4 +1,4 @@
-"""The stores that are merged: checked, read as they are, never written; and which of two rows is kept."""
+"""The stores that are merged, which are checked and read but never written; and which of two rows is kept."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SourceStore:
     before: Fingerprint | None = None
 
     def check_unchanged(self) -> None:
-        """Raises ValueRepairError where somebody wrote to the store since it was opened."""
+        """Raises ValueRepairError if somebody wrote to the store since it was opened."""
         if self.before is not None and _fingerprint(self.path) != self.before:
             raise ValueRepairError(
                 f"{self.path} was written while it was merged; nothing is kept: give the command again"
@@ -40,20 +40,20 @@ class SourceStore:
 @holding
 @contextmanager
 def open_sources(paths: Sequence[str], target: str) -> Iterator[list[SourceStore]]:
-    """The stores at `paths`, to be attached by their addresses; copies lie beside `target` as long as this is open.
+    """The stores at `paths`, to be attached by their addresses; copies are next to `target` as long as this is open.
 
-    Raises UsageError for a store that is named twice and ValueRepairError for what is no store, one line each.
+    Raises UsageError for a store that is named twice and ValueRepairError for a file that is not one, each in one line.
     """
-    known: dict[tuple[int, int], str] = {}
+    by_file: dict[tuple[int, int], str] = {}
     for path in paths:
         _check(path)
         status = os.stat(path)
-        if (same := known.get((status.st_dev, status.st_ino))) is not None:
+        if (same := by_file.get((status.st_dev, status.st_ino))) is not None:
             raise UsageError(f"{path} is given twice" + ("" if same == path else f": {same} is the same file"))
-        known[status.st_dev, status.st_ino] = path
+        by_file[status.st_dev, status.st_ino] = path
     if os.path.exists(target):
         status = os.stat(target)
-        if (same := known.get((status.st_dev, status.st_ino))) is not None:
+        if (same := by_file.get((status.st_dev, status.st_ino))) is not None:
             raise UsageError(f"{same} is both merged and merged into; name it once")
     folder = os.path.dirname(os.path.abspath(target))
     with TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as copies:
@@ -61,7 +61,7 @@ def open_sources(paths: Sequence[str], target: str) -> Iterator[list[SourceStore
 
 
 def address_of(path: str, *, fixed: bool = False) -> str:
-    """What SQLite's ATTACH takes for a file; `fixed`: it is read only, and taken for one that cannot change."""
+    """The URI of a file for SQLite's ATTACH; `fixed`: read-only, and assumed not to change."""
     return f"file:{quote(os.path.abspath(path))}" + ("?mode=ro&immutable=1" if fixed else "")
 
 
@@ -87,7 +87,7 @@ def _open(path: str, copy: str) -> SourceStore:
             version = _version(connection, path)
         if version == schema.SCHEMA_VERSION:
             return SourceStore(path, address_of(path, fixed=True), before)
-    # Read with the log of its writer, which is never moved into the store.
+    # Read with the log of its writer, without writing that back into the store.
     address = address_of(path) + "?mode=ro" if written else address_of(path, fixed=True)
     with (
         closing(sqlite3.connect(address, uri=True, timeout=30.0)) as connection,
@@ -131,7 +131,7 @@ def _fingerprint(path: str) -> Fingerprint:
     return status.st_ino, status.st_size, status.st_mtime_ns, any(log_sizes(path))
 
 
-# Two machines round a net's value differently by some millionths; beyond this it is another value.
+# Rounding makes a net's values on two machines differ by some millionths; a larger difference is another value.
 SAME_Q = 1e-3
 
 
@@ -139,9 +139,9 @@ SAME_Q = 1e-3
 class Rule:
     """How rows of a table are merged.
 
-    `differs` is the condition of a contradiction, which is reported as `kind`; empty where there is none. `higher` are
-    expressions of one row (``{}`` is its alias) of which the higher is kept; then the older run decides, then the lower
-    of `last`, then the other columns.
+    `differs` is the condition of a contradiction, which is reported as `kind`; empty if rows cannot contradict. The row
+    with the higher value of the expressions `higher` is kept (``{}`` is the row's alias); if these are equal, the row
+    of the older run; then that with the lower value of `last`; then the other columns decide.
     """
 
     table: str
@@ -157,18 +157,18 @@ class Rule:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Those that identify a row."""
+        """The columns that identify a row."""
         return columns_of(self.table)[0].key
 
     @property
     def mapped(self) -> dict[str, str]:
-        """Those that are numbers of rows -> the map of these (`merge_rows`)."""
+        """The columns that refer to rows of other tables -> the map of their numbers (`merge_rows`)."""
         numbers = {column.name: column.parent for column in columns_of(self.table) if column.parent is not None}
         return {name: _ORIGINS.get(name, parent) for name, parent in numbers.items()}
 
     @property
     def better(self) -> str:
-        """The condition that the new row, ``excluded``, is to be kept. All columns decide in the end."""
+        """The condition that the new row, ``excluded``, is kept. If all else is equal, the other columns decide."""
         tail = [name for name in self.columns if name not in self.key and name not in self.mapped]
         lower = [*(_OLDER if "run_id" in self.columns else ()), *self.last]
         new = [e.format("excluded") for e in self.higher] + [e.format("t") for e in lower]
@@ -179,18 +179,18 @@ class Rule:
         return f"({', '.join(new)}) > ({', '.join(old)})"
 
 
-# Of values that are as good, those of the older run: neither higher nor lower ones.
+# Equally good values are chosen by the older run, as choosing the higher or the lower one would bias them.
 _OLDER = (
     "(SELECT started FROM main.runs WHERE id = {}.run_id)",
     "(SELECT identity FROM main.runs WHERE id = {}.run_id)",
 )
-# The neighbours of a position do not depend on its history, so these are mapped whichever history was kept.
+# The neighbours of a position do not depend on its history, so these numbers are mapped whichever history was kept.
 _ORIGINS = {"root_id": "same_key", "parent_id": "same_key"}
 
 SCREENED = Rule(
     "screened",
-    # A ladder that did not cut the position goes first; else the larger chance of an audit. Whether the audit took
-    # place decides nothing: a rule that looked at it would keep more audits than the chances say.
+    # A ladder that did not cut the position is preferred, then the larger chance of an audit. Whether the audit took
+    # place must not count: a rule that looked at it would keep more audits than the chances say.
     higher=("({}.cut_at IS NULL)", "{}.probability"),
 )
 RULES: tuple[Rule, ...] = (
@@ -229,6 +229,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("files"),
 )
-# Merged by their contents, or as a whole: see `valuerepair.store.merge_rows`. Calibrations are left behind: a fit to
-# all rests on more than that of a part, and is made when it is asked for.
+# Tables with code of their own in `valuerepair.store.merge_rows`. Calibrations are not merged: a fit to all positions
+# is better than that of one store, and is made when it is needed.
 OTHERS = ("runs", "games", "nets", "oracles", "screens", "positions", "screened", "calibrations")

@@ -1,4 +1,4 @@
-"""Questions to a store: which nets and oracles, the frame of scored positions, the candidates in it."""
+"""Queries of a store: its nets and oracles, the frame of scored positions, the candidates in it."""
 
 from __future__ import annotations
 
@@ -89,25 +89,30 @@ def frame(
     only: Sequence[str] | None = None,
     cut: bool = False,
 ) -> pd.DataFrame:
-    """All positions scored by both, one row each, by position_id; the columns are `COLUMNS`, or `only` some of them.
+    """All positions scored by both net and oracle, one row each, by position_id.
 
-    All scores and moves' values are from the side to move. net_q, deep_q and disagreement = net_q - deep_q are in
-    [-1, 1] and [-2, 2]; net_w/d/l are fractions, deep_w/d/l per mille, cp centipawns, mate moves, net_entropy nats.
-    Missing numbers are NaN, missing words None. deep_q is NaN where the engine gave no score of the kind that
-    `question.q_from` asks for. `weight` is how many positions a row represents (`selection.selection_weights`): 1
-    without screening; a cut position that something else had searched weighs 0.
-    Where `question.calibration` is ``fitted`` there is a column more, `calibrated_q`: the deep Q to be expected given
-    net_q, by a curve that the position's game had no part in; and disagreement = calibrated_q - deep_q.
-    Where `question.expanded` takes in positions that no game was asked for, three more columns say of each row:
-    `root_id`, the sampled candidate that it all began with (a sampled position is its own), `step` by which it was
-    reached from a candidate (None for a sampled one), `inferred`, whether its value is not of a search. `kind` is then
-    not only ``game``: ``aside``, ``policy`` and ``search`` are sampled positions beside the games (`archives.aside`),
-    with no step; None is a position that was only reached from candidates.
-    With `cut` there are rows, too, of sampled positions that a ladder cut. Their deep_q, nodes, deep_best and the like
-    are of the last rung that was searched, a column more, `rung`, has its nodes (NaN: searched in full), and `weight`
-    is 0, as audited positions stand for them. Candidates are found without them.
-    `moves`, `net_best`, `deep_best`, `played`, `pv`: UCI. Without `text` the columns `_TEXTS` are left out. With
-    `candidates_only` the others are not read whole. Fewer columns take less time and memory.
+    The columns are `COLUMNS`, or `only` some of them. All scores are from the side to move: net_q and deep_q in
+    [-1, 1], disagreement = net_q - deep_q in [-2, 2]; net_w/d/l are fractions, deep_w/d/l per mille, cp centipawns,
+    mate moves, net_entropy nats; `moves`, `net_best`, `deep_best`, `played` and `pv` are UCI. Missing numbers are NaN,
+    missing words None. deep_q is NaN if the engine gave no score of the kind that `question.q_from` names. `weight` is
+    how many positions a row represents (`selection.selection_weights`): 1 without screening; a cut position that
+    something else had searched weighs 0.
+
+    If `question.calibration` is ``fitted`` there is one more column, `calibrated_q`: the expected deep Q given net_q,
+    by a curve that was fitted without the position's game; then disagreement = calibrated_q - deep_q.
+
+    If `question.expanded` includes positions beyond those sampled from games, there are three more columns: `root_id`,
+    the sampled candidate from which a position was reached (a sampled position is its own); `step`, how it was reached
+    from a candidate (None for a sampled one); `inferred`, whether its value is not of a search of its own. `kind` is
+    then not only ``game``: ``aside``, ``policy`` and ``search`` are sampled positions next to the games
+    (`archives.aside`), with no step; None is a position that was only reached from candidates.
+
+    With `cut` there are also rows of sampled positions that a ladder cut. Their deep_q, nodes, deep_best etc. are of
+    the last rung that was searched; one more column, `rung`, has its nodes (NaN: searched in full); and `weight` is 0,
+    as audited positions represent them. Candidates are determined without them.
+
+    Without `text` the columns `_TEXTS` are left out. With `candidates_only` the frame has only the candidates. Fewer
+    columns take less time and memory.
 
     attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from, expanded,
     calibration {origin, ...} (see `UsedCalibration.figures`; None without).
@@ -138,17 +143,17 @@ def table(
     with snapshot(connection):
         pair = pick(connection, question.net, question.oracle)
         numbers = [name for name in only if name in (*NUMBERS, *CODES, *OF_EXPANDED, GAME_KEY)]
-        every, attrs = _judged(connection, pair, question, ["weight", *numbers])
-        return {name: every[name] for name in only}, attrs
+        by_name, attrs = _judged(connection, pair, question, ["weight", *numbers])
+        return {name: by_name[name] for name in only}, attrs
 
 
 def _judged(
     connection: StoreConnection, pair: tuple[int, int], question: Question, names: Sequence[str], cut: bool = False
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Of all rows the columns `names`, position_id, net_q, deep_q and disagreement, and calibrated_q where that is
-    asked for; and what a frame says of itself."""
+    """The columns `names`, position_id, net_q, deep_q, disagreement and, if the question is calibrated, calibrated_q of
+    all rows; and the frame's attrs."""
     expanded, q_from = question.expanded, question.q_from
-    # All at once, so that each table is walked once: alpha, too, is by these.
+    # All columns at once, so that each table is read once: `alpha` uses them too.
     read = columns(connection, *pair, dict.fromkeys((*OF_Q, *shares(q_from), *names)), expanded, cut)
     chosen = alpha(connection, *pair, question.alpha)
     net_q, deep_q = both_q(connection, *pair, chosen.value, q_from, expanded, cut)
@@ -163,14 +168,14 @@ def _judged(
 
 
 def _more(question: Question, cut: bool) -> tuple[str, ...]:
-    """The columns that a frame has beside `COLUMNS`."""
+    """The columns that a frame has besides `COLUMNS`."""
     calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
     return (*calibrated, *(OF_EXPANDED if question.expanded != "no" else ()), *(OF_CUT if cut else ()))
 
 
 @contextmanager
 def snapshot(connection: StoreConnection) -> Iterator[None]:
-    """All questions within see the same state, whatever a writer commits meanwhile."""
+    """All queries within see the same state, whatever a writer commits meanwhile."""
     if connection.in_transaction:
         yield
         return
@@ -197,9 +202,9 @@ def _read_cells(
     cells: Mapping[str, str],
     some: bool,
 ) -> dict[str, NDArray[Any]]:
-    """Columns of the rows `ids`, which are in ascending order, by the names of `cells`; with `some` these are not all.
+    """The columns of `cells` by name, for the rows with these ascending `ids`, which are all or, with `some`, a few.
 
-    `counts` says which value of each position counts.
+    `counts` is the condition of `value_condition`.
     """
     only = "AND v.position_id IN (SELECT value FROM json_each(:ids))" if some else ""
     query = f"SELECT {', '.join(cells.values())} {_SCORED.format(counts=counts)} {only} ORDER BY v.position_id"
@@ -238,7 +243,7 @@ def _attrs(
     chosen: values.Alpha,
     calibration: UsedCalibration | None,
 ) -> dict[str, Any]:
-    """What a frame says of itself."""
+    """The frame's attrs."""
     net_id, oracle_id = pair
     sha256, fill = connection.execute("SELECT sha256, history_fill FROM nets WHERE id = ?", (net_id,)).fetchone()
     label, digest = connection.execute("SELECT label, digest FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
@@ -278,7 +283,7 @@ def pick(connection: StoreConnection, net: str | None, oracle: str | None) -> tu
     if not pairs:
         by_whom = f" by {net or 'any net'} and {oracle or 'any oracle'}" if net or oracle else ""
         raise ValueRepairError(f"no position in {path} is scored{by_whom} yet; run vr mine first")
-    if len(pairs) == 1:  # nearly always; counting takes a look at every row
+    if len(pairs) == 1:  # nearly always; counting would read every row
         return pairs[0]
     counts = {pair: _scored(connection, *pair) for pair in pairs}
     most = [pair for pair, count in counts.items() if count == max(counts.values())]
@@ -286,20 +291,20 @@ def pick(connection: StoreConnection, net: str | None, oracle: str | None) -> tu
 
 
 def fitting(connection: StoreConnection, net: str | None) -> list[int]:
-    """The ids of the nets that the words `net` fit, as those of ``--net``; None: all.
+    """The ids of the nets that `net`, as given to ``--net``, fits; None fits all.
 
-    Raises UsageError where an engine's text fits several equally well.
+    Raises UsageError if the text of an engine fits several equally well.
     """
     nets = _nets(connection)
     digest = file_sha256(net) if net is not None and os.path.isfile(net) else None
     exactly = [i for i, (_, key) in nets.items() if net is not None and key in (net.lower(), digest)]
     if net is None or exactly:
-        return exactly or list(nets)  # exactly: not other heads, too
-    # A file is known by its content: nets before and after training often share a name.
-    found = [i for i, (name, key) in nets.items() if (key.startswith(digest) if digest else _is_net(net, name, key))]
+        return exactly or list(nets)  # an exact key excludes the net's other heads
+    # A file is recognised by its content: nets before and after training often share a name.
+    matching = [i for i, (name, key) in nets.items() if (key.startswith(digest) if digest else _is_net(net, name, key))]
     if net.startswith(ENGINE):
-        return _closest(net, {i: nets[i] for i in found}, connection.path)
-    return found
+        return _closest(net, {i: nets[i] for i in matching}, connection.path)
+    return matching
 
 
 def _nets(connection: StoreConnection) -> dict[int, tuple[str, str]]:
@@ -308,7 +313,7 @@ def _nets(connection: StoreConnection) -> dict[int, tuple[str, str]]:
 
 
 def net_label(connection: StoreConnection, net_id: int) -> str:
-    """A net's name, with 12 digits of its SHA-256 where the store has another net of this name."""
+    """A net's name, with 12 digits of its SHA-256 if the store has another net of this name."""
     nets = _nets(connection)
     name, key = nets[net_id]
     shared = any(other.lower() == name.lower() and another != key for other, another in nets.values())
@@ -320,7 +325,7 @@ def _with_digest(name: str, sha256: str) -> str:
 
 
 def _is_missing_engine(net: str) -> bool:
-    """Whether it is the text of an engine that is not on this machine."""
+    """Whether `net` names an engine that is not on this machine."""
     return net.startswith(ENGINE) and find_engine((settings_of(net.removeprefix(ENGINE)) or [""])[0]) is None
 
 
@@ -331,7 +336,7 @@ WHERE v.oracle_id = ? AND v.stage IN ('{FULL}', '{EXPANDED}')
 
 
 def _any_scored(connection: StoreConnection, net_id: int, oracle_id: int) -> bool:
-    """Also of positions beside the games, which may be all that there is."""
+    """Whether any position is scored by both, including positions that are in no game: a store may have only these."""
     return bool(connection.execute(f"SELECT EXISTS (SELECT 1 {SCORED})", (net_id, oracle_id)).fetchone()[0])
 
 
@@ -341,10 +346,11 @@ def _scored(connection: StoreConnection, net_id: int, oracle_id: int) -> int:
 
 
 def _latest(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[tuple[Any, ...], ...]:
-    """Sorts pairs with equally many positions: the last runs of the net and of the oracle, then their names.
+    """The key by which `pick` sorts pairs with equally many positions: the last runs of the net and of the oracle, then
+    their names.
 
-    Numbers of rows play no part in it, as a merge gives others. A run that only compared a net does not count: that net
-    is not the one that is mined for. Such a run is known by its options (`judge.compared_nets`).
+    Ids play no part in it, as a merge changes them. A run that only compared a net does not count, as it did not mine
+    for it; such runs are recognised by their options (`judge.compared_nets`).
     """
     last_run = "SELECT started, identity FROM runs WHERE id IN ({}) ORDER BY started DESC, identity DESC LIMIT 1"
     mined = """
@@ -369,16 +375,16 @@ def _is_net(words: str, name: str, sha256: str) -> bool:
 
 
 def _is_engine(words: str, name: str) -> bool:
-    """Whether the words are a ``--net`` of the engine whose evaluation this is: each is one of its name."""
+    """Whether the words are a ``--net`` of the engine with this name: the name has each of them."""
     engine, *settings = settings_of(words.removeprefix(ENGINE)) or [""]
     parts = name.split()
     return words.startswith(ENGINE) and all(word in parts for word in (*os.path.basename(engine).split(), *settings))
 
 
 def _closest(words: str, fitting: Mapping[int, tuple[str, str]], path: str) -> list[int]:
-    """The engine's evaluation (id: name and SHA-256) with no more settings than the words have; UsageError for several.
+    """The one of the `fitting` evaluations of engines (id: name and SHA-256) that has the fewest settings.
 
-    Two builds of an engine often have the same name.
+    Raises UsageError for several: two builds of an engine often have the same name.
     """
     settings = {i: name.count("=") for i, (name, _) in fitting.items()}
     closest = [i for i, count in settings.items() if count == min(settings.values())]
@@ -401,7 +407,7 @@ def _is_oracle(words: str, label: str, digest: str) -> bool:
     lowered, lowered_label = words.lower(), label.lower()
     if lowered == lowered_label or (len(lowered) >= _SHORTEST_DIGEST and digest.startswith(lowered)):
         return True
-    # stockfish:nodes=20000 fits "stockfish 15.1 nodes=20000": every word of it is one of the label's.
+    # stockfish:nodes=20000 fits "stockfish 15.1 nodes=20000": the label has every word of it.
     parts = re.split(r"[\s,]+", lowered_label)
     return all(word in parts for word in re.split(r"[\s,:]+", lowered) if word)
 
@@ -411,7 +417,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def header_of_games(connection: StoreConnection, name: str, game_ids: Sequence[int]) -> list[str | None]:
-    """A header of each game, None where a game has none. It is text that anybody may have written."""
+    """A header of each game, None if it has none. Anybody may have written the text."""
     query = "SELECT id, json_extract(headers, ?) FROM games WHERE id IN (SELECT value FROM json_each(?))"
     wanted = json.dumps(sorted({int(number) for number in game_ids}))
     by_game = dict(connection.execute(query, (f"$.{name}", wanted)))

@@ -1,4 +1,4 @@
-"""Positions that were reached from candidates: how they are kept, and what is known of them."""
+"""Positions that were reached from candidates: how the store records them, and what it knows of them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Reached(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExpansionSource:
-    """A misjudged position that others are reached from.
+    """A misjudged position from which others are reached.
 
     `root_id` is the sampled candidate that it was reached from, or itself; its neighbours are `round` steps away from
-    that candidate. `moves` lead to it from `start_fen`, `following` was played from it on, as far as that is known.
-    `deep` is its deep value, `deep_q` the same as Q, both for its side to move. `searched` is false for a value
-    inferred from another position's line. `in_game`: it stood in a game; otherwise only the beginning of `moves` did.
+    that candidate. `moves` lead to it from `start_fen`, `following` are the moves played after it, if known. `deep` is
+    its deep value, `deep_q` the same as Q, both for its side to move. `searched` is false for a value inferred from
+    another position's line. `in_game`: it occurred in a game; otherwise only the beginning of `moves` was played.
     """
 
     position_id: int
@@ -60,10 +60,10 @@ class ExpansionSource:
 
 
 class NeighbourOutcome(NamedTuple):
-    """What became of a position that was to be searched.
+    """The outcome of a position that was due to be searched.
 
-    `deep` is its score (cp, mate, win, draw, loss, q), None where it was cut or could not be searched: `cut`, `failed`.
-    `run_id` is the run that reached it, None for the one that asks.
+    `deep` is its score (cp, mate, win, draw, loss, q), None if it was `cut` or could not be searched (`failed` is the
+    reason). `run_id` is the run that reached it, None for the current one.
     """
 
     deep: tuple[float | None, ...] | None
@@ -74,7 +74,7 @@ class NeighbourOutcome(NamedTuple):
 
 
 def add_reached(store: Store, net_id: int, oracle_id: int, rows: Iterable[Reached], run: Run) -> None:
-    """Records how positions were reached; rows that are there already do not change."""
+    """Records how positions were reached; existing rows do not change."""
     with store.writing() as connection:
         connection.executemany(
             "INSERT OR IGNORE INTO expanded (net_id, oracle_id, position_id, root_id, parent_id, step, distance, "
@@ -84,8 +84,8 @@ def add_reached(store: Store, net_id: int, oracle_id: int, rows: Iterable[Reache
 
 
 def searched_scores(store: Store, oracle_id: int, keys: NDArray[np.uint64]) -> dict[int, tuple[float | None, ...]]:
-    """What an oracle found by searching the positions with these keys, sampled or reached: cp, mate, win, draw, loss
-    and q of the side to move, by the key."""
+    """An oracle's scores of the positions with these keys, sampled or reached, that it searched: cp, mate, win, draw,
+    loss and q of the side to move, by key."""
     query = f"""
         SELECT p.key, v.cp, v.mate, v.w, v.d, v.l, v.q FROM positions p
         JOIN deep_values v ON {value_condition("searched", "p.id")} AND v.position_id = p.id
@@ -104,7 +104,7 @@ def add_search(store: Store, net_id: int, oracle_id: int, position_id: int, node
         )
 
 
-# By way of the nets and oracles the table's key is of use.
+# Joined with nets and oracles so that SQLite can use the primary key of the table.
 MET_BEFORE = """
 SELECT p.key, e.step FROM positions p
 LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id
@@ -118,25 +118,26 @@ ELSE e.step = 'line' AND e.run_id <> :run END
 def met_before(
     store: Store, net_id: int, oracle_id: int, keys: NDArray[np.uint64], run: Run
 ) -> tuple[set[int], set[int]]:
-    """Those of the board keys that an archive brought, and those that another run than `run` reached by a line."""
+    """The board keys that came from an archive, and those that another run than `run` reached by a line."""
     parameters = {"net": net_id, "oracle": oracle_id, "keys": json.dumps(signed(keys)), "run": run.id}
     rows = store.connection.execute(MET_BEFORE, parameters).fetchall()
-    archive, lines = ([key for key, step in rows if (step is None) is none] for none in (True, False))
+    archive = [key for key, step in rows if step is None]
+    lines = [key for key, step in rows if step is not None]
     return set(unsigned(archive).tolist()), set(unsigned(lines).tolist())
 
 
 def not_inferred(store: Store, oracle_id: int, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of the positions `ids` [n] that have no inferred value."""
+    """The indices in `ids` [n] of the positions that have no inferred value."""
     return _rows_without(store, f"deep_values WHERE oracle_id = ? AND stage = '{INFERRED}'", (oracle_id,), ids)
 
 
 def not_reached(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of the positions `ids` [n] that were not reached before, for this net and oracle."""
+    """The indices in `ids` [n] of the positions that were not reached before, for this net and oracle."""
     return _rows_without(store, "expanded WHERE net_id = ? AND oracle_id = ?", (net_id, oracle_id), ids)
 
 
 def _rows_without(store: Store, where: str, parameters: tuple[int, ...], ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of the positions `ids` [n] that are not in a table `where` something holds."""
+    """The indices in `ids` [n] of the positions that `where`, a table and a condition, has no row of."""
     query = f"""
         SELECT j.key FROM json_each(?) j
         WHERE NOT EXISTS (SELECT 1 FROM {where} AND position_id = j.value) ORDER BY j.key
@@ -146,7 +147,7 @@ def _rows_without(store: Store, where: str, parameters: tuple[int, ...], ids: ND
 
 
 def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, NeighbourOutcome]:
-    """What became of the positions that are finished, by position."""
+    """The outcomes of those of the positions that are finished, by position."""
     query = f"""
         SELECT j.value, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q,
                coalesce(nullif(e.nodes, 0), v.nodes, 0) AS "deep_values.nodes", e.cut_at, f.reason, e.run_id
@@ -168,8 +169,10 @@ def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
 
 
 def search_probabilities(store: Store, net_id: int, oracle_id: int) -> dict[int, float]:
-    """By position, of those that were reached and searched, the probability of the search (`intervals.audit_weights`).
-    Where several nets reached a position, this one's way counts, else that of the first."""
+    """The probability of the search of each position that was reached and searched (`intervals.audit_weights`).
+
+    If several nets reached a position, the row of this net counts, else that of the first.
+    """
     # SQLite takes bare columns from the row of the MIN.
     query = """
         SELECT position_id, probability, MIN((net_id <> ?) * 1000000000 + net_id) FROM expanded
@@ -180,7 +183,7 @@ def search_probabilities(store: Store, net_id: int, oracle_id: int) -> dict[int,
 
 
 def done_before(store: Store, run: Run) -> int:
-    """The positions that a run has searched so far, those cut among them."""
+    """The number of positions that a run has searched so far, including those that were cut."""
     query = "SELECT count(*) FROM expanded WHERE run_id = ? AND (searched OR cut_at NOT NULL)"
     return int(store.connection.execute(query, (run.id,)).fetchone()[0])
 
@@ -201,19 +204,19 @@ def sources(
     """
     rows = store.connection.rows_of([number for number, _, _ in some], query, {"net": net_id, "oracle": oracle_id})
     deep_q = values.deep_q(np.array([row[-6:] for row in rows], np.float64).reshape(-1, 6), alpha, q_from)
-    found = []
-    for asked, row, q in zip(some, rows, deep_q.tolist(), strict=True):
-        start_fen, moves, played, ply, known, source, game, offset, headers, result = row[:10]
+    expansion_sources = []
+    for numbers, row, q in zip(some, rows, deep_q.tolist(), strict=True):
+        start_fen, moves, played, ply, history_known, source, game, offset, headers, result = row[:10]
         stage, step, depth, seldepth, best, line, cp, mate, win, draw, loss, own_q = row[10:]
         wdl = None if win is None else (win, draw, loss)
-        found.append(
+        expansion_sources.append(
             ExpansionSource(
-                *asked,
+                *numbers,
                 start_fen,
                 np.frombuffer(moves, "<u2").astype(np.uint16),
                 encode_moves([played] if played else []),
                 ply,
-                bool(known),
+                bool(history_known),
                 OriginGame(source, game, offset, json.loads(headers), result),
                 DeepResult(cp, mate, wdl, own_q, depth, seldepth, best_move=best, pv=tuple(line.split())),
                 q,
@@ -221,7 +224,7 @@ def sources(
                 stage == FULL or step in (None, PARENT, GAME),
             )
         )
-    return found
+    return expansion_sources
 
 
 def games_of(store: Store, ids: Sequence[int]) -> dict[str, dict[int, int]]:
@@ -237,7 +240,7 @@ def games_of(store: Store, ids: Sequence[int]) -> dict[str, dict[int, int]]:
 
 
 def sampled_nodes(store: Store, net_id: int, oracle_id: int) -> int:
-    """The nodes spent on sampled positions: those that a ladder cut among them."""
+    """The nodes spent on sampled positions, including those that a ladder cut."""
     screened = f"""
         SELECT coalesce(sum(nodes), 0), {beside_sum("nodes", "screened.nodes")} FROM screened
         WHERE net_id = :net AND oracle_id = :oracle

@@ -1,4 +1,4 @@
-"""What goes into and comes out of a store, row by row."""
+"""The records that are written to and read from a store."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from valuerepair.chess.positions import PHASES, PositionBatch, boards, cuts_of, 
 from valuerepair.version import __version__
 
 # The stage of a deep value says which search it is of. A number, as text, is a rung of the screening ladder, in nodes.
-FULL = "full"  # the whole search of a position of the archive
-EXPANDED = "expanded"  # the whole search of any other position: beside the games, or reached from a candidate
-INFERRED = "inferred"  # no search of its own: the position lies on the line that the search of another one expects
+FULL = "full"  # the full search of a position of the archive
+EXPANDED = "expanded"  # the full search of any other position: in no game, or reached from a candidate
+INFERRED = "inferred"  # no search of its own: the position is on the expected line of another one's search
 SECOND = "second"  # a second look at a candidate
 AFTER = "after:"  # and a UCI move: a look at the position after that move, from the side to move there
-CHOSEN = "chosen"  # a short search of a net, for the move that it would play; it judges nothing
-REJUDGED = "rejudged"  # a whole search of a position that another oracle judged first, drawn to check the first
+CHOSEN = "chosen"  # a short search of a net, for the move that it would play; not a judgement
+REJUDGED = "rejudged"  # a full search of a position that another oracle judged, drawn to check that oracle
 NET = "net:"  # and a net's SHA-256: a failure of that net, not of the oracle, on a position that was mined with both
 
 # What the store records instead of a net's history fill: an engine has no planes to fill, and no policy.
 ENGINE_FILL = "engine"
 
-# `Question.expanded` -> the stages of which a position's value is the first that it has.
+# `Question.expanded` -> the stages in order of preference: a position's value is that of the first stage it has.
 _STAGES: Mapping[str, tuple[str, ...]] = {
     "no": (FULL,),
     "searched": (FULL, EXPANDED),
@@ -39,8 +39,8 @@ _STAGES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-# The sampled positions that a ladder cut, whichever net it was for; by way of the nets the table's key is of use. Those
-# that were searched in full since are among them.
+# The sampled positions that a ladder cut, whichever net it was for, including those that were searched in full since.
+# The nets are named so that SQLite can use the primary key of the table.
 CUT = "SELECT position_id FROM screened WHERE net_id IN (SELECT id FROM nets) AND oracle_id = :oracle AND NOT searched"
 
 
@@ -63,10 +63,10 @@ def value_condition(expanded: str, position: str, row: str = "v", rungs: Sequenc
 
 @dataclass(frozen=True, slots=True)
 class DeepResult:
-    """The outcome of one deep search, raw: Q is made of it later, for any alpha.
+    """The outcome of one deep search, from the side to move; Q is computed from it later, for any alpha.
 
     `cp` is centipawns, `mate` moves to mate (negative: the side to move is mated); one of them is None. `wdl` is the
-    engine's win, draw and loss per mille. `q` in [-1, 1] is there only where the evaluator has a Q of its own.
+    engine's win, draw and loss per mille. `q` in [-1, 1] is None unless the evaluator has a Q of its own.
     """
 
     cp: int | None = None
@@ -82,13 +82,13 @@ class DeepResult:
 
     @property
     def scores(self) -> tuple[float | None, ...]:
-        """What Q is made of: cp, mate, W, D, L and own Q, see `chess.values.deep_q`."""
+        """What Q is computed from: cp, mate, W, D, L and own Q, see `chess.values.deep_q`."""
         return (self.cp, self.mate, *(self.wdl or (None, None, None)), self.q)
 
 
 def engine_words(engine: str) -> str:
-    """What labels call an engine. The own search goes by its number: the release in the name that digests are made of
-    is the one that these values began with."""
+    """The name of an engine in labels. That of our own search is shown without the release, which digests contain: it
+    is the first release with these values."""
     return engine.lower().replace("valuerepair 0.1.0 search", "valuerepair search")
 
 
@@ -98,11 +98,11 @@ class OracleIdentity:
     (at once, or by the rungs of a ladder).
 
     `kind` is ``stockfish``, ``mcts``, ``lc0``, ``uci``; `engine` the name and version the engine gives; `sha256` of its
-    binary, or of the net where the search is our own. `limits` bound one search (``nodes``, ``depth``, ``movetime`` in
-    ms). `options` are those set, and for lc0 its backend and the SHA-256 of its net. `net` is the net's name where
-    there is one. `plain` are the options that are usual for the kind, so that the label need not name them; None where
-    that is not known: it names none then. `net_file` is the SHA-256 of the net that it searches with, and where
-    the file lies; None if there is no file, or it is found by its name.
+    binary, or of the net if the search is our own. `limits` bound one search (``nodes``, ``depth``, ``movetime`` in
+    ms). `options` are those set, and for lc0 its backend and the SHA-256 of its net. `net` is the net's name, if any.
+    `plain` are the usual options of the kind, which the label does not name; None if they are unknown: then the label
+    names no options. `net_file` is the SHA-256 of the net that it searches with and the path of the file; None if there
+    is no file, or it is found by its name.
     """
 
     kind: str
@@ -139,7 +139,7 @@ class OracleIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What a run is: `identity` says which runs are the same work, so that a repeated command goes on with it."""
+    """What a run is. Runs with the same `identity` are the same work, which a repeated command resumes."""
 
     identity: str
     command: str
@@ -151,9 +151,9 @@ class RunRecord:
     def of(
         work: object, command: str, options: Mapping[str, Any], seed: int = 0, provider: str | None = None
     ) -> RunRecord:
-        """A run of this version that is known by `work`, JSON-able: all that decides what it does.
+        """A run of this version that is identified by `work`, JSON-able: all that decides what it does.
 
-        `provider` is that of the net, where one is asked.
+        `provider` is that of the net, if one is evaluated.
         """
         identity = hashlib.sha256(json_text(work).encode()).hexdigest()
         versions = {"valuerepair": __version__, "python": platform.python_version()}
@@ -164,7 +164,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run in the store. `resumed`: this work was begun before; `state` is how it ended then, `scored` what it has."""
+    """A run in the store. `resumed`: it was begun before, ended in this `state` and has `scored` deep values so far."""
 
     id: int
     resumed: bool = False
@@ -174,8 +174,8 @@ class Run:
 
 
 class Admission(NamedTuple):
-    """Positions as the store has them: their ids [n], the batch, with the history that the store keeps of each, and
-    bool[n], whether the store has them since now: of those it knows nothing else.
+    """Positions as the store has them: their `ids` [n]; the `batch`, with the history that the store has of each; and
+    `fresh`, bool[n], whether they are new in the store, which then has no values of them.
     """
 
     ids: NDArray[np.int64]
@@ -184,8 +184,10 @@ class Admission(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the store has of one position for a net and an oracle; None where it has nothing. `deep` is cp, mate, win,
-    draw, loss, own Q; `failure` is a reason."""
+    """What the store has of one position for a net and an oracle; None for what it does not have.
+
+    `deep` is cp, mate, win, draw, loss, own Q; `failure` is a reason.
+    """
 
     net_q: float | None
     deep: tuple[float | None, ...] | None
@@ -265,8 +267,10 @@ def game_row(
 def position_rows(
     batch: PositionBatch, ids: Sequence[int], games: Sequence[int], run_id: int, *, reached: bool
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of the table of positions with these numbers, in the order of its columns; `games` are theirs. Those
-    that were only `reached` from candidates have no kind."""
+    """The rows of the table of positions, with these `ids` and the ids of their `games`, in the order of its columns.
+
+    Positions that were only `reached` from candidates have no kind.
+    """
     men, n = boards(batch.fen), len(batch)
     data, cuts = batch.moves.astype("<u2").tobytes(), (2 * batch.offsets).tolist()
     origins = batch.origin
@@ -291,21 +295,21 @@ def position_rows(
     )
 
 
-# Of the table of positions (p), what `position_batch` reads.
+# The columns of the table of positions (p) that `position_batch` reads.
 POSITION_CELLS = "p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known"
 
 
 def position_batch(rows: Sequence[tuple[Any, ...]]) -> PositionBatch:
     """The positions of rows of `POSITION_CELLS`, at least one, without where they come from."""
-    fens, starts, moves, plies, keys, known = (list(column) for column in zip(*rows, strict=True))
+    fens, starts, moves, plies, keys, histories_known = (list(column) for column in zip(*rows, strict=True))
     return PositionBatch(
         fens,
         starts,
         np.frombuffer(b"".join(moves), "<u2").astype(np.uint16),
-        cuts_of([len(each) // 2 for each in moves]),
+        cuts_of([len(blob) // 2 for blob in moves]),
         np.array(plies, np.int32),
         unsigned(keys),
-        np.array(known, np.bool_),
+        np.array(histories_known, np.bool_),
         Origins.unknown(len(rows)),
     )
 

@@ -293,10 +293,10 @@ def empty_store(last: int | None = None) -> Iterator[sqlite3.Connection]:
 
 
 def differences(connection: sqlite3.Connection, number: int) -> list[str]:
-    """What a store of version `number` has otherwise than `migrate` makes it, each as ``table plays differs``.
+    """How a store of version `number` differs from what `migrate` makes, each as ``table plays differs``.
 
-    Tables and indices of one's own beside the store's are no difference. A view, a trigger or a virtual table is one:
-    such can run without end.
+    Additional tables and indices are no difference. An additional view, trigger or virtual table is one, as it can run
+    for ever.
     """
     expected, actual = _expected(tuple(MIGRATIONS.items()), number), _form(connection)
     missing = [f"{name} is missing" for name in expected if name not in actual]

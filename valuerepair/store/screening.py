@@ -1,4 +1,4 @@
-"""What the store keeps of the screening ladder: screens, and what became of each position."""
+"""What the store has of the screening ladder: screens, and how far each position came."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Floats = NDArray[np.float64]
 class Passage:
     """A position's way up the ladder; the fields are the columns of the table ``screened``.
 
-    With a `cut_at` it left the ladder: it was audited if it was `searched`, with this `probability`, and cut otherwise
-    (`intervals.audit_weights`). The probability of others is 1.
+    With a `cut_at` it left the ladder there: it was audited if it was `searched`, with this `probability`, and cut
+    otherwise (`intervals.audit_weights`). The probability of others is 1.
     """
 
     position_id: int
@@ -37,7 +37,7 @@ class Passage:
 
 
 class Population(NamedTuple):
-    """Positions that a ladder is for: the table of their passages, and the stage of their whole searches."""
+    """The positions that a ladder is for: the table of their passages, and the stage of their full searches."""
 
     table: str
     stage: str
@@ -61,7 +61,7 @@ class ScreenFacts(NamedTuple):
 
 
 def add_screen(store: Store, net_id: int, oracle_id: int, facts: ScreenFacts, of: Population = SAMPLED) -> int:
-    """Records a screen and gives its number; that of `facts` is not used."""
+    """Records a screen and returns its id; that of `facts` is not used."""
     names = "net_id, oracle_id, threshold, alpha, alpha_given, q_from, recall, model, fitted, expanded"
     with store.writing() as connection:
         cursor = connection.execute(
@@ -72,15 +72,15 @@ def add_screen(store: Store, net_id: int, oracle_id: int, facts: ScreenFacts, of
 
 
 def screens(store: Store, net_id: int, oracle_id: int, of: Population = SAMPLED) -> list[ScreenFacts]:
-    """All screens of a net and an oracle for such positions, the newest first."""
+    """All screens of a net and an oracle for positions `of` this kind, the newest first."""
     query = """
         SELECT id, threshold, alpha, alpha_given, q_from, recall, model, fitted FROM screens
         WHERE net_id = ? AND oracle_id = ? AND expanded = ? ORDER BY id DESC
     """
     parameters = net_id, oracle_id, of is REACHED
     return [
-        ScreenFacts(number, threshold, alpha, bool(given), *rest)
-        for number, threshold, alpha, given, *rest in store.connection.execute(query, parameters)
+        ScreenFacts(number, threshold, alpha, bool(alpha_given), *facts)
+        for number, threshold, alpha, alpha_given, *facts in store.connection.execute(query, parameters)
     ]
 
 
@@ -90,7 +90,7 @@ _OF_PASSAGE = "screen_id, cut_at, chance, nodes, searched, probability, run_id"
 def add_passage(
     store: Store, net_id: int, oracle_id: int, passage: Passage, run: Run, of: Population = SAMPLED
 ) -> None:
-    """Records a position's way up the ladder; of a position that was reached from a candidate the rest is there."""
+    """Records a position's way up the ladder. A position reached from a candidate has a row already."""
     position_id, *way = astuple(passage)
     with store.writing() as connection:
         if of is REACHED:
@@ -108,7 +108,7 @@ def add_passage(
 
 
 def passages(store: Store, net_id: int, oracle_id: int) -> list[Passage]:
-    """What became of all positions that went up the ladder, by position."""
+    """How far each position that went up the ladder came, by position."""
     query = """
         SELECT position_id, screen_id, cut_at, chance, nodes, searched, probability FROM screened
         WHERE net_id = ? AND oracle_id = ? ORDER BY position_id
@@ -122,7 +122,7 @@ def passages(store: Store, net_id: int, oracle_id: int) -> list[Passage]:
 
 
 class PassageColumns(NamedTuple):
-    """The passages of n positions as columns, by position: `ids`, `cut_at` (NaN: nowhere), `nodes`, `searched`,
+    """The passages of n positions as columns [n], by position: `ids`, `cut_at` (NaN: not cut), `nodes`, `searched`,
     `probability`."""
 
     ids: NDArray[np.int64]
@@ -154,7 +154,8 @@ def passage_columns(store: Store, net_id: int, oracle_id: int) -> PassageColumns
 ON_RUNGS = """
 SELECT position_id FROM deep_values WHERE oracle_id = :oracle AND stage IN (SELECT value FROM json_each(:rungs))
 """
-# Without a passage for any net: searched in full outside the ladder. The rungs say where it left, their run for whom.
+# A position without a passage for any net was searched in full outside the ladder. Its rungs tell where it left the
+# ladder, the run of these for which net and oracle.
 SINCE = """
 SELECT v.position_id, max(CAST(v.stage AS INTEGER)), max(v.nodes) FROM json_each(:ids) i
 CROSS JOIN deep_values v ON v.oracle_id = :oracle AND v.stage IN (SELECT value FROM json_each(:rungs))
@@ -168,9 +169,9 @@ GROUP BY v.position_id ORDER BY v.position_id
 
 
 def searched_since(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64]) -> PassageColumns:
-    """The passages of positions that the ladder cut and that were searched in full since, outside it, by position.
+    """The passages of positions that the ladder cut and that were since searched in full outside it, by position.
 
-    The table has no row of them any more; they are `searched` here, with the `nodes` of the ladder alone. `ids` [n] are
+    The table no longer has a row of them; here they are `searched`, with only the `nodes` of the ladder. `ids` [n] are
     the positions searched in full that have no passage; most of them may never have been on the ladder.
     """
     rungs = json.dumps([str(rung) for rung in stored_rungs(store.connection, oracle_id)])
@@ -178,8 +179,8 @@ def searched_since(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.in
     chosen = json.dumps(ids[np.isin(ids, on_ladder.astype(np.int64))].tolist())
     parameters = {"net": net_id, "oracle": oracle_id, "ids": chosen, "rungs": rungs}
     numbers, cut_at, nodes = store.connection.numbers(SINCE, parameters)
-    every = np.ones(len(numbers))
-    return PassageColumns(numbers.astype(np.int64), cut_at, nodes.astype(np.int64), every != 0, every)
+    ones = np.ones(len(numbers))
+    return PassageColumns(numbers.astype(np.int64), cut_at, nodes.astype(np.int64), ones != 0, ones)
 
 
 def any_passage(store: Store, net_id: int, oracle_id: int) -> bool:
@@ -188,14 +189,14 @@ def any_passage(store: Store, net_id: int, oracle_id: int) -> bool:
 
 
 def cut_below(store: Store, net_id: int, oracle_id: int) -> float:
-    """The highest threshold by which a ladder cut positions that were not searched in full since; 0 without any."""
+    """The highest threshold of a screen that cut positions which were not searched in full since; 0 without any."""
     return float(store.connection.execute(CUT_BELOW, (net_id, oracle_id)).fetchone()[0])
 
 
 def forget_passage(store: Store, oracle_id: int, position_id: int) -> None:
     """Forgets that a position was screened: it is searched in full whatever its chances."""
     with store.writing() as connection:
-        # By way of the nets the table's key is of use.
+        # The nets are named so that SQLite can use the primary key of the table.
         connection.execute(
             "DELETE FROM screened WHERE net_id IN (SELECT id FROM nets) AND oracle_id = ? AND position_id = ?",
             (oracle_id, position_id),
@@ -205,10 +206,10 @@ def forget_passage(store: Store, oracle_id: int, position_id: int) -> None:
 def settle(
     store: Store, oracle_id: int, ids: NDArray[np.int64], net_id: int | None = None, screen_ids: Sequence[int] = ()
 ) -> None:
-    """Has those of the positions that were searched in full weigh 1, audited or not, for one net or for all.
+    """Gives the positions `ids` [n] that were searched in full the weight 1, audited or not, for one net or for all.
 
-    This is needed when a run judges again, or searches, the cut positions that audited ones represented. What left the
-    ladder by the screens `screen_ids` is left as it is.
+    This is needed when a run judges or searches again the cut positions that audited ones represented. Positions that
+    left the ladder by one of the screens `screen_ids` do not change.
     """
     these = """
         net_id IN (SELECT id FROM nets WHERE id = coalesce(:net, id)) AND oracle_id = :oracle
@@ -246,10 +247,10 @@ def cut_before(store: Store, oracle_id: int, ids: NDArray[np.int64]) -> list[tup
 
 
 class ClimbedRows(NamedTuple):
-    """Positions with all rungs and the whole search, for `valuerepair.screening.fit`; NaN where there is nothing.
+    """Positions with all rungs and the full search, for `valuerepair.screening.fit`; NaN for missing numbers.
 
-    `ids` [n] are the positions, `game` [n] keys of their games (`columns.GAME_KEY`); `net_q` and `net_best` [n] the
-    net's value and its first choice as a number. `scores` [n, k + 1, 6]: cp, mate, w, d, l, own q at each rung and in
+    `ids` [n] are the positions, `game` [n] the keys of their games (`columns.GAME_KEY`); `net_q` and `net_best` [n] the
+    net's value and its best move as a number. `scores` [n, k + 1, 6]: cp, mate, w, d, l, own q at each rung and in
     full; `best` [n][k + 1] UCI moves. `probability` [n] of being searched in full.
     """
 
@@ -268,7 +269,7 @@ def climbed(
     """The positions, ascending, that these screens cut, that were searched in full on a ladder, or that failed."""
     of_pair = f"{of.table} WHERE net_id = :net AND oracle_id = :oracle"
     failed = f"oracle_id = :oracle AND stage = '{of.stage}'"
-    if of is REACHED:  # positions of a line are searched beside the ladder
+    if of is REACHED:  # positions of a line are searched without the ladder
         of_pair += " AND step <> 'line'"
         failed += f" AND position_id IN (SELECT position_id FROM {of_pair})"
     query = f"""
@@ -287,7 +288,7 @@ def climbed_rows(
     last: int | None = None,
     of: Population = SAMPLED,
 ) -> ClimbedRows:
-    """The positions, up to the number `last`, that were searched in full by way of all these rungs, by position."""
+    """The positions, up to the id `last`, that were searched on all these rungs and in full, by position."""
     facts = store.connection.execute(
         f"""
         SELECT c.position_id, c.probability, n.q, n.best_move
@@ -313,15 +314,15 @@ def climbed_rows(
             k = place[stage]
             scores[i, k] = [np.nan if number is None else number for number in numbers]
             best[i][k], is_known[i, k] = move, True
-    whole = np.flatnonzero(is_known.all(1))
-    numbers = np.array([row[1:] for row in facts], np.float64).reshape(len(facts), 3)[whole]
-    ids = np.array([row[0] for row in facts], np.int64)[whole]
+    complete = np.flatnonzero(is_known.all(1))
+    numbers = np.array([row[1:] for row in facts], np.float64).reshape(len(facts), 3)[complete]
+    ids = np.array([row[0] for row in facts], np.int64)[complete]
     return ClimbedRows(
         ids,
         games_of(store.connection, ids),
         numbers[:, 1],
         numbers[:, 2].astype(np.int64),
-        scores[whole],
-        [best[i] for i in whole.tolist()],
+        scores[complete],
+        [best[i] for i in complete.tolist()],
         numbers[:, 0],
     )

@@ -1,4 +1,4 @@
-"""The store's door: open, write, ask."""
+"""`Store`: opening a store, writing to it, and querying it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ S = TypeVar("S", bound="Store")
 class Store:
     """One store, open for reading, or for reading and writing by one writer at a time.
 
-    Writes gather in a transaction until `commit` (or `commit_if_due`); readers see what is committed, also while a
+    Writes collect in a transaction until `commit` (or `commit_if_due`); readers see what is committed, also while a
     writer is at work. Use from one thread, as a context manager: leaving it commits, also after an error, so that
     finished work is kept.
     """
@@ -79,22 +79,23 @@ class Store:
         write: bool = False,
         is_raw: bool = False,
     ) -> S:
-        """Opens the store at `path`; `create` (which implies `write`) makes it if it is not there.
+        """Opens the store at `path`; `create` (which implies `write`) makes it if it does not exist.
 
-        Older versions are migrated. Raises ValueRepairError, one line each: no such file, not a store, other tables
-        than a store's, a newer version, another writer at work, no permission. So does all that is read from it later,
-        for a damaged file and for a cell that its column cannot have; `is_raw` is for those who look for such.
+        Older versions are migrated. Raises ValueRepairError, in one line each: no such file, not a store, tables that
+        differ from a store's, a newer version, another writer at work, no permission. Reading from the store later
+        raises it for a damaged file and for a cell that its column cannot have, unless it `is_raw`, for a check that
+        looks for such cells.
         """
         name = os.fspath(path)
         write = write or create
         exists = check_file(name, create=create)
-        with ExitStack() as held:  # given back where the store cannot be opened
+        with ExitStack() as held:  # released if the store cannot be opened
             lock = WriteLock(name) if write else None
             if lock is not None:
                 held.callback(lock.release)
             connection = held.enter_context(closing(connect(name, write, is_raw=is_raw)))
             if lock is not None:
-                lock.check_whole(connection)
+                lock.check_undamaged(connection)
             upgrade(connection, write)
             held.pop_all()
         return cls(name, connection, lock, created=not exists)
@@ -116,7 +117,7 @@ class Store:
                 self._lock = None
 
     def __fspath__(self) -> str:
-        """Its path: an open store may be given wherever the path of one may."""
+        """Its path, so that an open store may be given wherever the path of one may."""
         return self.path
 
     @property
@@ -139,7 +140,7 @@ class Store:
         self._committed = time.monotonic()
 
     def commit_if_due(self) -> None:
-        """Commits when the last commit is a second ago."""
+        """Commits if the last commit was at least a second ago."""
         if time.monotonic() - self._committed >= 1:
             self.commit()
 
@@ -158,7 +159,7 @@ class Store:
             raise
 
     def begin_run(self, record: RunRecord) -> Run:
-        """Records the beginning of a run; a run of the same identity goes on under its old number."""
+        """Records the beginning of a run; a run of the same identity resumes under its old id."""
         with self.writing() as connection:
             row = connection.execute(
                 "SELECT id, state, counts FROM runs WHERE identity = ?", (record.identity,)
@@ -186,7 +187,7 @@ class Store:
         self.commit()
 
     def add_net(self, identity: NetIdentity, history_fill: str) -> int:
-        """The number of a net with this history fill, recorded on first use, and where its file lies."""
+        """The id of a net with this history fill, which is recorded on first use; records the path of its file too."""
         with self.writing() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO nets (name, sha256, history_fill, value_head, input_format, size) "
@@ -199,7 +200,7 @@ class Store:
             return int(connection.execute(query, (identity.key, history_fill)).fetchone()[0])
 
     def add_oracle(self, identity: OracleIdentity) -> int:
-        """The number of an oracle, recorded on first use, and where its net lies."""
+        """The id of an oracle, which is recorded on first use; records the path of its net too."""
         words = (identity.digest, identity.label, identity.kind, identity.engine, identity.sha256)
         with self.writing() as connection:
             connection.execute(
@@ -214,24 +215,23 @@ class Store:
     # -- positions and values -----------------------------------------------------------------------------------------
 
     def add_positions(self, batch: PositionBatch, run: Run, *, reached: bool = False) -> Admission:
-        """Records positions that are new, and gives all of them back as the store has them.
+        """Records positions that are new, and returns all of them as the store has them.
 
-        A position is known by its board key. One that is there already keeps the history it came with first, and it is
-        that history which is to be evaluated. Of several kinds ``game`` is kept, else the first; positions that were
-        only `reached` from candidates have none.
+        A position is identified by its board key. One that the store has already keeps its first history, which is the
+        one to evaluate. Of several kinds ``game`` is kept, else the first; positions that were only `reached` from
+        candidates have none.
         """
         with self.writing() as connection:
             return _admit(connection, batch, run.id, reached=reached)
 
     def positions(self, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
-        """The positions `ids` [n], in that order, without where they come from. Raises ValueRepairError where one is
-        missing."""
+        """The positions `ids` [n], in that order, without their origins. Raises ValueRepairError if one is missing."""
         query = f"SELECT {POSITION_CELLS} FROM json_each(:ids) j JOIN positions p ON p.id = j.value"
         rows = self.connection.rows_of(np.asarray(ids, np.int64).tolist(), query)
         return position_batch(rows) if rows else PositionBatch.from_positions([])
 
     def known(self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL) -> list[Known]:
-        """What is there already of each position, in the order of `ids`."""
+        """What the store has already of each position, in the order of `ids` [n]."""
         query = """
             SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason
             FROM json_each(:ids) j
@@ -247,7 +247,7 @@ class Store:
         ]
 
     def take_over_expanded(self, ids: NDArray[np.int64], oracle_id: int) -> None:
-        """Positions reached from candidates are sampled now: their searches count as those of sampled ones."""
+        """Counts the searches of positions reached from candidates, which are now sampled, as those of sampled ones."""
         with self.writing() as connection:
             connection.execute(
                 "UPDATE OR IGNORE deep_values SET stage = ? WHERE oracle_id = ? AND stage = ? "
@@ -278,13 +278,13 @@ class Store:
             )
 
     def add_deep(self, position_id: int, oracle_id: int, score: DeepResult, run: Run, stage: str = FULL) -> None:
-        """Records one deep search; an earlier failure of the same position is taken back."""
+        """Records one deep search; it replaces an earlier failure of the same position."""
         self.add_deep_columns(np.array([position_id], np.int64), oracle_id, DeepColumns.of([score]), run, stage)
 
     def add_deep_columns(
         self, ids: NDArray[np.int64], oracle_id: int, scores: DeepColumns, run: Run, stage: str = FULL
     ) -> None:
-        """Records deep searches of the positions `ids` [n]; earlier failures of the same ones are taken back."""
+        """Records deep searches of the positions `ids` [n]; they replace earlier failures of the same ones."""
         numbers = ids.tolist()
         with self.writing() as connection:
             same = ([cell] * len(numbers) for cell in (oracle_id, stage))
@@ -305,11 +305,11 @@ class Store:
                 (oracle_id, stage, position_id, reason, attempts, run.id),
             )
 
-    # -- questions ----------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     def nets(self) -> pd.DataFrame:
-        """One row a net: id, name, sha256, history_fill, value_head, input_format, size, and how many positions it has
-        evaluated and failed on."""
+        """One row per net: id, name, sha256, history_fill, value_head, input_format, size, evaluated, failed
+        (positions)."""
         import pandas as pd
 
         query = """
@@ -323,7 +323,7 @@ class Store:
         return frame
 
     def oracles(self) -> pd.DataFrame:
-        """One row an oracle: id, label, digest, kind, engine, sha256, limits, options, scored, failed (positions)."""
+        """One row per oracle: id, label, digest, kind, engine, sha256, limits, options, scored, failed (positions)."""
         import pandas as pd
 
         query = """
@@ -344,18 +344,18 @@ class Store:
         return str(sha256), str(digest)
 
     def pick(self, net: str | None = None, oracle: str | None = None) -> tuple[int, int]:
-        """(net_id, oracle_id) of the pair with most scored positions among those that the given words fit.
+        """(net_id, oracle_id) of the pair with most scored positions among those that `net` and `oracle` fit.
 
-        Of equal ones that of the net mined for last, whatever nets were compared with it since (`vr remeasure`); then
-        that of the oracle whose last run began last.
+        Of equal pairs it is that of the net mined last, whatever nets were compared with it since (`vr remeasure`);
+        then that of the oracle whose last run began last.
         `net` is a name, a file's path or the beginning of its SHA-256; `oracle` a label, the beginning of its digest,
-        or what was given to ``--deep`` (``stockfish:nodes=20000``). Raises ValueRepairError when nothing fits.
+        or a value of ``--deep`` (``stockfish:nodes=20000``). Raises ValueRepairError if no pair fits.
         """
         return queries.pick(self.connection, net, oracle)
 
     def pair_options(self, net_id: int, oracle_id: int) -> list[str]:
-        """What a command of the store is given to choose this pair: none of ``--net KEY``, ``--oracle DIGEST`` where
-        `pick` chooses it without. Raises ValueRepairError where nothing is scored by it."""
+        """The options by which a command of the store chooses this pair: ``--net KEY``, ``--oracle DIGEST``, both, or
+        neither if `pick` chooses it by default. Raises ValueRepairError if the pair has no scored position."""
         query = "SELECT n.sha256, n.name, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
         ((key, name, digest),) = self.connection.execute(query, (net_id, oracle_id))
         query = "SELECT count(*) FROM nets WHERE name = ? COLLATE NOCASE"
@@ -374,22 +374,22 @@ class Store:
         return alphas.alpha(self.connection, net_id, oracle_id, requested)
 
     def chosen_alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha | None:
-        """The alpha `requested`, else the stored fit; None where there is neither."""
+        """The alpha `requested`, else the stored fit, else None."""
         return alphas.chosen_alpha(self.connection, net_id, oracle_id, requested)
 
     def training_scale(self, net_id: int, oracle_id: int, question: Question) -> TrainingScale | None:
-        """What training by the question's alpha, or by `alpha`, does to the scale of the net's Q; None where fewer than
-        `values.AUTO_MIN_POSITIONS` positions say so."""
-        trains = self.alpha(net_id, oracle_id, question.alpha)
-        return alphas.training_scale(self.connection, net_id, oracle_id, trains, question.q_from)
+        """What training by the question's alpha, or by `alpha`, does to the scale of the net's Q; None if fewer than
+        `values.AUTO_MIN_POSITIONS` positions have both values."""
+        trained_by = self.alpha(net_id, oracle_id, question.alpha)
+        return alphas.training_scale(self.connection, net_id, oracle_id, trained_by, question.q_from)
 
     def for_training(self, question: Question) -> tuple[Question, list[str]]:
-        """The question with the alpha to train by, if one is used; and in words where Q is from and why, and
-        what training does to the scale of the net's Q."""
+        """The question with the alpha to train by, if one is used; and lines for the user: what the training targets
+        are computed from and why, and what training does to the scale of the net's Q."""
         pair = self.pick(question.net, question.oracle)
-        trains, scale = self.alpha(*pair, question.alpha), self.training_scale(*pair, question)
-        alpha = trains.value if trains.is_of_centipawns(question.q_from) else None
-        lines = [f"training targets: {trains.source(question.q_from)}"]
+        trained_by, scale = self.alpha(*pair, question.alpha), self.training_scale(*pair, question)
+        alpha = trained_by.value if trained_by.is_of_centipawns(question.q_from) else None
+        lines = [f"training targets: {trained_by.source(question.q_from)}"]
         if scale is not None:
             lines.append(scale.line())
         return replace(question, alpha=alpha), lines
@@ -403,7 +403,8 @@ class Store:
         self.commit()
 
     def calibration(self, question: Question | None = None) -> UsedCalibration:
-        """The calibration of the question's net and oracle at its alpha: the stored one, else a fit to what is scored.
+        """The calibration of the question's net and oracle at its alpha: the stored one, else a fit to the scored
+        positions.
 
         A fit needs `calibration.FEWEST_POSITIONS` positions of `FEWEST_GAMES` games. Raises TooFewPositions for less.
         """
@@ -414,9 +415,10 @@ class Store:
             return calibrations.used(self.connection, *pair, alpha, question.q_from)
 
     def save_calibration(self, question: Question | None = None) -> None:
-        """Fits a calibration to what the question's net and oracle have scored, at its alpha, stores it and commits.
+        """Fits a calibration to the positions that the question's net and oracle scored, stores it and commits.
 
-        It replaces an earlier one, and is used from then on by questions with this alpha. Raises TooFewPositions.
+        It is fitted at the question's alpha and replaces an earlier one; later questions with this alpha use it. Raises
+        TooFewPositions.
         """
         question = question or Question()
         net_id, oracle_id = self.pick(question.net, question.oracle)
@@ -434,8 +436,8 @@ class Store:
         only: Sequence[str] | None = None,
         cut: bool = False,
     ) -> pd.DataFrame:
-        """All positions scored by both net and oracle, one row each, by position_id, and with `cut` those that a ladder
-        cut; see `queries.frame`."""
+        """All positions scored by both net and oracle, one row each, by position_id; with `cut` also those that a
+        ladder cut. See `queries.frame`."""
         return queries.frame(self.connection, question or Question(), text=text, only=only, cut=cut)
 
     def candidates(self, question: Question | None = None, *, cut: bool = False) -> pd.DataFrame:
@@ -453,14 +455,14 @@ class Store:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All that is read within is of one state, whatever another process writes; a store open for writing has no
-        other writer."""
+        """All queries within see the same state, whatever another process commits meanwhile."""
+        # A store that is open for writing has no other writer.
         with queries.snapshot(self.connection) if self._lock is None else nullcontext():
             yield
 
     def _is_empty(self) -> bool:
         try:
-            # A run without a position, as of a file without games, has nothing to go on from.
+            # A run without a position, as of a file without games, has nothing to resume.
             kept = (f"SELECT 1 FROM {table}" for table in ("positions", "alpha_fits", "plays"))
             (is_kept,) = self.connection.execute("SELECT " + " OR ".join(f"EXISTS ({row})" for row in kept)).fetchone()
             return not is_kept
@@ -496,7 +498,7 @@ def _admit(connection: StoreConnection, batch: PositionBatch, run_id: int, *, re
 
 
 def _settle_kinds(connection: StoreConnection, ids: NDArray[np.int64], kinds: Sequence[Kind]) -> None:
-    """Gives positions that were there the kind ``game`` where they stand in one, and any kind where they had none."""
+    """Updates the kinds of positions that the store had: to ``game`` if they are in one, to any if they had none."""
     for kind in {*kinds}:
         numbers = json.dumps([number for number, own in zip(ids.tolist(), kinds, strict=True) if own == kind])
         connection.execute(
@@ -509,22 +511,22 @@ def _settle_kinds(connection: StoreConnection, ids: NDArray[np.int64], kinds: Se
 def _numbered(
     connection: StoreConnection, keys: NDArray[np.uint64], newest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The numbers of positions with these board keys, those that are there and those to come, and the rows to add."""
+    """The ids of the positions with these board keys, new ones after `newest`, and the rows of the new ones."""
     query = "SELECT key, id FROM positions WHERE key IN (SELECT value FROM json_each(?))"
-    known: dict[int, int] = dict(connection.execute(query, (json.dumps(signed(keys)),)))
+    by_key: dict[int, int] = dict(connection.execute(query, (json.dumps(signed(keys)),)))
     ids, rows = [], []
     for i, key in enumerate(signed(keys)):
-        number = known.get(key)
+        number = by_key.get(key)
         if number is None:
             newest += 1
-            number = known[key] = newest
+            number = by_key[key] = newest
             rows.append(i)
         ids.append(number)
     return np.array(ids, np.int64), np.array(rows, np.int64)
 
 
 def _games(connection: StoreConnection, batch: PositionBatch) -> list[int]:
-    """The numbers of the games of all rows, recorded on first use; those of one game lie together."""
+    """The ids of the games of all rows, which are recorded on first use; rows of a game are consecutive."""
     numbers: list[int] = []
     last: OriginGame | None = None
     row: tuple[Any, ...] = ()
@@ -547,19 +549,19 @@ def _game_id(connection: StoreConnection, row: tuple[Any, ...]) -> int:
 
 
 def _with_stored_history(
-    connection: StoreConnection, batch: PositionBatch, ids: NDArray[np.int64], there: NDArray[np.bool_]
+    connection: StoreConnection, batch: PositionBatch, ids: NDArray[np.int64], is_old: NDArray[np.bool_]
 ) -> PositionBatch:
-    """`batch` with the store's own history and kind in the rows that were `there` before."""
-    old = np.flatnonzero(there)
+    """`batch` with the store's own history and kind in the rows of positions that the store had, `is_old`."""
+    old = np.flatnonzero(is_old)
     if not len(old):
         return batch
     numbers, place = np.unique(ids[old], return_inverse=True)
     stored = connection.execute(_HISTORIES, (json.dumps(numbers.tolist()),)).fetchall()
     fen, start_fen, kinds = list(batch.fen), list(batch.start_fen), list(batch.origin.kind)
-    ply, known = batch.ply.copy(), batch.history_known.copy()
+    ply, history_known = batch.ply.copy(), batch.history_known.copy()
     pieces = [batch.moves[a:b] for a, b in pairwise(batch.offsets.tolist())]
     for i, at in zip(old.tolist(), place.tolist(), strict=True):
-        _, fen[i], start_fen[i], moves, ply[i], known[i], kind = stored[at]
+        _, fen[i], start_fen[i], moves, ply[i], history_known[i], kind = stored[at]
         kinds[i] = kind or GAME
         pieces[i] = np.frombuffer(moves, "<u2").astype(np.uint16)
     joined_moves, offsets = joined(pieces)
@@ -570,6 +572,6 @@ def _with_stored_history(
         moves=joined_moves,
         offsets=offsets,
         ply=ply,
-        history_known=known,
+        history_known=history_known,
         origin=replace(batch.origin, kinds=None if all(kind == GAME for kind in kinds) else kinds),
     )
