@@ -686,7 +686,7 @@ def test_interrupted_runs_end_with_the_same_bytes(mined: tuple[Path, Path], tmp_
         for games in (3, 20, 9):
             stopped = write(tmp_path / "out", progress=Interrupting(games))
             assert stopped.interrupted
-            kept = f"{stopped.chunks} games are complete; the same command goes on"
+            kept = f"{stopped.chunks} games are complete; the same command resumes"
             none = "nothing is kept of less than 10,000 games; the same command begins again"
             assert stopped.lines() == [f"{tmp_path / 'out'}: {kept if stopped.chunks else none}"]
             assert stopped.chunks % 8 == 0

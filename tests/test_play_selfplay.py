@@ -282,7 +282,7 @@ def test_wrong_options_are_named(tmp_path: Path, net: str, book: Path, more: tup
 def test_games_and_training_records_do_not_have_one_name(tmp_path: Path, net: str, book: Path) -> None:
     games = tmp_path / "games.pgn"
     result = run(tmp_path, net, "--training", f"{tmp_path}/./games.pgn")
-    assert "games.pgn: is the file of games, too; give a folder of another name" in refused(result)
+    assert "games.pgn: is the file of games too; give a folder of another name" in refused(result)
     assert not games.exists()
     assert not (tmp_path / "a.db").exists()
 

@@ -105,7 +105,7 @@ def test_a_folder_that_was_not_finished_is_told(
     mix(sides, tmp_path / "out", quiet=True)
     [line] = [record.getMessage() for record in caplog.records]
     folder = tmp_path / "normal"
-    assert line == f"warning: {folder} is not finished: the command that writes it goes on when given again"
+    assert line == f"warning: {folder} is not finished: give the command that writes it again to resume"
 
 
 def test_packed_tars_and_missing_folders(sides: MixOptions, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def _forms(arrays: Arrays) -> dict[str, tuple[str, list[int]]]:
 
 
 def save(path: Path, identity: Mapping[str, Any], notes: Notes, arrays: Arrays) -> None:
-    """Writes a checkpoint whole or not at all; on an error the older one stays. Raises ValueRepairError."""
+    """Writes a complete checkpoint, or none: on an error the older one stays. Raises ValueRepairError."""
     try:
         with written_whole(path, outputs.CHECKPOINT) as partial, partial.open("wb") as file:
             file.write(msgspec.json.encode(_Head(dict(identity), notes, _forms(arrays))) + b"\n")
@@ -53,14 +53,14 @@ def save(path: Path, identity: Mapping[str, Any], notes: Notes, arrays: Arrays) 
     except OSError as error:
         raise ValueRepairError(
             f"{path}: {error.strerror or error}: the checkpoint of step {notes.step:,} is not written; make room, "
-            "then run the same command again, which goes on from the one before"
+            "then run the same command again, which resumes from the one before"
         ) from None
 
 
 def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, dict[str, NDArray[Any]]]:
     """Notes and arrays of a checkpoint, of the types and shapes of `like`.
 
-    Raises ValueRepairError for a file that is no checkpoint, UsageError for another training's.
+    Raises ValueRepairError for a file that is no checkpoint, UsageError for the checkpoint of another training.
     """
     try:
         with open_regular(path) as file:

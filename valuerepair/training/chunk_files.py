@@ -179,7 +179,7 @@ class RandomReader:
 
 
 def digest_of(content: bytes) -> int:
-    """64 bits of BLAKE2b of a compressed chunk, by which seeded choices know it, wherever the chunk is stored."""
+    """64 bits of BLAKE2b of a compressed chunk, which seeded choices depend on, wherever the chunk is stored."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
@@ -260,7 +260,7 @@ def in_order(work: Callable[[T], Result], items: Iterable[T]) -> Generator[tuple
 
 
 def put_files(archives: Archives, chunks: Iterable[tuple[ChunkFile, bytes]], folder: Path) -> None:
-    """Writes packed chunks as they lay: loose ones under their names, those of a tar into a tar of its name."""
+    """Writes packed chunks as they were stored: loose ones under their names, those of a tar into a tar of its name."""
     for number, of_archive in groupby(chunks, lambda written: written[0].archive):
         target = folder / archives.names[number]
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -296,8 +296,10 @@ EXAMPLES = 3
 
 @dataclass(slots=True)
 class LeftOut:
-    """Files that are no usable chunks: their number by reason, and the first few names; and the tars that break off,
-    each with where, whose chunks before that are used."""
+    """Files that are no usable chunks: their number by reason, and the first few names.
+
+    `broken_off` are the tars that break off, each with the place; their chunks before that place are used.
+    """
 
     reasons: dict[str, int] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
@@ -360,13 +362,13 @@ def read_index(
     """Reads and checks every chunk of some folders or tars once. `on_bytes` is called with the bytes read from disk.
 
     Files that are no usable chunks are counted and left out, and so are chunks with a position whose key is in
-    `held_out`; a folder whose writing was stopped is logged. Raises
-    ValueRepairError if no usable chunk is left, and if the chunks have several input formats.
+    `held_out`; a folder whose writing was stopped is logged. Raises ValueRepairError if no usable chunk is left, and if
+    the chunks have several input formats.
     """
     archives, left_out, sha = find_archives(given), LeftOut(), hashlib.sha256()
     for folder in given:
         if os.path.exists(os.path.join(folder, UNFINISHED)):
-            log.warning(f"warning: {folder} is not finished: the command that writes it goes on when given again")
+            log.warning(f"warning: {folder} is not finished: give the command that writes it again to resume")
     columns = (array("i"), array("q"), array("i"), array("i"), array("Q"))
     first: tuple[int, str] | None = None
 

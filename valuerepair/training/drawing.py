@@ -42,7 +42,7 @@ def is_held(games: Keys, share: float) -> Flags:
 
 
 def check_any_left(name: str, games: int, held: int) -> None:
-    """Raises ValueRepairError if all games are held out."""
+    """Raises ValueRepairError if all games of the source `name` are held out."""
     if held >= games:
         raise ValueRepairError(
             f"{name}: all of its {games:,} games are held out, so that there is nothing to train on; "
@@ -57,8 +57,8 @@ class StoreDraw(JudgedPositions):
     with too few others, all others and fewer candidates. Without a share a pass has all positions: `ordinary` drawing.
     Each kind is drawn in proportion to `ordinary`, so that with equal weights a pass has no position twice. With
     `draw`, a .parquet file with a weight for each ``position_id``, positions are drawn by these weights, candidates or
-    not, as many as let the heaviest be drawn in nearly every pass; `share` has no effect. `candidates`: at most this
-    many are used, and stand for all.
+    not, and the size of a pass is such that the heaviest is drawn in nearly every pass; `share` has no effect.
+    `candidates`: at most this many are used, and represent all.
 
     `inverse` is the weight of a drawn row's value: with it means over many passes equal those of ordinary drawing,
     whatever the share or the file. It cannot make up for positions that are never drawn: with a share of 0 or 1, or a
@@ -134,8 +134,8 @@ class StoreDraw(JudgedPositions):
         return np.concatenate([self._drawn(stratum, number) for stratum in self._strata])
 
     def _by_share(self, share: float | None, masses: Sequence[float], held: Flags) -> list[_Stratum]:
-        """Candidates and others: the number of each in a pass, and what they stand for."""
-        available = _whole(self.ordinary[self.candidates]), _whole(self.ordinary[self.others])
+        """Candidates and others: the number of each in a pass, and the mass that they represent."""
+        available = _ordinary_size(self.ordinary[self.candidates]), _ordinary_size(self.ordinary[self.others])
         sizes = available if share is None else _sizes(*available, share)
         if not sum(sizes) or (share is None and not sizes[0]):
             kind = "other position" if share == 0 else "candidate"
@@ -162,8 +162,8 @@ class StoreDraw(JudgedPositions):
         return np.sort(rows[order[:most]])
 
     def _drawn(self, stratum: _Stratum, number: int) -> Index:
-        """Its rows in pass `number`, each expected in proportion to its weight: at equal steps of the cumulative weight
-        of the rows in random order (W. G. Madow, 1949)."""
+        """The rows of a stratum in pass `number`, each drawn in proportion to its weight: at equal steps of the
+        cumulative weight of the rows in random order (W. G. Madow, 1949)."""
         rows, size, _ = stratum
         hashes = scrambled(self.keys[rows] ^ salt(self._seed, "pass", number))
         order = np.argsort(hashes, kind="stable")
@@ -204,14 +204,15 @@ def _standing(store: Store, question: Question, reached: pd.DataFrame) -> Floats
 
 
 class _Stratum(NamedTuple):
-    """Rows that are drawn by weight, their number in a pass, and what they stand for in ordinary drawing."""
+    """Rows that are drawn by weight, their number in a pass, and the number of rows in a pass of ordinary drawing that
+    they represent."""
 
     rows: Index
     size: int
     mass: float
 
 
-def _whole(ordinary: Floats) -> int:
+def _ordinary_size(ordinary: Floats) -> int:
     """The number of these positions in a pass of ordinary drawing."""
     return max(1, round(float(ordinary.sum()))) if len(ordinary) else 0
 

@@ -74,7 +74,7 @@ def fit(
 
     It ends with the amplitude step (`training.amplitude`). Interruptions do not change the result. `on_curve` gets the
     curve after each judgement. Raises ValueRepairError for a loss that is no number, UsageError for a checkpoint of
-    another training, KeyboardInterrupt after an interruption, with the checkpoint written.
+    another training, KeyboardInterrupt after an interruption, when the checkpoint is written.
     """
     value_only = options.only == "value"
     weights = LossWeights(policy=0.0, moves_left=0.0) if value_only else LossWeights(policy_kl=policy_kl)
@@ -130,7 +130,7 @@ class _Loop:
             if self._is_due(run):
                 self._judge(run)
             if run.step:
-                progress.say(f"going on after step {run.step:,} of {self._options.total_steps:,}")
+                progress.say(f"resuming after step {run.step:,} of {self._options.total_steps:,}")
             saved = started = time.monotonic()
             pending: tuple[int, Any] | None = None
             stopped = self._reason_to_stop(run)

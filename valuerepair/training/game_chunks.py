@@ -1,7 +1,7 @@
-"""Training chunks of games from archives: each game one chunk of V6 records (`chess.v6`), in order, to learn from.
+"""Training chunks of games from archives: one chunk of V6 records (`chess.v6`) per game, in order.
 
-These games have no searches as in self-play. So the records have what is known of them: the played move, the result,
-and the evaluations in the archive or in a store.
+Unlike games of self-play, these have no searches. So the records have what is known about them: the played move, the
+result, and the evaluations in the archive or in a store.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def whole_game_records(game: WholeGame, options: GameChunkOptions, judge: Judged
 
 
 def _is_over(last: Boards) -> bool:
-    """The rules end the game on this board: no legal move, no mating material, 50 moves, third time."""
+    """Whether the rules end the game on this board: no legal move, no mating material, 50 moves, third repetition."""
     repeated = int(last[0, REPETITION] & SIXTEEN_BITS) >= 2
     over = insufficient_material(last)[0] or halfmove_clocks(last)[0] >= LAST_CLOCK or not has_legal_move(last)[0]
     return bool(repeated or over)
@@ -264,8 +264,8 @@ def _fill_values(records: Records, z: Floats, columns: _Values) -> None:
 class GameCounts:
     """Counts of the parsed games: `left_out` by reason; of the written games all `records`, those `evaluated` in the
     archive, and those `judged` by the store; and the records that were cut off: `cut_before`, up to the last position
-    that the store holds out, and `cut_behind`, from the first position with a held-out material or with more than
-    `LAST_CLOCK` plies without a capture or a pawn's move on."""
+    that the store holds out, and `cut_behind`, from the first position whose material is held out or that follows more
+    than `LAST_CLOCK` plies without a capture or a pawn's move."""
 
     left_out: Counter[str] = field(default_factory=Counter)
     records: int = 0
@@ -295,7 +295,7 @@ class GameChunksSummary:
                 f"{self.folder}: nothing is kept of less than {SHARD_CHUNKS:,} games; the same command begins again"
             ]
         if self.manifest is None:
-            return [f"{self.folder}: {self.chunks:,} games are complete; the same command goes on"]
+            return [f"{self.folder}: {self.chunks:,} games are complete; the same command resumes"]
         manifest = self.manifest
         lines = [f"{self.folder}: {manifest['chunks']:,} games, {manifest['records']:,} records"]
         evaluated = [f"{manifest[name]:,} {words}" for name, words in _EVALUATED if manifest[name]]
@@ -439,7 +439,8 @@ class _Games:
             "rejected": dict(sorted(report.rejected.items())),
             "truncated": [list(broken) for broken in report.truncated],
         }
-        counts = {each.name: getattr(self.counts, each.name) for each in fields(self.counts) if each.name != "records"}
+        names = [count.name for count in fields(self.counts) if count.name != "records"]
+        counts = {name: getattr(self.counts, name) for name in names}
         return {"read": read if self._options.games is None else None, **counts}
 
     def check_any(self) -> None:

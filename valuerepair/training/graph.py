@@ -1,6 +1,6 @@
 """A net as a function of its parameters, in JAX: the graph that lc0's own converter makes, operator by operator.
 
-This makes every net that is evaluated here differentiable. Parameters have the converter's names. The plane of the
+This makes every net that can be evaluated here differentiable. Parameters have the converter's names. The plane of the
 half-move clock counts to 99 where others are 0 or 1, so that its weights are a hundred times smaller than all others,
 and no step size would fit both: here its weights are `CLOCK` times as large and its plane as much smaller. Input
 formats that count hectoplies have it in hundredths already.
@@ -30,7 +30,7 @@ from valuerepair.nets.weights import NetFile, fields, read_net_file
 from valuerepair.training import winograd
 
 CLOCK = 99.0
-# The weights that may be the first after the planes, and their axis that counts planes.
+# The weights that may be the first after the planes, and which of their axes counts planes.
 _FIRST = {"/inputconv/w/kernel": 1, "/attn_body/matmul/w": 0}
 _TABLE = "/const/pos_encoding"  # lc0's, the same in every net
 # Positions that are computed together on a CPU: more do not fit into its cache (docs/performance.md).
@@ -166,7 +166,7 @@ class NetGraph:
         return Board(winograd.convolve(board, kernel) + bias)
 
     def scaled(self, name: str, array: Any, by: float) -> NDArray[np.float32]:
-        """The parameter with its weights of the clock's plane, if it has them, multiplied by `by`."""
+        """The parameter; its weights of the clock's plane, if it has any, are multiplied by `by`."""
         changed: NDArray[np.float32] = np.array(array, np.float32)
         if name == self._first:
             index: list[Any] = [slice(None)] * changed.ndim
@@ -175,7 +175,7 @@ class NetGraph:
         return changed
 
     def of_head(self, name: str) -> frozenset[str]:
-        """The parameters of this head alone, ``policy``, ``value`` or ``moves_left``."""
+        """The parameters that only this head has: ``policy``, ``value`` or ``moves_left``."""
         ends = {HEADS["value"] if output == WDL_NAME else output: output for output in self.outputs}
         behind = {end: self._parameters_behind(output) for end, output in ends.items()}
         others = (names for end, names in behind.items() if end != HEADS[name])

@@ -24,7 +24,7 @@ Crossing = tuple[list[Any], list[Any]]
 
 
 class _Cut(NamedTuple):
-    """A function of (trained, frozen, planes) in two: the part that needs no trained parameter, and the rest."""
+    """A function of (trained, frozen, planes), cut in two: the part that needs no trained parameter, and the rest."""
 
     before: Any
     after: Any
@@ -34,10 +34,11 @@ class _Cut(NamedTuple):
 def _cut(function: Callable[..., Any], trained: Any, frozen: Any, rows: int) -> _Cut:
     planes = np.zeros((rows, PLANES, 8, 8), np.float32)
     closed = jax.make_jaxpr(function)(trained, frozen, planes)
-    whole, count = closed.jaxpr, len(jax.tree.leaves(trained))
-    changing: set[Any] = set(whole.invars[:count])
+    function_graph, count = closed.jaxpr, len(jax.tree.leaves(trained))
+    inputs = function_graph.invars
+    changing: set[Any] = set(inputs[:count])
     first, second, between = [], [], dict[Any, None]()
-    for equation in whole.eqns:
+    for equation in function_graph.eqns:
         variables = [variable for variable in equation.invars if isinstance(variable, core.Var)]
         if not changing.isdisjoint(variables):
             second.append(equation)
@@ -45,9 +46,9 @@ def _cut(function: Callable[..., Any], trained: Any, frozen: Any, rows: int) -> 
             between.update(dict.fromkeys(variable for variable in variables if variable not in changing))
         else:
             first.append(equation)
-    crossing = [variable for variable in between if variable not in whole.constvars]
-    before = whole.replace(eqns=first, invars=whole.invars[count:], outvars=crossing)
-    after = whole.replace(eqns=second, invars=[*whole.invars[:count], *crossing])
+    crossing = [variable for variable in between if variable not in function_graph.constvars]
+    before = function_graph.replace(eqns=first, invars=inputs[count:], outvars=crossing)
+    after = function_graph.replace(eqns=second, invars=[*inputs[:count], *crossing])
     first_half, second_half = (core.jaxpr_as_fun(core.ClosedJaxpr(half, closed.consts)) for half in (before, after))
     return _Cut(first_half, second_half, tuple(variable.aval.shape for variable in crossing))
 

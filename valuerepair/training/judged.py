@@ -33,7 +33,7 @@ class JudgedPositions:
 
     A position that the ladder cut has the value of its last rung, and is not a candidate (docs/methods/training.md,
     "Training"). With cut positions all weights are 1: every sampled position is there, and audited ones need not stand
-    for cut ones. Positions beside the games (`vr mine --aside`) are included; positions that `vr expand` reached are
+    for cut ones. Positions next to the games (`vr mine --aside`) are included; positions that `vr expand` reached are
     included, candidates or not, if the question includes them.
 
     Columns [n] by position_id, values from the side to move: `ids` int64, `keys` uint64 of the positions, `best` uint16
@@ -50,7 +50,7 @@ class JudgedPositions:
         import pandas as pd
 
         self.path = store.path
-        # "searched" also reads positions beside the games; positions of `vr expand` are dropped below if not requested.
+        # "searched" also reads positions next to the games; those of `vr expand` are dropped below if not requested.
         self.question = question if question.expanded != "no" else replace(question, expanded="searched")
         names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "weight", "rung", "deep_best")
         judged = ("deep_w", "deep_d", "deep_l")

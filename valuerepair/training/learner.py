@@ -94,7 +94,7 @@ class Learner:
     def _check_heads(self) -> bool:
         heads = jax.eval_shape(self._net.forward, self._old, np.zeros((1, PLANES, 8, 8), np.float32))
         if heads.wdl is None and heads.value is None:
-            raise ValueRepairError("the net has no value head, and training is for its value")
+            raise ValueRepairError("the net has no value head, and training is of its values")
         if heads.policy is None and (self._weights.policy or self._weights.policy_kl):
             raise ValueRepairError("the net has no policy head; use --only value")
         return heads.wdl is not None

@@ -1,7 +1,7 @@
 """The losses of training: one number per position and head, in JAX, by the formulas of lc0's trainers.
 
-Each function takes what the net says of n positions and what it should say, and returns [n]; formulas and sources are
-in docs/methods/training.md, "Training". Values are from the side to move.
+Each function takes the net's outputs for n positions and their targets, and returns [n]; formulas and sources are in
+docs/methods/training.md, "Training". Values are from the side to move.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def policy(logits: Array, shares: Array) -> Array:
 def policy_kl(logits: Array, old: Array, legal: Array, judged: Array) -> Array:
     """KL(target || policy) over the legal moves in nats; all [n, m], two of logits, one of bools, one of shares.
 
-    The target is `judged` plus the old policy times the rest of 1: the old policy alone where `judged` is 0.
+    The target is `judged` plus the old policy with the remaining share: the old policy alone where `judged` is 0.
     """
     old_log_p, log_p = _log_softmax(old, legal), _log_softmax(logits, legal)
-    rest = 1 - jnp.sum(judged, axis=1, keepdims=True)
-    target = jnp.where(legal, judged + rest * jnp.exp(old_log_p), 0)
+    old_share = 1 - jnp.sum(judged, axis=1, keepdims=True)
+    target = jnp.where(legal, judged + old_share * jnp.exp(old_log_p), 0)
     # This form makes the divergence of a policy from itself exactly 0.
-    log_target = jnp.where((judged > 0) | (rest < 1), jnp.log(jnp.where(target > 0, target, 1)), old_log_p)
+    log_target = jnp.where((judged > 0) | (old_share < 1), jnp.log(jnp.where(target > 0, target, 1)), old_log_p)
     return jnp.sum(jnp.where(legal, target * (log_target - log_p), 0), axis=1)
 
 
@@ -63,8 +63,8 @@ def scalar(value: Array, target: Array) -> Array:
 
 def moves_left(plies: Array, target: Array) -> Array:
     """Huber's loss of the plies left, both [n]; 0 where the target is NaN."""
-    known = ~jnp.isnan(target)
-    error = jnp.abs(plies - jnp.where(known, target, plies)) / MOVES_LEFT_SCALE
+    has_target = ~jnp.isnan(target)
+    error = jnp.abs(plies - jnp.where(has_target, target, plies)) / MOVES_LEFT_SCALE
     small = jnp.minimum(error, MOVES_LEFT_DELTA)
     return small * (error - small / 2)
 

@@ -1,4 +1,4 @@
-"""The mixture that repairs a net: a share of games from repair books, the rest from normal self-play.
+"""The mixture that repairs a net: a share of games from repair books, the others from normal self-play.
 
 The choice of games and their shards depend only on the seed and the content of the chunks: not on names, dates or the
 order of folders. A smaller mixture of the same seed is part of a larger one.
@@ -79,9 +79,9 @@ class Choice:
 
 
 def mix(options: MixOptions, out: str | Path, *, quiet: bool = False) -> dict[str, Any]:
-    """Writes the mixture and its manifest.json to `out`, which appears whole or not at all; returns the manifest.
+    """Writes the mixture and its manifest.json to `out`, which appears complete or not at all; returns the manifest.
 
-    Raises UsageError when `out` is not empty, ValueRepairError for a share that the inputs cannot give, chunks of
+    Raises UsageError if `out` is not empty, ValueRepairError for a share that the inputs cannot give, chunks of
     different input formats, and a disk without room.
     """
     check_new_folder(out, (*options.repair, *options.normal))
@@ -122,7 +122,7 @@ def choose(sides: Sequence[ChunkIndex], options: MixOptions) -> list[Choice]:
     shares = (options.share, 1 - options.share)
     total = min(n / share for n, share in zip(available, shares, strict=True))
     if options.total is not None:
-        # A whole game may lie on either side of the bound.
+        # As games are not divided, a mixture may miss the total by almost a game.
         if options.total > total + max(int(unit.max()) for unit in units) - 1:
             raise ValueRepairError(_impossible(options, available, total))
         total = min(total, options.total)
@@ -142,7 +142,7 @@ def choose(sides: Sequence[ChunkIndex], options: MixOptions) -> list[Choice]:
 
 
 def tolerance(share: float) -> float:
-    """The largest difference of a mixture's share from this requested one."""
+    """The largest allowed difference between a mixture's share and the requested `share`."""
     return min(0.01, 0.2 * min(share, 1 - share))
 
 
@@ -165,7 +165,7 @@ def _priority(digest: NDArray[np.uint64], seed: int, purpose: str) -> NDArray[np
 
 
 def _nearest(cumulated: Index, target: float) -> int:
-    """How many from the beginning come nearest to `target`; at least one."""
+    """The number of first elements whose sum is nearest to `target`; at least one."""
     i = int(np.searchsorted(cumulated, target))
     if i == len(cumulated) or (i > 0 and target - cumulated[i - 1] <= cumulated[i] - target):
         i -= 1
@@ -283,8 +283,8 @@ def write_shards(
 ) -> dict[str, Any]:
     """Writes the chunks in this order ([n, 2]: side, index) into shards of nearly equal numbers of games.
 
-    Returns what the manifest says of them: the shards by name, each with its SHA-256 and counts, and of loose chunks
-    how many are ``linked`` and ``copied``.
+    Returns their part of the manifest: the shards by name, each with its SHA-256 and counts, and of loose chunks how
+    many are ``linked`` and ``copied``.
     """
     files, shards = dict[str, dict[str, Any]](), -(-len(order) // SHARD_CHUNKS)
     write = _write_tar if options.form == "tar" else _write_links

@@ -38,8 +38,8 @@ Format = Literal["plain", "bin", "text"]
 FORMATS: tuple[Format, ...] = ("plain", "bin", "text")
 CENTIPAWNS = 100.0
 
-# Stockfish's VALUE_MATE: a mate in n plies is VALUE_MATE - n. Other scores lie below all scores of mates and
-# tablebases there (MAX_PLY is 246).
+# Stockfish's VALUE_MATE: a mate in n plies is VALUE_MATE - n. In Stockfish all other scores are below those of mates
+# and tablebases (MAX_PLY is 246).
 _MATE = 32_000
 _MOST = _MATE - 2 * 246 - 1
 _LARGEST_OF_TEXT = 10_000  # as bullet's own example of a filter
@@ -120,8 +120,8 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: flo
     The score is the deep search's centipawns times `pawn` / 100, within ±31,507; without centipawns, or for a search
     with a net, whose Q is no function of its centipawns, it is Q through the frame's alpha. A mate is 32,000 less its
     plies. The move is the search's best, else the played one; a row with neither, or without a score, is left out. The
-    result is the game's; positions beside a game (`vr expand`, `vr mine --aside`) have no result. ``text`` has no move
-    for a trainer to filter by, so it leaves out positions in check, positions whose move captures or promotes, and
+    result is the game's; positions that are not in a game (`vr expand`, `vr mine --aside`) have none. ``text`` has no
+    move for a trainer to filter by, so it leaves out positions in check, positions whose move captures or promotes, and
     scores beyond 10,000. Raises UsageError if `pawn` is no positive number.
     """
     if not 0 < pawn < np.inf:
@@ -152,7 +152,10 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: flo
 def write_positions(
     frame: pd.DataFrame, path: str | os.PathLike[str], kind: Format | None = None, pawn: float = CENTIPAWNS
 ) -> WrittenPositions:
-    """Writes a frame by `write_stream` to a file, which appears whole or not at all; its ending defaults `kind`."""
+    """Writes a frame by `write_stream` to a file, which appears complete or not at all.
+
+    `kind` is by default the format of the file's ending.
+    """
     form = format_of(path, kind)
     with written_whole(path, outputs.TRAINERS[form]) as partial, partial.open("wb") as stream:
         return write_stream(frame, form, stream, pawn)
@@ -183,12 +186,12 @@ def scores(frame: pd.DataFrame, alpha: Mapping[str, Any], pawn: float = CENTIPAW
 def game_results(frame: pd.DataFrame) -> list[int | None]:
     """[n] the games' results for White, None without a result.
 
-    Positions of a game have a played move, so a position without one lies beside its game.
+    Positions of a game have a played move, so a position without one is not in its game.
     """
-    beside = frame["played"].isna()
+    in_game = frame["played"].notna()
     if "step" in frame:
-        beside |= frame["step"].notna()
-    return [None if is_beside else _RESULTS.get(word) for word, is_beside in zip(frame["result"], beside, strict=True)]
+        in_game &= frame["step"].isna()
+    return [_RESULTS.get(word) if is_in else None for word, is_in in zip(frame["result"], in_game, strict=True)]
 
 
 def _entries(frame: pd.DataFrame, results: list[int | None], scores: NDArray[np.float64]) -> Iterator[Entry | None]:

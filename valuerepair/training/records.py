@@ -80,7 +80,7 @@ class RecordFacts:
 
 
 def has_records(game: GameRecord) -> bool:
-    """Whether a game is for learning: decided, and not by an engine's failure.
+    """Whether a game is used for training: it was decided, and not by an engine's failure.
 
     lc0 also drops undecided games (stopped after 450 plies, or aborted).
     """
@@ -134,8 +134,10 @@ def _find(search: SearchResult, move: str) -> int:
 def fill_boards(
     records: Records, rows: NDArray[np.uint64], initial: bool, facts: RecordFacts, at: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Fills records[i] from the board and the history of row at[i] of a game, whose repetitions are marked; `initial`
-    says that its row 0 is the standard starting position. Returns where Black is to move, bool[n]."""
+    """Fills records[i] from the board and the history of row at[i] of a game; returns where Black is to move, bool[n].
+
+    Repetitions are marked in `rows`; `initial`: row 0 is the standard starting position.
+    """
     planes, small = _empty_boards(len(at))
     scratch = np.empty((1, PLANES), np.uint64)
     write_boards(rows, initial, FILLS.index(facts.history_fill), facts.input_format, at, scratch, planes, small)
@@ -222,7 +224,7 @@ def _fill_values(records: Records, searches: Sequence[SearchResult], picked: Seq
 
 
 def _is_proven_best(search: SearchResult) -> bool:
-    """The best move is proven, and no other can be better."""
+    """Whether the best move is proven, and no other can be better."""
     best = search.certain
     if best is None:
         return False
@@ -271,7 +273,7 @@ def write_boards(
 ) -> None:
     """Writes planes[i] (uint64[104], as in the record) and facts[i] of row at[i] of a game with repetitions marked.
 
-    The game's first row is 0; `initial` says that it is the standard starting position. `scratch` is uint64[1, 112].
+    The game's first row is 0; `initial`: it is the standard starting position. `scratch` is uint64[1, 112].
     """
     for i in range(len(at)):
         r = at[i]
@@ -332,7 +334,7 @@ def write_policies(
     """Writes policies[i, 1858] of row at[i], whose legal moves (absolute squares) are moves[cuts[i]:cuts[i+1]].
 
     The policy is the share of visits, -1 for illegal moves; without visits the first move has all. `indices` are the
-    moves' places in it. `divergence` is KL(visits || net's policy at temperature 1) in nats, by lc0's formula, which
+    moves' indices in it. `divergence` is KL(visits || net's policy at temperature 1) in nats, by lc0's formula, which
     undoes the priors' softmax temperature; 0 if a prior is unknown (NaN).
     """
     for i in range(len(at)):
@@ -356,8 +358,10 @@ def write_policies(
 
 
 def divergence(written: NDArray[np.float64], priors: NDArray[np.float64], row: Index, n: int) -> NDArray[np.float64]:
-    """[n] KL(written || priors) in nats of the policies of n records, flat: move i belongs to record row[i]. As in lc0
-    it is never 0, which means "unknown" to trainers."""
+    """[n] KL(written || priors) in nats of the policies of n records; both are flat: move i belongs to record row[i].
+
+    As in lc0 it is never 0, which means "unknown" to trainers.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(written > 0, written * np.log(written / np.maximum(priors, SMALLEST)), 0.0)
     return np.asarray(np.maximum(np.bincount(row, terms, n), 0) + SMALLEST)
@@ -371,7 +375,7 @@ _GZIP, _MEMORY = 31, 7
 class ChunkWriter:
     """Writes the records of games to a folder: game 7 of a run to game_000007.gz, as lc0 names it.
 
-    A file appears whole or not at all, and the same game gives the same bytes: a stopped run resumes in its folder.
+    A file appears complete or not at all, and the same game gives the same bytes: a stopped run resumes in its folder.
     `games` and `records` count what was written.
     """
 
@@ -383,8 +387,8 @@ class ChunkWriter:
         resume: bool = False,
         free: Callable[[GameRecord, int], int] = lambda game, count: count,
     ) -> None:
-        """Makes the folder if needed. Without `resume` it must be empty. `free` says how many of a game's `count`
-        records are written, the first ones.
+        """Makes the folder if needed. Without `resume` it must be empty. `free` returns how many of a game's first
+        records are written, given the game and their number.
 
         Raises UsageError for a folder that is not empty, ValueRepairError if it cannot be written.
         """
@@ -394,7 +398,7 @@ class ChunkWriter:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not resume and any(self.folder.iterdir()):
                 raise UsageError(
-                    f"{folder}: not empty; training records need a folder of their own unless their run goes on"
+                    f"{folder}: not empty; training records need a folder of their own unless their run resumes"
                 )
             for leftover in self.folder.glob(".game_*.part"):
                 leftover.unlink()

@@ -63,7 +63,7 @@ class Rescored:
     abs(new - old) by field (``q``, ``result``); `positions` that the store has judged, `otherwise` records of judged
     positions with another history; `held_out` chunks with a position that the split holds out, which are not written;
     `left_out`: files that are no usable chunks, by reason, and the first few; `broken_off`: tars that break off, each
-    with where."""
+    with the place."""
 
     folder: str
     fields: Fields
@@ -119,8 +119,8 @@ def rescore(
     ``q``: best_*, root_*, and played_*, moved with them; ``result``: result_*, a win, a draw or a loss with the judge's
     chances of each, since lc0's rescorer accepts no other results; ``both``. W/D/L come from the judge's Q with the
     net's own draws, or with `question.q_from` ``wdl`` from the judge. With a `split` only positions of its part
-    ``train`` give their values, and chunks with a position that it holds out are not written. `out` appears whole or
-    not at all; it leaves out files that are no usable chunks.
+    ``train`` give their values, and chunks with a position that it holds out are not written. `out` appears complete or
+    not at all; files that are no usable chunks are left out.
 
     Raises UsageError if two files would get one name or `out` is not empty, ValueRepairError without judged positions
     or chunks.
@@ -289,7 +289,7 @@ def put_values(
 
     Results are sampled by `chance` [n] in [0, 1). played_q keeps its distance from best_q, so that deblundering treats
     the played move as before. A win or loss that the search has proven keeps its values, which deblundering compares
-    with 1; other proofs, such as of a repetition, end with the value that they were of.
+    with 1; other proofs, such as of a repetition, are removed with the value that they prove.
     """
     change = {}
     if fields != "result":
@@ -307,9 +307,9 @@ def _put_q(records: Records, rows: NDArray[np.int64], wdl: NDArray[np.float32]) 
     rows, wdl = rows[~is_proven], wdl[~is_proven]
     q, d = wdl[:, 0] - wdl[:, 2], wdl[:, 1]
     best, played = records["best_q"][rows], records["played_q"][rows]
-    beside = np.clip(q + np.nan_to_num(played - best), -_NO_MATE, 1)
+    moved = np.clip(q + np.nan_to_num(played - best), -_NO_MATE, 1)
     is_best = records["played_idx"][rows] == records["best_idx"][rows]
-    played = np.where(is_best, q, np.where(played <= -1, played, beside))
+    played = np.where(is_best, q, np.where(played <= -1, played, moved))
     records["played_q"][rows] = played
     records["played_d"][rows] = np.where(is_best, d, np.minimum(records["played_d"][rows], 1 - np.abs(played)))
     for name in ("best", "root"):

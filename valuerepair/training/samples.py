@@ -140,9 +140,12 @@ def _padded(column: NDArray[Any], n: int) -> NDArray[Any]:
 def of_records(
     records: NDArray[np.void], q_ratio: float, weight: NDArray[np.float64] | None = None, game: int = 0
 ) -> Samples:
-    """The records of one game, v6.RECORD[n], as samples; `game` is a 64-bit key of the game. The value target is the
-    game's result, mixed with the share `q_ratio` of the value of the search's best move, whose Q is `deep_q`; NaN where
-    there was no search, and the result stands in its place. Records that lc0's rescorer deleted have the weight 0."""
+    """The records of one game, v6.RECORD[n], as samples; `game` is a 64-bit key of the game.
+
+    The value target is the game's result, mixed with the share `q_ratio` of the value of the search's best move.
+    `deep_q` is the Q of that value; NaN for a position without a search, whose record has the result in its place.
+    Records that lc0's rescorer deleted have the weight 0.
+    """
     n = len(records)
     is_deleted = records["invariance_info"] & v6.DELETED != 0
     was_searched = v6.were_searched(records, np.arange(n) == n - 1) & ~is_deleted
@@ -189,8 +192,8 @@ def chances(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def _masks_of_records(records: NDArray[np.void], form: int) -> NDArray[np.uint64]:
-    """The input planes of records, the inverse of `records.write_boards`: bytes of the history planes have their bits
-    reversed, the auxiliary planes follow from the other fields."""
+    """The input planes of records, the inverse of `records.write_boards`: the bits of each byte of the history planes
+    are reversed, the auxiliary planes follow from the other fields."""
     n = len(records)
     masks = np.zeros((n, PLANES), np.uint64)
     history = np.ascontiguousarray(records["planes"])
@@ -224,8 +227,8 @@ def of_positions(
     form: int,
     best: Moves | None = None,
 ) -> Samples:
-    """Positions as samples: the value target `wdl` [n, 3], and from the search that judges the net Q `deep_q` [n] and
-    the best move `best` uint16[n], as in `chess.positions`; an illegal move, such as 0, means unknown."""
+    """Positions as samples, with the value target `wdl` [n, 3], the judge's Q `deep_q` [n], and the judge's best moves
+    `best` uint16[n], as in `chess.positions`; an illegal move, such as 0, means unknown."""
     planes = encode(batch, fill, form)
     bits = np.packbits(planes.reshape(len(batch), PLANES, 64) != 0, axis=2, bitorder="little")
     masks = bits.view("<u8").reshape(len(batch), PLANES)
@@ -251,7 +254,7 @@ def of_positions(
 
 
 def _move_columns(moves: Moves, cuts: Index, best: Moves | None) -> NDArray[np.int32]:
-    """int32[n] the number of each row's `best` among its legal moves, -1 if it is not legal."""
+    """int32[n] the index of each row's `best` among its legal moves, -1 if it is not legal."""
     columns = np.full(len(cuts) - 1, -1, np.int32)
     if best is not None:
         row = np.repeat(np.arange(len(columns)), np.diff(cuts))

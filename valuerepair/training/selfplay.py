@@ -37,10 +37,13 @@ SelfplayEngine = Literal["mcts", "lc0"]
 
 @dataclass(frozen=True, kw_only=True)
 class SelfplayOptions:
-    """The players and their settings. `engine` is the built-in ``mcts``, or ``lc0``, which supports no second
-    net, and chooses device and seed itself. `net`, `net2` are names or files; `params` are those of the
-    search, `rules` end games; `repeat` games are played from each line. `jobs` games run at once, None: full batches.
-    `training` is a folder for a chunk of records of each game. Raises UsageError."""
+    """The players and their settings.
+
+    `engine` is the built-in ``mcts``, or ``lc0``, which supports no second net, and chooses device and seed itself.
+    `net`, `net2` are names or files; `params` are those of the search, `rules` end games; `repeat` games are played
+    from each line. `jobs` games run at once, None: full batches. `training` is a folder for a chunk of records of each
+    game. Raises UsageError.
+    """
 
     engine: SelfplayEngine = "mcts"
     net: str | None = None
@@ -83,7 +86,7 @@ def play_book(
     of training records with the name of `output`, and ValueRepairError for a book that lc0 would misread.
     """
     if options.training is not None and os.path.realpath(options.training) == os.path.realpath(output):
-        raise UsageError(f"--training {options.training}: is the file of games, too; give a folder of another name")
+        raise UsageError(f"--training {options.training}: is the file of games too; give a folder of another name")
     if split is not None:
         _check_split(split, options, store)
     openings = read_openings(book, strict=True)
@@ -110,12 +113,12 @@ def play_book(
 
 
 def _check_split(split: Split, options: SelfplayOptions, store: str | Path | None) -> None:
-    """Raises UsageError for a split without training records, and for one of games without the store that has them:
-    none of the games would be held out."""
+    """Raises UsageError for a split without training records, and for one of games without the store that has them,
+    of which it would hold out none."""
     if options.training is None:
         raise UsageError("--split: training records are what it cuts; give --training too")
     if not (split.games or split.archives):
-        return  # families are known by their positions
+        return  # families are recognised by their positions
     if store is None or not os.path.exists(store):
         which = "none is used" if store is None else f"there is no {os.fspath(store)}"
         raise UsageError(f"--split: holds out positions of a store, and {which}; give the store by --db")
@@ -126,7 +129,7 @@ def _check_split(split: Split, options: SelfplayOptions, store: str | Path | Non
 
 class HeldOut:
     """Finds the first position of a game that a `split` holds out: of a held-out family, or a held-out position of the
-    `store`. `left_out` counts the training records from there on, `records` all that games have had."""
+    `store`. `left_out` counts the training records that were cut off there, `records` all records of the games."""
 
     def __init__(self, split: Split, store: Store | None) -> None:
         self._split = split
@@ -169,7 +172,7 @@ def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestS
     params = options.params
     if options.engine == "lc0":
         settings = lc0_settings(options.net, params, options.nodes, options.jobs, options.rules)
-        return Lc0Source(settings, options.training, resume=_goes_on(output))
+        return Lc0Source(settings, options.training, resume=_has_begun(output))
     device = {"device": options.device, "threads": options.threads, "history_fill": params.history_fill}
     nets = (options.net, options.net2) if options.net2 else (options.net,)
     contestant = Contestant(nets, params, options.nodes, options.jobs, device)
@@ -187,13 +190,13 @@ def _chunks(
     if options.training is None:
         return None
     facts = RecordFacts.of(source.input_format(), source.params)
-    resume = _goes_on(output)
+    resume = _has_begun(output)
     if held_out is None:
         return ChunkWriter(options.training, facts, resume=resume)
     return ChunkWriter(options.training, facts, resume=resume, free=held_out.free)
 
 
-def _goes_on(output: str | Path) -> bool:
+def _has_begun(output: str | Path) -> bool:
     """Whether an earlier run has begun: then the folder of training records may not be empty.
 
     A killed run leaves its file, perhaps an empty one: a game's records are written before the game.

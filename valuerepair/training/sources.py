@@ -82,7 +82,7 @@ class TrainingSource(Protocol):
 
 
 class ChunkSource:
-    """Training chunks in folders and tars: the value's target is the game's result, mixed with the search's by
+    """Training chunks in folders and tars. The value target is the game's result, mixed with the search's value by
     `q_ratio`. `weights` is a formula of `vr weights`, or the .parquet file that its --side wrote for these chunks."""
 
     def __init__(
@@ -124,7 +124,7 @@ class ChunkSource:
 
     @property
     def is_of_games(self) -> bool:
-        """Whether most chunks are of more than one record. Else positions of one game can be on both sides."""
+        """Whether most chunks have more than one record. Otherwise positions of one game may both train and judge."""
         return bool((self._index.records > 1).mean() > 0.5)
 
     def units(self) -> Pass:
@@ -286,7 +286,7 @@ class TrainingStream:
         return int(sum(source.one_pass(0).counts.sum() for source in self.sources))
 
     def batches(self, first: int = 0) -> Generator[Batch]:
-        """Batches from number `first` on, made ahead by other threads. Close it after the last batch that you need."""
+        """Batches from number `first` on, made ahead by other threads. Close the generator after the last batch."""
         with closing(_ahead(self._windows(first * self.batch), 1)) as windows:
             yield from _ahead(self._cut(windows), _READY)
 

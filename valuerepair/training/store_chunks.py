@@ -1,7 +1,7 @@
 """Training chunks from a store's judged positions: one V6 record (`chess.v6`) per position, one record per chunk.
 
 lc0's rescorer decodes the move between consecutive records of a chunk, and lczero-training's loader flips the sign of Q
-from record to record. So a chunk must not hold positions that do not follow one another.
+from record to record. So all positions of a chunk would have to be consecutive positions of a game.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _BATCH = 1024  # positions that the net evaluates together
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkOptions:
-    """Which positions of a store become chunks, and what their records say.
+    """Which positions of a store become chunks, and the content of their records.
 
     `share`, `draw`, `part` and `seed` are those of `StoreDraw`. `records` is how many records to write, pass after
-    pass as in training, so that a position comes as often as its weight says; None: one pass. `policy_share` is the
-    share of the written policy that the judge's best move gets; the net's policy has the rest. `result` says what
-    result_q and result_d are. ``sampled``: a win, draw or loss drawn by the judge's W/D/L, since lc0's rescorer refuses
-    other numbers; ``judge``: the judge's value; ``game``: the result of the game, or ``sampled`` if it is not known.
+    pass as in training, so that a position occurs in proportion to its weight; None: one pass. `policy_share` is the
+    share of the written policy that the judge's best move gets; the net's policy has the rest. `result` is the source
+    of result_q and result_d. ``sampled``: a win, draw or loss drawn by the judge's W/D/L, since lc0's rescorer refuses
+    other numbers; ``judge``: the judge's value; ``game``: the result of the game, or ``sampled`` if it is unknown.
     Raises UsageError for values out of range.
     """
 
@@ -80,11 +80,11 @@ class ChunkOptions:
 
 
 class JudgedBatch(NamedTuple):
-    """n positions with what the judge and the games say about them, from the side to move.
+    """n positions with the judge's values and the results of their games, from the side to move.
 
     `wdl` float32[n, 3]: the judge's win, draw and loss. `best` uint16[n]: the judge's move (as in `chess.positions`, 0
-    if it gave none). `nodes` int64[n]: of the judge's search. `z` float32[n]: the result of the game, NaN if not
-    known. `chance` float64[n]: random numbers in [0, 1) by which results are sampled.
+    if it gave none). `nodes` int64[n]: of the judge's search. `z` float32[n]: the result of the game, NaN if it is
+    unknown. `chance` float64[n]: random numbers in [0, 1) by which results are sampled.
     """
 
     batch: PositionBatch
@@ -170,8 +170,8 @@ def write_chunks(
 ) -> dict[str, Any]:
     """Writes a chunk for each judged position that `vr train --store` would draw, and returns the manifest.
 
-    `net` is the question's net, opened. With a `split`, only positions of its part `options.part` are written. After an
-    interruption the same call continues. Raises UsageError and ValueRepairError.
+    `net` is the question's net, opened. With a `split`, only positions of its part `options.part` are written. The same
+    call resumes an interrupted one. Raises UsageError and ValueRepairError.
     """
     options, question = options or ChunkOptions(), question or Question()
     shown = progress or Progress("chunks", quiet=True)
@@ -202,7 +202,7 @@ def write_chunks(
 
 
 class _JudgedRows:
-    """The positions to write, in order, and what the store knows about each: ``rows[i]`` becomes chunk i."""
+    """The positions to write, in order, and their values in the store: ``rows[i]`` becomes chunk i."""
 
     def __init__(self, store: Store, drawn: StoreDraw, options: ChunkOptions) -> None:
         self._drawn, self._options = drawn, options
@@ -235,12 +235,12 @@ class _JudgedRows:
             )
 
     def _chances(self, first: int, rows: Index) -> Floats:
-        """A random number for each record, by its position and number: a position that comes again gets another one."""
+        """[n] random numbers by position and number of the record: a position that is written again gets another."""
         number = np.arange(first, first + len(rows), dtype=np.uint64)
         return chances(self._drawn.keys[rows] ^ scrambled(number) ^ salt(self._options.seed, "result"))
 
     def counts(self) -> dict[str, int]:
-        """The counts of the manifest: what is written, what is unknown in it, and what is left out."""
+        """The counts of the manifest: positions written, unknown values among them, and positions left out."""
         rows = self.rows
         return {
             "positions": len(np.unique(rows)),

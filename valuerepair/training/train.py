@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SUFFIX = ".pb.gz"
-MOST_APART = 5e-3  # in Q, of the written net and the parameters that were trained
+MAX_DIFFERENCE = 5e-3  # in Q, between the written net and the trained parameters
 _CHECKED = 256  # positions
 FEW_POSITIONS, MANY_PASSES = 2_000, 10  # limits of warnings (docs/methods/training.md, "Training")
 # Some of `validation.MEASURES`, with their words and formats.
@@ -105,8 +105,8 @@ class Training:
         amplitude = about.get("amplitude")
         if amplitude is not None:
             in_q = amplitude["lambda_in_q"]
-            beside = "" if in_q is None else f"; by Q it would be {in_q:.2f}"
-            lines.append(f"amplitude: lambda {amplitude['lambda']:.2f} on the games held out{beside}")
+            by_q = "" if in_q is None else f"; by Q it would be {in_q:.2f}"
+            lines.append(f"amplitude: lambda {amplitude['lambda']:.2f} on the games held out{by_q}")
         if "loss" in self.rows[0]:
             judged = next(row for row in self.rows if row["step"] == written["step"])
             best = judged if amplitude is None else amplitude["measures"]
@@ -120,12 +120,12 @@ class Training:
         return lines if self.next_step is None else [*lines, f"next: {self.next_step}"]
 
     def as_json(self) -> dict[str, Any]:
-        """The content of the file beside the net: `about`, and its curve."""
+        """The content of the file next to the net: `about`, and its curve."""
         return {**self.about, "curve": list(self.rows)}
 
 
 def _of_kinds(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """`_LINES`, and after the net's error and its candidates the lines of each kind of positions."""
+    """`_LINES`; the net's error and its rate of candidates are followed by those of each kind of positions."""
     lines = {}
     for name, line in _LINES.items():
         lines[name] = line
@@ -144,13 +144,12 @@ def train(
     split: Split | None = None,
     quiet: bool = False,
 ) -> Training:
-    """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve beside it.
+    """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve next to it.
 
     With a `split` it uses only the part ``train`` of the store, and no chunk with a position that it holds out; a
-    question without an alpha gets that of
-    `Store.for_training`. The same call resumes an interrupted one, and returns a finished one's result again. lc0 reads
-    the written file, which is compared with the trained parameters before it gets its name. Raises ValueRepairError
-    and UsageError.
+    question without an alpha gets that of `Store.for_training`. The same call resumes an interrupted one, and returns
+    the result of a finished one again. lc0 reads the written file, which is compared with the trained parameters before
+    it gets its name. Raises ValueRepairError and UsageError.
     """
     options, question = options or TrainOptions(), question or Question()
     if split is not None and store is None:
@@ -308,8 +307,8 @@ def _shares(draw: StoreDraw) -> str:
 def _of_store(draw: StoreDraw) -> Iterator[str]:
     """The numbers of candidates and of positions that a ladder cut among the rows to train on."""
     rows = draw.rows()
-    if beside := sum(int((draw.kind[rows] == kind).sum()) for kind in BESIDE):
-        yield f"{beside:,} beside them"
+    if beside_count := sum(int((draw.kind[rows] == kind).sum()) for kind in BESIDE):
+        yield f"{beside_count:,} beside them"
     yield quantity(int(draw.is_candidate[rows].sum()), "candidate")
     if cut := int(np.isfinite(draw.rung[rows]).sum()):
         yield f"{cut:,} that screening cut, by their last rung"
@@ -384,7 +383,7 @@ def _check_finished(output: Path, finished: Training, expected: Mapping[str, Any
 def _claimed(output: Path) -> Iterator[None]:
     """Locks the net against other trainings. Raises ValueRepairError if another one has locked it."""
     try:
-        with claimed(_beside(output, ".lock")):
+        with claimed(_next_to(output, ".lock")):
             yield
     except HeldError:
         raise ValueRepairError(f"{output}: another vr train is already running on this file") from None
@@ -473,16 +472,16 @@ def _write(
             shutil.copyfile(file.path, partial)
         return written
     parameters = {**old, **fitted.parameters}
-    unchecked = _beside(path, f".unchecked{SUFFIX}")
+    unchecked = _next_to(path, f".unchecked{SUFFIX}")
     notes = {"steps": fitted.best_step, "lr": about["options"]["lr"]}
     if fitted.amplitude is not None:
         notes["lambda"] = fitted.amplitude.factor
     write_net(file.path, parameters, changed, unchecked, notes, graph.heads)
     q, p = check_written(unchecked, graph, parameters, planes)
-    if not q <= MOST_APART:
+    if not q <= MAX_DIFFERENCE:
         raise ValueRepairError(
             f"{unchecked}: the written net differs from the trained parameters by {q:.1e} in Q, "
-            f"more than {MOST_APART:g}; it is kept under this name"
+            f"more than {MAX_DIFFERENCE:g}; it is kept under this name"
         )
     os.replace(unchecked, path)
     return written | {"q": float(q), "p": float(p)}
@@ -497,24 +496,24 @@ def _some_planes(stream: TrainingStream, held: Sequence[Held]) -> NDArray[np.flo
     return planes
 
 
-# -- files beside the net ---------------------------------------------------------------------------------------------
+# -- files next to the net --------------------------------------------------------------------------------------------
 
 
-def _beside(output: Path, ending: str) -> Path:
+def _next_to(output: Path, ending: str) -> Path:
     return output.with_name(output.name.removesuffix(SUFFIX) + ending)
 
 
 def _checkpoint(output: Path) -> Path:
-    return _beside(output, ".checkpoint")
+    return _next_to(output, ".checkpoint")
 
 
 def curve_path(output: str | os.PathLike[str]) -> Path:
     """The file with the curve of the training that writes this net."""
-    return _beside(Path(output), ".training.json")
+    return _next_to(Path(output), ".training.json")
 
 
 def write_curve(output: Path, training: Training) -> None:
-    """Writes options and curve beside the net."""
+    """Writes options and curve next to the net."""
     text = json.dumps(training.as_json(), indent=1, ensure_ascii=False)
     with written_whole(curve_path(output), outputs.CURVE) as partial:
         partial.write_text(text + "\n", "utf-8")
@@ -538,7 +537,7 @@ class _Amplitude(msgspec.Struct, rename={"factor": "lambda"}):
 
 
 class _Curve(msgspec.Struct):
-    """The checked parts of the file that `write_curve` writes; the rest is passed on."""
+    """The checked parts of the file that `write_curve` writes; other parts are passed on unchecked."""
 
     output: str
     net: _Named
@@ -562,7 +561,7 @@ class _Curve(msgspec.Struct):
 
 
 def read_curve(path: str | os.PathLike[str]) -> Training:
-    """The training of a net, or of the file that `write_curve` wrote beside it. Raises ValueRepairError."""
+    """The training of a net, or of the file that `write_curve` wrote next to it. Raises ValueRepairError."""
     where = Path(path)
     if where.name.endswith(SUFFIX):
         where = curve_path(where)

@@ -80,17 +80,17 @@ class Validation:
             if new_log.any():  # zeros stand for the policy if only the value head is computed
                 measures["judge_move"] = self._mean(judged == first, judged >= 0)
         disagreement, before = new.q - self._deep, self._old.q - self._deep
-        known = ~np.isnan(disagreement) & (self._weight > 0)
-        if known.any():
+        is_known = ~np.isnan(disagreement) & (self._weight > 0)
+        if is_known.any():
             wrong = is_candidate(disagreement, self._threshold)
-            measures["mean_dq"] = self._mean(np.abs(disagreement), known)
-            measures["rate"] = self._mean(wrong, known)
-            measures["newly_wrong"] = self._mean(wrong & ~is_candidate(before, self._threshold), known)
-            measures["rate_calibrated"] = self._calibrated_rate(new.q, known)
+            measures["mean_dq"] = self._mean(np.abs(disagreement), is_known)
+            measures["rate"] = self._mean(wrong, is_known)
+            measures["newly_wrong"] = self._mean(wrong & ~is_candidate(before, self._threshold), is_known)
+            measures["rate_calibrated"] = self._calibrated_rate(new.q, is_known)
         for kind, rows in self._kinds.items():
             columns = (np.abs(disagreement), disagreement**2, is_candidate(disagreement, self._threshold))
             for name, column in zip(OF_KINDS, columns, strict=True):
-                measures[f"{name}_{kind}"] = self._mean(column, known & rows)
+                measures[f"{name}_{kind}"] = self._mean(column, is_known & rows)
         return measures
 
     def loss(self, parameters: Mapping[str, Any]) -> float:
@@ -100,23 +100,23 @@ class Validation:
     def factor_in_q(self, parameters: Mapping[str, Any]) -> float:
         """The factor of the change in Q, from the old net to that with these trained parameters, with the least squared
         error from deep Q; NaN without a known deep Q, or if Q has not changed."""
-        known = ~np.isnan(self._deep)
+        is_known = ~np.isnan(self._deep)
         step, distance = self._answers(parameters).q - self._old.q, self._deep - self._old.q
-        square = self._mean(step**2, known)
-        return self._mean(step * distance, known) / square if square > 0 else np.nan
+        square = self._mean(step**2, is_known)
+        return self._mean(step * distance, is_known) / square if square > 0 else np.nan
 
     def _sum(self, means: Mapping[str, float]) -> float:
         return float(sum(getattr(self._weights, name) * value for name, value in means.items()))
 
-    def _calibrated_rate(self, q: Floats, known: NDArray[np.bool_]) -> float:
+    def _calibrated_rate(self, q: Floats, is_known: NDArray[np.bool_]) -> float:
         """The rate of candidates if the curve of other games judges each position; NaN with too few positions."""
         game = self._game.view(np.int64)
         try:
-            drawn = calibration.fit(q, self._deep, np.where(known, self._weight, 0), game, resamples=0)
+            curve = calibration.fit(q, self._deep, np.where(is_known, self._weight, 0), game, resamples=0)
         except ValueRepairError:
             return np.nan
-        disagreement = drawn.expected(q, calibration.fold_of(game)) - self._deep
-        return self._mean(is_candidate(disagreement, self._threshold), known)
+        disagreement = curve.expected(q, calibration.fold_of(game)) - self._deep
+        return self._mean(is_candidate(disagreement, self._threshold), is_known)
 
     def _mean(self, values: NDArray[Any], among: NDArray[np.bool_] | None = None) -> float:
         weight = self._weight if among is None else np.where(among, self._weight, 0)

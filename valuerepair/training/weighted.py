@@ -1,4 +1,4 @@
-"""Weights of all positions in training chunks: measured, written beside the chunks, or used to draw from them."""
+"""Weights of all positions in training chunks: measured, written to a file, or used to draw from the chunks."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class WeighedChunks:
-    """Chunks `measured`, and the records drawn from them by weight: the `folder` and its `manifest`; else None."""
+    """The weights of chunks, and the `folder` and `manifest` of records drawn by them; None if none were drawn."""
 
     measured: Measured
     folder: str | None = None
@@ -122,8 +122,8 @@ def measure(
     (`valuerepair.calibration`), for which it reads the chunks once more.
 
     The file has one row per record, in reading order: chunk (as named in its folder; ``tar: member``), digest (of the
-    chunk), record (from 0), weight. It appears whole or not at all. Raises UsageError for two inputs with a file of one
-    name, ValueRepairError without usable chunks, or with too few for a curve.
+    chunk), record (from 0), weight. It appears complete or not at all. Raises UsageError for two inputs with a file of
+    one name, ValueRepairError without usable chunks, or with too few for a curve.
     """
     archives = find_archives(given)
     if side_file is not None:

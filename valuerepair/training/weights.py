@@ -1,4 +1,4 @@
-"""The weight of a training position, by how far the search moved the net's judgement of it: three formulas.
+"""Three formulas for the weight of a training position, by how far the search moved the net's judgement of it.
 
 In a record, orig_q is the net's own value and best_q the value of the search's move, both from the side to move;
 policy_kld is the divergence of the visits from the net's policy, in nats. ``diff-focus`` and ``position-sampling`` are
@@ -170,7 +170,7 @@ def phases_of(records: Records) -> NDArray[np.int64]:
         records["invariance_info"] & v6.BLACK_TO_MOVE,
         records["side_to_move_or_enpassant"],
     ).astype(np.bool_)
-    # The mover's men are upper case and begin on rank 1: this is turned round for Black.
+    # The mover's men are upper case, and rank 1 is the mover's: for Black both are reversed.
     turned = men[black, ::-1]
     men[black] = np.where(turned == ord("."), turned, turned ^ 32)
     return phases(men)

@@ -128,7 +128,7 @@ def write_net(
     notes: Mapping[str, Any],
     heads: Heads | None = None,
 ) -> None:
-    """Writes the net `old` with other parameters to `path`; the file appears whole or not at all.
+    """Writes the net `old` with other parameters to `path`; the file appears complete or not at all.
 
     `parameters` are those of `training.graph.NetGraph` for the trained `heads`; only the `changed` ones are written.
     `notes` says how the net was trained: ``steps``, ``lr``, and ``lambda`` of the amplitude step. Raises
@@ -282,9 +282,9 @@ def _replaced(message: bytes, path: FieldPath, content: bytes) -> bytes:
     """The message with new content at a path; all other bytes stay."""
     if not path:
         return content
-    step, *rest = path
+    step, *inner_path = path
     parts = [raw for _, raw in _raw_fields(message)]
-    inner = _replaced(_content(message, (step,)), tuple(rest), content)
+    inner = _replaced(_content(message, (step,)), tuple(inner_path), content)
     parts[_field_index(message, step)] = om.field(step[0], inner)
     return b"".join(parts)
 
@@ -407,7 +407,7 @@ def _choices() -> NDArray[np.float64]:
 def _weights_on_board() -> NDArray[np.float64]:
     """[9, 9]: for each kind of square (corner, edge, inner) the weights that fall on the board.
 
-    The entry is the root of the number of such squares, or 0 for a weight that falls beside the board.
+    The entry is the square root of the number of such squares, or 0 for a weight that falls off the board.
     """
     kinds = [((0, 1, 1), 1), ((1, 1, 1), 6), ((1, 1, 0), 1)]  # along one side: weights on the board, number of squares
     return np.array([np.outer(y, x).ravel() * np.sqrt(m * n) for y, m in kinds for x, n in kinds])
