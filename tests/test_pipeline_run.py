@@ -118,7 +118,7 @@ class Commands:
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     stand_in = Commands()
     stand_in.folder = tmp_path
-    monkeypatch.setattr(running, "_to_its_end", stand_in)
+    monkeypatch.setattr(running, "_run_process", stand_in)
     monkeypatch.setattr(running, "rates", lambda *arguments, **named: MEASURED)
     monkeypatch.setattr(running, "digest_of", lambda net: DIGEST_OF(net) if Path(net).exists() else OLD)
     return stand_in
@@ -348,10 +348,10 @@ def test_an_interruption_ends_it_and_the_time_is_kept(tmp_path: Path, commands: 
 def test_a_stage_does_not_outlive_the_repair(tmp_path: Path) -> None:
     """After kill -9 too; while it runs, the lock names both."""
     program = (
-        "import os, sys\nfrom valuerepair.files import claimed\nfrom valuerepair.pipeline.run import _to_its_end\n"
+        "import os, sys\nfrom valuerepair.files import claimed\nfrom valuerepair.pipeline.run import _run_process\n"
         f"with claimed({str(tmp_path / LOCK)!r}) as lock:\n"
         "    stage = [sys.executable, '-c', 'print(1, flush=True); import time; time.sleep(90)']\n"
-        "    _to_its_end(stage, None, lock, os.environ)"
+        "    _run_process(stage, None, lock, os.environ)"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert parent.stdout is not None

@@ -383,7 +383,7 @@ def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
         raise KeyboardInterrupt
     if code:
         why = f"was ended by signal {-code}" if code < 0 else f"failed (exit code {code})"
-        raise ValueRepairError(f"{stage.name} {why}, see above; fix that and give the same command again to resume")
+        raise ValueRepairError(f"{stage.name} {why}, see above; fix that, and run the same command again to resume")
 
 
 def _is_complete(folder: Path, stage: Stage) -> bool:
