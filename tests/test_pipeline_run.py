@@ -320,7 +320,7 @@ def test_a_net_that_was_replaced_is_not_taken_for_the_old_one(
 
 def test_a_stage_that_fails_is_named_and_what_comes_after_waits(tmp_path: Path, commands: Commands) -> None:
     commands.code = 1
-    with pytest.raises(ValueRepairError, match=r"^mine failed \(exit code 1\), see above; once that is fixed"):
+    with pytest.raises(ValueRepairError, match=r"^mine failed \(exit code 1\), see above; fix that, and run"):
         run(of(SETTINGS, tmp_path), quiet=True)
     commands.code = -9
     with pytest.raises(ValueRepairError, match=r"^mine was ended by signal 9"):
