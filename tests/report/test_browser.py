@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import chess
 import pytest
 
+from tests.cli_tree import SAMPLE
 from tests.report.attacking import ARCHIVE, ATTACKS
 from tests.report.browser import Visit, visit
 from tests.report.reading import (
@@ -264,3 +265,11 @@ def test_the_recall_is_said_as_in_the_figures(chromium: Browser, plotted_db: Pat
     with visit(chromium, tmp_path / "a.html") as page:
         cards = page.evaluate("() => document.getElementById('cards').textContent")
     assert f"Recall{screening['recall_said'].removeprefix('recall ')}, screening at 1/" in cards
+
+
+def test_the_recall_of_a_net_without_a_ladder_says_whose_ladder_chose(chromium: Browser, tmp_path: Path) -> None:
+    with Store.open(SAMPLE) as store:
+        page_module.write(store, tmp_path / "a.html", Question(net="maia-1100", threshold=0.35))
+    with visit(chromium, tmp_path / "a.html") as page:
+        cards = page.evaluate("() => document.getElementById('cards').textContent")
+    assert "Recallpositions were screened for maia-1900" in cards

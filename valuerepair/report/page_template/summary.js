@@ -27,7 +27,7 @@ export function drawSummary(words) {
     [`Candidates at ${scored.threshold}`, at ? `${counted(at.candidates)}: ${percent(at)}` : ""],
     ["Beyond scale", beyondScale(scored.beyond_scale)],
     ["Mean |difference|", fixed(scored.mean_abs_disagreement, 4)],
-    ["Recall", recall(scored.screening)],
+    ["Recall", recall(scored)],
     ["Cost", `${counted(scored.nodes)} nodes in ${duration(scored.search_seconds)} of searching`],
     ["Second looks", looks(stats.confirmed)],
     ["Reached from candidates", expanded(stats.expanded)],
@@ -61,9 +61,9 @@ function beyondScale(found) {
   return left + found.words;
 }
 
-/** @param {any} screening */
-function recall(screening) {
-  if (!screening) return "all positions were searched in full";
+/** @param {any} scored */
+function recall({ screening, screened_for: nets }) {
+  if (!screening) return nets.length ? `positions were screened for ${nets.join(", ")}` : "all positions were searched in full";
   const saved = screening.saving ? `, screening at 1/${fixed(screening.saving, 1)} of the nodes` : "";
   return `${screening.recall_said.replace(/^recall:? /, "")}${saved}`;
 }
