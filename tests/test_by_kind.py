@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from statsmodels.api import WLS
 
 from tests.test_remeasure import OtherNet, add, compared, db, mined
+from valuerepair import intervals
 from valuerepair.calibration import fold_of
 from valuerepair.intervals import Floats, Ids
-from valuerepair.judge import by_kind
-from valuerepair.judge.by_kind import KindRow, better_judge, kind_lines, rows_by_kind
+from valuerepair.judge.by_kind import WORDS, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.store.store import Store
 
 __all__ = ["db", "mined"]
@@ -82,7 +82,7 @@ def test_another_scale_is_no_better_judge() -> None:
 
 def test_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of equally good nets in 95 of 100 cases: other errors, as large."""
-    monkeypatch.setattr(by_kind, "RESAMPLES", 300)
+    monkeypatch.setattr(intervals, "RESAMPLES", 300)
     rng = np.random.default_rng(3)
     held = 0
     for _ in range(300):
@@ -108,7 +108,7 @@ def test_better_only_if_better_of_each_kind() -> None:
     assert "after the policy's 3rd to 6th move (" in found.sentence
     assert "in games" not in found.sentence
     told = list(kind_lines(worse))
-    assert [line.split("  ")[1] for line in told[2:5]] == [by_kind.WORDS[row.kind] for row in worse]
+    assert [line.split("  ")[1] for line in told[2:5]] == [WORDS[row.kind] for row in worse]
 
 
 def test_positions_of_games_alone_say_so() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.stats import norm, t
+from scipy.stats import bootstrap, norm, t
 from statsmodels.regression.linear_model import WLS
 
 from tests.survey_intervals import korn_graubard
@@ -21,6 +21,8 @@ from valuerepair.intervals import (
     WeightedCount,
     korn_graubard_bounds,
     loose_bound_words,
+    percentile_bounds,
+    resampled_bounds,
     weighted,
     wilson,
 )
@@ -239,3 +241,19 @@ def test_an_upper_end_is_far_because_of_few_audits_where_more_of_them_would_brin
 def test_without_audits_no_upper_end_is_far_because_of_them(total: int, hits: int) -> None:
     rate = weighted(np.arange(total) < hits, np.ones(total), np.arange(total))
     assert (rate.few_drawn, loose_bound_words(rate.few_drawn)) == (0, "")
+
+
+def test_bounds_are_the_percentiles_of_the_resamples_that_have_the_figure() -> None:
+    drawn = np.random.default_rng(3).random((100, 3))
+    assert (percentile_bounds(drawn) == np.percentile(drawn, [2.5, 97.5], axis=0)).all()
+    drawn[::2, 1], drawn[:, 2] = np.nan, np.nan
+    low, high = percentile_bounds(drawn)
+    assert (low[1], high[1]) == tuple(np.percentile(drawn[1::2, 1], [2.5, 97.5]))
+    assert np.isnan([low[2], high[2]]).all()
+
+
+def test_bounds_over_resampled_games_are_those_of_scipy() -> None:
+    values = np.random.default_rng(4).exponential(size=60)
+    low, high = resampled_bounds(lambda times: (times @ values)[:, None] / 60, 60, 20_000)
+    theirs = bootstrap((values,), np.mean, method="percentile", random_state=1, n_resamples=20_000).confidence_interval
+    assert (low[0], high[0]) == pytest.approx((theirs.low, theirs.high), abs=0.02)

@@ -86,6 +86,14 @@ def test_a_comparison_elsewhere_would_be_noticed(source: str) -> None:
     assert not list(_decisions("wrong = is_candidate(off, question.threshold)"))
 
 
+def test_bootstraps_over_games_are_drawn_and_bounded_in_one_place() -> None:
+    drawing = {}
+    for path in _HOUSE.rglob("*.py"):
+        if calls := re.findall(r"\w*percentile\(|multinomial\(", path.read_text("utf-8")):
+            drawing[path.relative_to(_HOUSE).as_posix()] = calls
+    assert drawing == {"intervals.py": ["nanpercentile("], "calibration.py": ["multinomial("]}
+
+
 def test_a_candidate() -> None:
     off = [0.55, -0.55, 0.5499, -0.5499, 2.0, float("nan")]
     expected = [True, True, False, False, True, False]

@@ -142,7 +142,6 @@ def test_positions_that_stand_for_nothing_play_no_part() -> None:
 
 @pytest.fixture
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FEWEST_RESAMPLES", 100)
     monkeypatch.setattr(module, "RESAMPLES", 100)
 
 

@@ -95,8 +95,7 @@ def estimate(of: Judged, count: int, ids: Ids) -> tuple[list[Interval], rejudged
 
 def test_estimates_are_right_on_average_and_their_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 2,250 positions 300 are judged again, 200 times. The first judge alone is off by many times its error."""
-    for module in (intervals, by_kind):
-        monkeypatch.setattr(module, "RESAMPLES", 300)
+    monkeypatch.setattr(intervals, "RESAMPLES", 300)
     rng = np.random.default_rng(34)
     many = judged(rng, 40_000)
     truth, by_first = ([*figures(many, q), squared_error(many, q)] for q in (many.deeper, many.first))

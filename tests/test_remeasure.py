@@ -82,7 +82,6 @@ def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def db(mined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of it, whose intervals are quickly made."""
-    monkeypatch.setattr(recalibration, "FEWEST_RESAMPLES", 50)
     monkeypatch.setattr(recalibration, "RESAMPLES", 50)
     return Path(shutil.copy(mined, tmp_path / "valuerepair.db"))
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from valuerepair.chess.values import AUTO_MIN_POSITIONS
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Rate, of_variance
+from valuerepair.intervals import Rate, of_variance, percentile_bounds
 from valuerepair.question import is_candidate
 from valuerepair.text import finite, json_fields, positions_of_games, table_lines
 
@@ -359,10 +359,10 @@ def _resample(parts: _Sums, method: _Method, resamples: int, seed: int) -> _Resa
 
 
 def _interval(parts: _Sums, method: _Method, resamples: int, seed: int) -> tuple[Floats, Floats]:
-    """[points] 2.5 % and 97.5 % percentiles of the curves of resampled games."""
+    """[points] the bounds of the curves of drawn games."""
     if not resamples:
         return np.full(_STEPS + 1, nan), np.full(_STEPS + 1, nan)
-    low, high = np.percentile(_resample(parts, method, resamples, seed).curves, [2.5, 97.5], axis=0)
+    low, high = percentile_bounds(_resample(parts, method, resamples, seed).curves)
     return np.round(low, _DIGITS), np.round(high, _DIGITS)
 
 

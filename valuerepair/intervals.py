@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, isnan, sqrt
 from typing import Any, NamedTuple
@@ -419,13 +420,10 @@ def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: 
 
 
 def _percentiles(sums: Any, mass: Floats) -> Floats:
-    """[2, k] the 2.5 % and 97.5 % percentiles of the weighted means over resampled games, by the sums of each game:
-    `sums` [games, k], which may be sparse, and `mass` [games]."""
-    resamples = int(np.clip(_DRAWS // len(mass), FEWEST_RESAMPLES, RESAMPLES))
-    blocks = resampled(len(mass), resamples, np.random.default_rng(0))
-    drawn = np.concatenate([(times @ sums) / (times @ mass)[:, None] for times in blocks])
-    bounds: Floats = np.percentile(drawn, [2.5, 97.5], axis=0)
-    return bounds
+    """[2, k] the bounds of the weighted means over resampled games, by the sums of each game: `sums` [games, k], which
+    may be sparse, and `mass` [games]."""
+    resamples = resamples_within(_DRAWS, len(mass))
+    return resampled_bounds(lambda times: (times @ sums) / (times @ mass)[:, None], len(mass), resamples)
 
 
 def of_kept(changes: NDArray[np.floating[Any]], weights: Floats) -> Floats:
@@ -473,9 +471,33 @@ def share_change(kept: Interval, changes: NDArray[np.floating[Any]], weights: Fl
     return Interval(difference, difference - below, difference + above)
 
 
+def resamples_within(draws: int, size: int, most: int | None = None) -> int:
+    """The number of resamples of this size that make at most so many draws; at least `FEWEST_RESAMPLES`,
+    and at most `most` or `RESAMPLES`."""
+    return int(np.clip(draws // size, FEWEST_RESAMPLES, RESAMPLES if most is None else most))
+
+
+def resampled_bounds(figures: Callable[[Ids], Floats], groups: int, resamples: int) -> Floats:
+    """[2, k] the `percentile_bounds` of `figures` over resampled groups, always the same draws: a function of how often
+    each group is drawn, [rows, groups], to the figures [rows, k]."""
+    blocks = resampled(groups, resamples, np.random.default_rng(0))
+    return percentile_bounds(np.concatenate([figures(times) for times in blocks]))
+
+
+def percentile_bounds(drawn: Floats) -> Floats:
+    """[2, k] the 95 % bounds of figures with these values [resamples, k]; a resample that lacks a figure has NaN."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a figure that no resample has
+        bounds: Floats = np.nanpercentile(drawn, [2.5, 97.5], axis=0)
+    return bounds
+
+
 def resampled(groups: int, resamples: int, rng: np.random.Generator) -> Iterator[Ids]:
     """How often each of `groups` is drawn in `groups` draws with replacement: `resamples` rows, in blocks [rows,
-    groups]. Every bootstrap over games uses these draws, which do not depend on the size of the blocks."""
+    groups]; the size of the blocks does not change them.
+
+    Every bootstrap over games draws so, but that of `calibration`: other draws would move its published intervals.
+    """
     block = max(1, _BLOCK // groups)
     for start in range(0, resamples, block):
         rows = min(block, resamples - start)

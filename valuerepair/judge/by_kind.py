@@ -17,7 +17,18 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import FEWEST_GAMES, FOLDS, fold_of
 from valuerepair.chess.origins import GAME, KINDS
-from valuerepair.intervals import Floats, Ids, Interval, Rate, bootstrap, of_kept, resampled, share_change, weighted
+from valuerepair.intervals import (
+    Floats,
+    Ids,
+    Interval,
+    Rate,
+    bootstrap,
+    of_kept,
+    resampled_bounds,
+    resamples_within,
+    share_change,
+    weighted,
+)
 from valuerepair.judge.two_phase import DeeperValues, estimated
 from valuerepair.question import is_candidate
 from valuerepair.text import table_lines
@@ -32,9 +43,7 @@ WORDS: Mapping[str, str] = {
     "policy": "after the policy's 3rd to 6th move",
     "search": "in searches",
 }
-RESAMPLES = 2000
 _DRAWS = 100_000_000  # games in all resamples
-_FEWEST_RESAMPLES = 200
 
 
 def finding_of(change: Interval) -> Finding:
@@ -238,12 +247,12 @@ def _bounds(sums: Sequence[_Sums], fold: Ids) -> tuple[float, float]:
     games = len(fold)
     if games < FEWEST_GAMES:
         return float("nan"), float("nan")
-    resamples = int(np.clip(_DRAWS // games, _FEWEST_RESAMPLES, RESAMPLES))
-    drawn = []
-    for times in resampled(games, resamples, np.random.default_rng(0)):
+
+    def changes(times: Ids) -> Floats:
         first, second = (of_net.error(times.astype(np.float64), fold) for of_net in sums)
-        drawn.append(second - first)
-    low, high = np.percentile(np.concatenate(drawn), [2.5, 97.5])
+        return second - first
+
+    low, high = resampled_bounds(changes, games, resamples_within(_DRAWS, games))
     return float(low), float(high)
 
 

@@ -6,10 +6,8 @@ difference that is left is more than a change of scale. See docs/methods/nets.md
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from math import isnan
 from typing import Literal
 
@@ -17,13 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.calibration import CrossFit
-from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, of_kept, resampled, share_change, weighted
+from valuerepair.intervals import (
+    Flags,
+    Floats,
+    Ids,
+    Interval,
+    Rate,
+    of_kept,
+    resampled_bounds,
+    resamples_within,
+    share_change,
+    weighted,
+)
 from valuerepair.question import is_candidate
 
 Finding = Literal["fewer", "more", "not shown", "cannot tell"]
 
 RESAMPLES = 400
-FEWEST_RESAMPLES = 200
 _DRAWS = 40_000_000  # rows of all resamples together
 
 
@@ -167,13 +175,11 @@ def _by_games(counted: Callable[[Floats], Floats], weight: Floats, game: Ids) ->
     """
     games, at = np.unique(np.where(weight > 0, game, -1), return_inverse=True)
     counted_games = np.flatnonzero(games >= 0)  # games whose rows all weigh 0 would only dilute the draws
-    drawn = []
-    times = np.zeros(len(games))
-    resamples = int(np.clip(_DRAWS // len(game), FEWEST_RESAMPLES, RESAMPLES))
-    for row in chain.from_iterable(resampled(len(counted_games), resamples, np.random.default_rng(0))):
-        times[counted_games] = row
-        drawn.append(counted(weight * times[at]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a figure that no resample has
-        low, high = np.nanpercentile(drawn, [2.5, 97.5], axis=0)
-    return [Interval(*map(float, bounds)) for bounds in zip(counted(weight), low, high, strict=True)]
+
+    def figures(drawn: Ids) -> Floats:
+        times = np.zeros((len(drawn), len(games)))
+        times[:, counted_games] = drawn
+        return np.stack([counted(weight * row[at]) for row in times])
+
+    bounds = resampled_bounds(figures, len(counted_games), resamples_within(_DRAWS, len(game), RESAMPLES))
+    return [Interval(*map(float, figure)) for figure in zip(counted(weight), *bounds, strict=True)]
