@@ -30,13 +30,14 @@ def weights_of(disagreement: ArrayLike, threshold: float, softness: float = DEFA
     """
     if not softness >= 0:
         raise ValueError(f"softness {softness:g}: must not be negative")
-    beyond = np.abs(np.asarray(disagreement, np.float64)) - threshold
+    candidate = is_candidate(np.asarray(disagreement, np.float64), threshold)
     if softness == 0:
-        return np.asarray(beyond >= 0, np.float64)
+        return candidate.astype(np.float64)
+    beyond = np.abs(np.asarray(disagreement, np.float64)) - threshold
     # exp of a number that is never positive: no overflow, and both branches agree to the last bits.
     with np.errstate(over="ignore"):  # a softness near 0 divides into infinity, whose weight is right
         small = np.exp(-np.abs(beyond) / softness)
-    weights = np.where(beyond >= 0, 1 / (1 + small), small / (1 + small))
+    weights = np.where(candidate, 1 / (1 + small), small / (1 + small))
     return np.where(np.isnan(beyond), 0.0, weights)
 
 
