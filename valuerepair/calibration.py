@@ -195,21 +195,21 @@ def fold_of(game: ArrayLike) -> Ids:
     return part_of(game) % FOLDS
 
 
-class _Sums(NamedTuple):
+class _StepSums(NamedTuple):
     """Sums of weights and of weighted deep Q in each step of net Q, with signs that make net Q non-negative."""
 
     weight: Floats
     deep: Floats
 
-    def of_folds(self) -> _Sums:
+    def of_folds(self) -> _StepSums:
         """The sums by fold [folds, steps] of sums by part [parts, steps]."""
-        return _Sums(*(sums.reshape(-1, FOLDS, _STEPS).sum(0) for sums in self))
+        return _StepSums(*(sums.reshape(-1, FOLDS, _STEPS).sum(0) for sums in self))
 
-    def at(self, chosen: Any) -> _Sums:
-        return _Sums(self.weight[chosen], self.deep[chosen])
+    def at(self, chosen: Any) -> _StepSums:
+        return _StepSums(self.weight[chosen], self.deep[chosen])
 
-    def total(self) -> _Sums:
-        return _Sums(self.weight.sum(0), self.deep.sum(0))
+    def total(self) -> _StepSums:
+        return _StepSums(self.weight.sum(0), self.deep.sum(0))
 
     def error(self, curve: Floats) -> float:
         """The weighted sum of squares of deep Q minus the curve, up to a constant."""
@@ -267,16 +267,18 @@ def fit(
     )
 
 
-def _sums(x: Floats, y: Floats, w: Floats, part: Ids) -> _Sums:
+def _sums(x: Floats, y: Floats, w: Floats, part: Ids) -> _StepSums:
     """The sums by part, [parts, steps]."""
     sign, step, _ = _place(x)
     cell = part * _STEPS + step
     # A net Q of 0 is both +0 and -0: its deep Q counts as 0.
     columns = (w, w * y * sign)
-    return _Sums(*(np.bincount(cell, column, PARTS * _STEPS).reshape(PARTS, -1).astype(float) for column in columns))
+    return _StepSums(
+        *(np.bincount(cell, column, PARTS * _STEPS).reshape(PARTS, -1).astype(float) for column in columns)
+    )
 
 
-def _without(folds: _Sums, fold: int) -> Floats:
+def _without(folds: _StepSums, fold: int) -> Floats:
     """The curve of a fold: fitted to the other folds, by the method that is best among these."""
     others = np.delete(np.arange(FOLDS), fold)
     return _fitted_curve(_best(folds, others), folds.at(others).total())
@@ -313,9 +315,9 @@ class CrossFit:
         self._others = [np.delete(np.arange(FOLDS), fold) for fold in range(FOLDS)]
         self._methods = [_best(folds, others) for others in self._others]
 
-    def _sums(self, weight: Floats) -> _Sums:
+    def _sums(self, weight: Floats) -> _StepSums:
         columns = (np.bincount(self._cell, values, FOLDS * _STEPS) for values in (weight, weight * self._deep))
-        return _Sums(*(sums.reshape(FOLDS, _STEPS).astype(np.float64) for sums in columns))
+        return _StepSums(*(sums.reshape(FOLDS, _STEPS).astype(np.float64) for sums in columns))
 
     def expected(self, weight: Floats) -> Floats:
         """[n] deep Q expected of each position by curves that are fitted with these weights."""
@@ -327,7 +329,7 @@ class CrossFit:
         return values
 
 
-def _best(folds: _Sums, folds_used: NDArray[np.intp]) -> _Method:
+def _best(folds: _StepSums, folds_used: NDArray[np.intp]) -> _Method:
     """The method with the least error when each of `folds_used` is predicted by the others among them."""
     errors = dict.fromkeys(_METHODS, 0.0)
     for held_out in folds_used.tolist():
@@ -345,12 +347,12 @@ class _Resampled(NamedTuple):
     curves: Floats
 
 
-def _resample(parts: _Sums, method: _Method, resamples: int, seed: int) -> _Resampled:
+def _resample(parts: _StepSums, method: _Method, resamples: int, seed: int) -> _Resampled:
     filled_parts = np.flatnonzero(parts.weight.any(axis=1))
     filled_sums, count = parts.at(filled_parts), len(filled_parts)
     drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
     curves = [
-        _fitted_curve(method, _Sums(*sums))
+        _fitted_curve(method, _StepSums(*sums))
         for sums in zip(drawn @ filled_sums.weight, drawn @ filled_sums.deep, strict=True)
     ]
     times = np.zeros((resamples, PARTS))
@@ -358,7 +360,7 @@ def _resample(parts: _Sums, method: _Method, resamples: int, seed: int) -> _Resa
     return _Resampled(times, np.stack(curves))
 
 
-def _interval(parts: _Sums, method: _Method, resamples: int, seed: int) -> tuple[Floats, Floats]:
+def _interval(parts: _StepSums, method: _Method, resamples: int, seed: int) -> tuple[Floats, Floats]:
     """[points] the bounds of the curves of drawn games."""
     if not resamples:
         return np.full(_STEPS + 1, nan), np.full(_STEPS + 1, nan)
@@ -427,7 +429,7 @@ def _variance(drawn: _Resampled, x: Floats, y: Floats, w: Floats, part: Ids, thr
 # -- curves -----------------------------------------------------------------------------------------------------------
 
 
-def _fitted_curve(method: _Method, sums: _Sums) -> Floats:
+def _fitted_curve(method: _Method, sums: _StepSums) -> Floats:
     """[points] the curve of least squares: 0 at 0, never falling, at most 1."""
     filled = np.flatnonzero(sums.weight)
     if not len(filled):

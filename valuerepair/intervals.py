@@ -113,7 +113,7 @@ def weighted(hits: Flags, weights: Floats, groups: Ids | None = None) -> Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Squares:
+class _SquareSums:
     """Sums, over rows or groups, of the products of their mass and the mass of their hits."""
 
     hits: float = 0.0
@@ -121,12 +121,12 @@ class _Squares:
     all: float = 0.0
 
     @staticmethod
-    def of(one: _Masses, other: _Masses) -> _Squares:
+    def of(one: _Masses, other: _Masses) -> _SquareSums:
         both = (one.hits @ other.all + one.all @ other.hits) / 2
-        return _Squares(float(one.hits @ other.hits), float(both), float(one.all @ other.all))
+        return _SquareSums(float(one.hits @ other.hits), float(both), float(one.all @ other.all))
 
-    def plus(self, others: _Squares) -> _Squares:
-        return _Squares(self.hits + others.hits, self.both + others.both, self.all + others.all)
+    def plus(self, others: _SquareSums) -> _SquareSums:
+        return _SquareSums(self.hits + others.hits, self.both + others.both, self.all + others.all)
 
     def about(self, rate: float) -> float:
         """The sum over rows or groups of (hits - rate * mass) squared."""
@@ -141,26 +141,26 @@ class _Masses(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Stratum:
+class _StratumSums:
     """The sums from which the rate of some rows is computed."""
 
     count: int = 0
     total: int = 0
     mass: float = 0.0
     hit_mass: float = 0.0
-    of_rows: _Squares = _Squares()
-    of_groups: _Squares = _Squares()
+    of_rows: _SquareSums = _SquareSums()
+    of_groups: _SquareSums = _SquareSums()
 
-    def plus(self, weights: Floats, hits: Floats, groups: _Masses) -> _Stratum:
+    def plus(self, weights: Floats, hits: Floats, groups: _Masses) -> _StratumSums:
         """The sums with rows added: their `weights` [n], `hits` [n] with the weights of hits, and both by group."""
         of_hits = float(hits @ hits)
-        return _Stratum(
+        return _StratumSums(
             self.count + len(hits),
             self.total + len(weights),
             self.mass + float(weights.sum()),
             self.hit_mass + float(hits.sum()),
-            self.of_rows.plus(_Squares(of_hits, of_hits, float(weights @ weights))),
-            self.of_groups.plus(_Squares.of(groups, groups)),
+            self.of_rows.plus(_SquareSums(of_hits, of_hits, float(weights @ weights))),
+            self.of_groups.plus(_SquareSums.of(groups, groups)),
         )
 
     @property
@@ -213,9 +213,9 @@ class WeightedCount:
     Rows of weight 1 are one stratum; the others, which were drawn to represent more rows, are another.
     """
 
-    single: _Stratum = _Stratum()
-    drawn: _Stratum = _Stratum()
-    across: _Squares = _Squares()
+    single: _StratumSums = _StratumSums()
+    drawn: _StratumSums = _StratumSums()
+    across: _SquareSums = _SquareSums()
 
     def plus(self, hits: Flags, weights: Floats, groups: Ids | None = None) -> WeightedCount:
         """The sums with rows added: `hits` [n], `weights` [n], and `groups` [n], numbers that no other call has."""
@@ -228,7 +228,7 @@ class WeightedCount:
             mass, number, at = weights[rows], numbers[rows], np.flatnonzero(hits[rows])
             sums.append(_Masses(_summed(mass[at], number[at], count), _summed(mass, number, count)))
             strata.append(stratum.plus(mass, mass[at], sums[-1]))
-        return WeightedCount(strata[0], strata[1], self.across.plus(_Squares.of(*sums)))
+        return WeightedCount(strata[0], strata[1], self.across.plus(_SquareSums.of(*sums)))
 
     def rate(self, drawn_of: int | None = None) -> Rate:
         """The rate of all added rows. `drawn_of`: the number of rows that all drawn rows represent, if known.
@@ -265,7 +265,7 @@ class WeightedCount:
         few_drawn = self.drawn.total if 4 * below < above < 2 * of_drawn else 0
         return Rate(count, total, rate, max(rate - sqrt(below), 0.0), min(rate + sqrt(above), 1.0), few_drawn)
 
-    def _between(self, rate: float, shares: Sequence[tuple[float, _Stratum]]) -> float:
+    def _between(self, rate: float, shares: Sequence[tuple[float, _StratumSums]]) -> float:
         """The variance of the rate from groups with rows in both strata; 0 if each group is a single row."""
         if len(shares) < 2:
             return 0.0
@@ -285,7 +285,7 @@ def of_variance(hits: Flags, weights: Floats, groups: Ids, variance: float) -> R
     """
     numbers = _numbered(groups, len(hits))
     sums = _Masses(_summed(weights * hits, numbers), _summed(weights, numbers))
-    rows = _Stratum().plus(weights, weights[hits], sums)
+    rows = _StratumSums().plus(weights, weights[hits], sums)
     if not rows.mass > 0:
         return wilson(0, 0)
     return Rate(rows.count, rows.total, rows.rate, *rows.bounds(variance))

@@ -143,7 +143,7 @@ def _fill(rows: Rows, boards: Boards, entries: _Entries, options: SampleOptions)
     rows.ply = (~board.white_to_move(rows.boards)).astype(np.int32)
     rows.game = chosen
     rows.begin = rows.end = np.zeros(len(chosen), np.int64)
-    rows.recorded = _Evaluations(entries.take(chosen.tolist()), rows.boards, options.recorded or RecordedOptions(DUMP))
+    rows.recorded = _DumpValues(entries.take(chosen.tolist()), rows.boards, options.recorded or RecordedOptions(DUMP))
 
 
 def _keep_recorded(entries: _Entries, sieve: Sieve, wanted: RecordedOptions) -> None:
@@ -192,7 +192,7 @@ def _best(entry: dict[str, Any]) -> dict[str, Any]:
     return max(_scored(entry), key=_extent_of, default={})
 
 
-class _Evaluations(Sequence[Recorded | None]):
+class _DumpValues(Sequence[Recorded | None]):
     """The evaluations of rows, decoded on access: most rows are never accessed."""
 
     def __init__(self, entries: _Entries, boards: Boards, wanted: RecordedOptions) -> None:

@@ -134,7 +134,7 @@ def _open_book(path: Path) -> BinaryIO | gzip.GzipFile:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _BookEntry:
     """The entry being read: its tags, then its moves."""
 
     tags_line: int = 0  # first tag line, 0 for none
@@ -156,7 +156,7 @@ class _PgnCheck:
 
     def __init__(self, book: BookCheck, problem: Callable[[int, str], None]) -> None:
         self._book, self._problem = book, problem
-        self._entry = _Entry()
+        self._entry = _BookEntry()
         self._board = chess.Board()
         self._start_fen = chess.STARTING_FEN
         self._fen_line = 0  # where lc0's current start position comes from
@@ -199,7 +199,7 @@ class _PgnCheck:
         if entry.tags_line and entry.tags_closed:
             self._no_movetext()
             # lc0 keeps the start position, even one that cannot be read.
-            entry = self._entry = _Entry(failed=entry.failed)
+            entry = self._entry = _BookEntry(failed=entry.failed)
         if not entry.tags_line:
             entry.tags_line = number
         if not text.rstrip().endswith("]"):
@@ -325,10 +325,10 @@ class _PgnCheck:
                 self._problem(entry.line, f"lc0 plays no game from the end of this entry: {over}")
             self._book.count(entry.line, self._start_fen, tuple(entry.moves), self._board)
         self._ended = entry.result
-        self._entry = _Entry()
+        self._entry = _BookEntry()
         self._board, self._start_fen, self._fen_line = chess.Board(), chess.STARTING_FEN, 0
 
-    def _report_accidental(self, entry: _Entry) -> None:
+    def _report_accidental(self, entry: _BookEntry) -> None:
         """Reports an entry that exists only because of an empty line: lc0 starts it from the initial position."""
         if not entry.tags_line and not entry.first_word:
             self._problem(entry.line, "blanks or a comment on their own: lc0 adds an entry from the initial position")

@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Squares:
+class _MoveSquares:
     """The squares that lc0 reads from a word; None for those that the word does not contain."""
 
     piece: chess.PieceType
@@ -76,7 +76,7 @@ def _by_squares(word: str, board: chess.Board, ep_square: int | None) -> chess.M
     return move
 
 
-def _squares(word: str) -> _Squares:
+def _squares(word: str) -> _MoveSquares:
     """SanToMove's scan: the last two files and ranks, up to the first character it does not know."""
     piece = _PIECES.get(word[0], chess.PAWN)
     files: list[int] = []
@@ -98,10 +98,10 @@ def _squares(word: str) -> _Squares:
             break
     from_file, to_file = ([None, None, *files])[-2:]
     from_rank, to_rank = ([None, None, *ranks])[-2:]
-    return _Squares(piece, from_file, from_rank, to_file, to_rank, promotion)
+    return _MoveSquares(piece, from_file, from_rank, to_file, to_rank, promotion)
 
 
-def _search(word: str, written: _Squares, target: int, board: chess.Board, ep_square: int | None) -> chess.Move:
+def _search(word: str, written: _MoveSquares, target: int, board: chess.Board, ep_square: int | None) -> chess.Move:
     origins = board.pieces_mask(written.piece, board.turn)
     if written.from_file is not None:
         origins &= chess.BB_FILES[written.from_file]

@@ -81,7 +81,7 @@ def choose_rows(
     train, holdout, near = sides(rows, near_held)
     if near:
         sieve.left_out[NEAR_HELD] = near
-    held = _HeldOut(set(keys(parse_fens(held_fens)).tolist()), near_held, set(held_materials))
+    held = _HeldOutSets(set(keys(parse_fens(held_fens)).tolist()), near_held, set(held_materials))
     book, parents = add_parents(train, options, held)
     book = _repeated(book, options, sieve.left_out, parents)
     return Selection(book, holdout, candidates, len(sizes), sieve.left_out, parents)
@@ -193,7 +193,7 @@ class ParentCount:
         self.left_out[reason] = self.left_out.get(reason, 0) + number
 
 
-class _HeldOut(NamedTuple):
+class _HeldOutSets(NamedTuple):
     """What a split holds out: `keys` of positions, the `near_keys` of these, and material families."""
 
     keys: set[int]
@@ -201,7 +201,7 @@ class _HeldOut(NamedTuple):
     materials: set[str]
 
 
-def add_parents(book: pd.DataFrame, options: BookOptions, held: _HeldOut) -> tuple[pd.DataFrame, ParentCount]:
+def add_parents(book: pd.DataFrame, options: BookOptions, held: _HeldOutSets) -> tuple[pd.DataFrame, ParentCount]:
     """`book` with the parents of each candidate after it, the nearest first; `parent_weight` gives their weights.
 
     A repeated position is written once with the sum of the weights, as in KataGo's uploader of positions
@@ -230,7 +230,7 @@ class _ParentAdder:
         candidates: list[dict[Hashable, Any]],
         options: BookOptions,
         count: ParentCount,
-        held: _HeldOut,
+        held: _HeldOutSets,
     ) -> None:
         self.records: list[dict[Hashable, Any]] = []
         self._options, self._count, self._held = options, count, held

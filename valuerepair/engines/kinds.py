@@ -520,7 +520,7 @@ class _OwnSearch(_WithNet):
         return dict.fromkeys(JUDGING, "0") | super().options_again(oracle)
 
 
-class _Recorded(EngineKind):
+class _RecordedEvaluations(EngineKind):
     """Evaluations recorded in archives, without searches. The options of a spec are its settings."""
 
     searches = False
@@ -551,7 +551,7 @@ class _Recorded(EngineKind):
 
 
 STOCKFISH, OWN_SEARCH, LC0, UCI = _Stockfish("stockfish"), _OwnSearch("mcts"), _Lc0("lc0"), _Uci("uci")
-SSH, RECORDED = _Ssh("ssh"), _Recorded("recorded")
+SSH, RECORDED = _Ssh("ssh"), _RecordedEvaluations("recorded")
 KINDS: Mapping[str, EngineKind] = {kind.name: kind for kind in (STOCKFISH, OWN_SEARCH, LC0, UCI, SSH, RECORDED)}
 
 

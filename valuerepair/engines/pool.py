@@ -89,7 +89,7 @@ class TimeLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job(Generic[T]):
+class _EngineJob(Generic[T]):
     position: str
     plan: Callable[[], Plan[T]]
     fail: Callable[[str, int], T]
@@ -127,7 +127,7 @@ class EnginePool:
         self.counts = PoolCounts()
         self._setup, self._limit = setup, limit
         self._probe, self._probe_count, self.counts_tree = probe, probe_count, False
-        self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_EngineJob[Any] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = self._abandoned = False
         self._engines: dict[int, UciEngine] = {}
@@ -162,7 +162,7 @@ class EnginePool:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the engine pool is closed")
-            self._jobs.put(_Job(position, plan, fail, fen, future))
+            self._jobs.put(_EngineJob(position, plan, fail, fen, future))
         return future
 
     def close(self, *, cancel: bool = False) -> None:
@@ -241,7 +241,7 @@ class EnginePool:
                 job.future.set_result(outcome)
         self._drop(number, grace=1.0)
 
-    def _search(self, number: int, job: _Job[T]) -> T:
+    def _search(self, number: int, job: _EngineJob[T]) -> T:
         reason = ""
         for attempt in range(1, ATTEMPTS + 1):
             engine = self._engines.get(number) or self._restart(number)
@@ -262,7 +262,7 @@ class EnginePool:
             self.counts.failed += 1
         return job.fail(reason, ATTEMPTS)
 
-    def _follow(self, job: _Job[T], engine: UciEngine, attempt: int) -> T:
+    def _follow(self, job: _EngineJob[T], engine: UciEngine, attempt: int) -> T:
         """Makes the searches of a plan; returns its outcome."""
         plan = job.plan()
         go = next(plan)

@@ -135,7 +135,7 @@ def _row(
 ) -> KindRow:
     names, place = np.unique(game, return_inverse=True)
     fold = fold_of(names)
-    sums = [_Sums.of_games(q, deep_q, deeper, weight, place, len(names)) for q in net_q]
+    sums = [_GameSums.of_games(q, deep_q, deeper, weight, place, len(names)) for q in net_q]
     ones = np.ones((1, len(names)))
     first, second = (float(of_net.error(ones, fold)[0]) for of_net in sums)
     change = Interval(second - first, *_bounds(sums, fold))
@@ -180,7 +180,7 @@ def _candidates(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Sums:
+class _GameSums:
     """By game [games]: the sums of weights, and of weighted squares and products of net Q and deep Q.
 
     The scale, and the error that it leaves, depend on nothing else, so a resample of games is a few sums.
@@ -200,7 +200,7 @@ class _Sums:
         weight: Floats,
         place: NDArray[np.intp],
         games: int,
-    ) -> _Sums:
+    ) -> _GameSums:
         squares = deep_q**2
         if deeper is not None:
             squares = deeper.corrected(squares, deeper.deep_q**2)
@@ -242,7 +242,7 @@ def _ratio(qd: Floats, qq: Floats) -> Floats:
     return np.divide(qd, qq, out=np.zeros_like(np.asarray(qd, np.float64)), where=np.asarray(qq) > 0)
 
 
-def _bounds(sums: Sequence[_Sums], fold: Ids) -> tuple[float, float]:
+def _bounds(sums: Sequence[_GameSums], fold: Ids) -> tuple[float, float]:
     """The 95 % bounds of the difference of the errors, by resampled games, with both scale factors fitted again."""
     games = len(fold)
     if games < FEWEST_GAMES:

@@ -52,7 +52,7 @@ def figures(
     threshold = question.threshold
     columns = _judged(store, families.reached(store, *pair), question)
     searched_all = families.left_nothing(store, np.unique(columns["run_id"]).tolist())
-    rows = _Rows(columns, alpha, question.q_from, threshold, searched_all=searched_all)
+    rows = _FamilyRows(columns, alpha, question.q_from, threshold, searched_all=searched_all)
     archive = _archive(store, pair, sampled, threshold)
     steps = [rows.figures_of(step, None) for step in range(len(STEPS)) if (rows.columns["step"] == step).any()]
     steps += [rows.figures_of(step, distance) for step, distance in rows.distances()]
@@ -89,7 +89,7 @@ def _judged(store: Store, columns: dict[str, NDArray[Any]], question: Question) 
     return {**columns, "net_q": net_q}
 
 
-class _Rows:
+class _FamilyRows:
     """The columns of `families.reached`, and of each row the disagreement by a search, and by the inferred value.
 
     Masks [n]: whether a row is a candidate by each; whether it `left_ladder` (`intervals.audit_weights`) and was `cut`;
@@ -218,7 +218,7 @@ def _archive(store: Store, pair: tuple[int, int], sampled: Columns, threshold: f
     }
 
 
-def _roots(rows: _Rows, sampled: NDArray[np.int64]) -> dict[str, Any]:
+def _roots(rows: _FamilyRows, sampled: NDArray[np.int64]) -> dict[str, Any]:
     """How many roots the candidates have, and how many of equal size would be as diverse: Hill numbers by count."""
     candidate = np.where(rows.known, rows.candidate, rows.inferred_candidate)
     _, counts = np.unique(np.concatenate([sampled, rows.columns["root_id"][candidate]]), return_counts=True)

@@ -41,7 +41,7 @@ class OpeningName(NamedTuple):
     name: str = ""
 
 
-class _Named(NamedTuple):
+class _NamedPositions(NamedTuple):
     """The named positions by ascending key [n]; `openings` in the same order."""
 
     keys: NDArray[np.uint64]
@@ -131,14 +131,14 @@ def _by_position(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> l
 
 
 @cache
-def _named() -> _Named:
+def _named() -> _NamedPositions:
     rows = named_positions()
     lines = [moves for _, _, moves in rows]
     reached = np.zeros(len(rows), np.uint64)
     for numbers, boards in plies([STARTPOS_FEN] * len(rows), lines):
         reached[numbers] = keys(boards)
     order = np.argsort(reached)
-    return _Named(reached[order], [OpeningName(*rows[i][:2]) for i in order.tolist()])
+    return _NamedPositions(reached[order], [OpeningName(*rows[i][:2]) for i in order.tolist()])
 
 
 @cache

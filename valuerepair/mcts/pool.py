@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
-class _Job(Generic[T]):
+class _TreeJob(Generic[T]):
     position: Position
     nodes: int
     on_result: Callable[[SearchResult, float], T]
@@ -44,9 +44,9 @@ class ForestPool:
     def __init__(self, forests: Sequence[Forest]) -> None:
         self._forests = forests
         self._wake = threading.Condition()
-        self._waiting: deque[_Job[Any]] = deque()
+        self._waiting: deque[_TreeJob[Any]] = deque()
         self._running = 0
-        self._growing: list[set[_Job[Any]]] = [set() for _ in forests]
+        self._growing: list[set[_TreeJob[Any]]] = [set() for _ in forests]
         self._closed = self._abandoned = False
         self._broken: ValueRepairError | None = None
         self._threads = [
@@ -75,7 +75,7 @@ class ForestPool:
         returns the number of visits to grow to, 0 to finish. `seed` is as in `Forest.add`.
         `on_result`, `on_failure`, `more` and callbacks run in a forest's thread: keep them short.
         """
-        job = _Job(position, nodes, on_result, on_failure, Future(), more, seed)
+        job = _TreeJob(position, nodes, on_result, on_failure, Future(), more, seed)
         with self._wake:
             if self._broken is not None:
                 job.future.set_exception(self._broken)
@@ -110,7 +110,7 @@ class ForestPool:
 
     # -- a forest's thread --------------------------------------------------------------------------------------------
 
-    def _work(self, forest: Forest, growing: set[_Job[Any]]) -> None:
+    def _work(self, forest: Forest, growing: set[_TreeJob[Any]]) -> None:
         clock = 0.0  # seconds, each round's divided by the number of its trees
         try:
             while (jobs := self._next_jobs(forest)) is not None:
@@ -123,7 +123,7 @@ class ForestPool:
                 for planted in growing:
                     planted.visits += 1
                 for job, result in finished:
-                    assert isinstance(job, _Job)
+                    assert isinstance(job, _TreeJob)
                     self._finish(job, partial(job.on_result, result, clock - job.begun), growing)
         except BaseException as error:  # any error goes to those who wait for results
             self._break(error)
@@ -131,7 +131,7 @@ class ForestPool:
         for job in growing:
             job.future.set_exception(self._broken or CancelledError())
 
-    def _next_jobs(self, forest: Forest) -> list[_Job[Any]] | None:
+    def _next_jobs(self, forest: Forest) -> list[_TreeJob[Any]] | None:
         """The jobs that this forest begins now; waits while the forest is empty and no job waits. None at the end."""
         with self._wake:
             while True:
@@ -146,7 +146,7 @@ class ForestPool:
                     return None
                 self._wake.wait()
 
-    def _plant(self, forest: Forest, jobs: list[_Job[Any]], growing: set[_Job[Any]], clock: float) -> None:
+    def _plant(self, forest: Forest, jobs: list[_TreeJob[Any]], growing: set[_TreeJob[Any]], clock: float) -> None:
         begun = [job for job in jobs if job.future.set_running_or_notify_cancel()]
         growing.update(begun)
         self._count_ended(len(jobs) - len(begun))
@@ -158,10 +158,10 @@ class ForestPool:
                 self._finish(job, partial(job.on_failure, str(error)), growing)
 
     def _more(self, clock: float, job: object, result: SearchResult) -> int:
-        assert isinstance(job, _Job)
+        assert isinstance(job, _TreeJob)
         return int(job.more(result, clock - job.begun))
 
-    def _finish(self, job: _Job[Any], answer: Callable[[], Any], growing: set[_Job[Any]]) -> None:
+    def _finish(self, job: _TreeJob[Any], answer: Callable[[], Any], growing: set[_TreeJob[Any]]) -> None:
         growing.discard(job)
         self._count_ended()
         try:

@@ -80,7 +80,7 @@ def read_snapshot(trees: Trees, rules: SearchRules, params: SearchParams, tree: 
     # A node comes before the nodes below it and has no fewer visits: so the nodes above a kept node are kept.
     kept = np.sort(np.argsort(-visits, kind="stable")[:most])
     kept = root + kept[visits[kept] > 0]
-    reader = _Reader(trees, rules, tree, {int(node): i for i, node in enumerate(kept)})
+    reader = _TreeReader(trees, rules, tree, {int(node): i for i, node in enumerate(kept)})
     nodes = [reader.node(int(node)) for node in kept]
     if len(trees.certain):
         nodes += [proven for i, node in enumerate(kept) for proven in reader.looked_ahead(int(node), nodes[i].depth)]
@@ -117,7 +117,7 @@ def read_evaluated_line(trees: Trees, rules: SearchRules, tree: int, number: int
     return np.array(turned, np.uint16)
 
 
-class _Reader:
+class _TreeReader:
     def __init__(self, trees: Trees, rules: SearchRules, tree: int, numbers: dict[int, int]) -> None:
         self.trees, self.numbers, self.root = trees, numbers, tree * rules.node_room
         self.black = int(black_to_move(trees.rows, trees.slots[tree, layout.ROOT_ROW]))

@@ -84,7 +84,7 @@ class EngineSettings:
 
 
 @dataclass(frozen=True)
-class _EngineOption:
+class _OwnOption:
     """An option of the engine itself: the field of `EngineSettings` that it sets, and its range or its choices."""
 
     name: str
@@ -95,20 +95,20 @@ class _EngineOption:
 
 
 _ENGINE_OPTIONS = (
-    _EngineOption("WeightsFile", "weights"),
-    _EngineOption("Device", "device", choices=DEVICES),
-    _EngineOption("Threads", "threads", 0, 1024),
-    _EngineOption("MinibatchSize", "minibatch", 0, 1024),
-    _EngineOption("Hash", "hash_mb", 1, 1 << 20),
-    _EngineOption("MultiPV", "multipv", 1, 500),
-    _EngineOption("Ponder", "ponder"),
-    _EngineOption("UCI_ShowWDL", "show_wdl"),
-    _EngineOption("VerboseMoveStats", "verbose"),
-    _EngineOption("MoveOverheadMs", "move_overhead_ms", 0, 100_000),
-    _EngineOption("SmartPruningFactor", "smart_pruning"),
+    _OwnOption("WeightsFile", "weights"),
+    _OwnOption("Device", "device", choices=DEVICES),
+    _OwnOption("Threads", "threads", 0, 1024),
+    _OwnOption("MinibatchSize", "minibatch", 0, 1024),
+    _OwnOption("Hash", "hash_mb", 1, 1 << 20),
+    _OwnOption("MultiPV", "multipv", 1, 500),
+    _OwnOption("Ponder", "ponder"),
+    _OwnOption("UCI_ShowWDL", "show_wdl"),
+    _OwnOption("VerboseMoveStats", "verbose"),
+    _OwnOption("MoveOverheadMs", "move_overhead_ms", 0, 100_000),
+    _OwnOption("SmartPruningFactor", "smart_pruning"),
 )
 # By the name in lower case: an option of the engine, or a parameter of the search.
-_BY_NAME: Mapping[str, _EngineOption | str] = {option.name.lower(): option for option in _ENGINE_OPTIONS} | {
+_BY_NAME: Mapping[str, _OwnOption | str] = {option.name.lower(): option for option in _ENGINE_OPTIONS} | {
     name.lower(): parameter for parameter, name in PARAMETER_NAMES.items()
 }
 _ALL_NAMES = (*(option.name for option in _ENGINE_OPTIONS), *PARAMETER_NAMES.values())
@@ -148,7 +148,7 @@ def with_option(settings: EngineSettings, name: str, value: str) -> EngineSettin
         raise UsageError(f"no option {name!r}{nearest(name, _ALL_NAMES)}")
     if value == "<empty>":
         value = ""
-    if isinstance(option, _EngineOption):
+    if isinstance(option, _OwnOption):
         change: dict[str, Any] = {option.setting: _setting_of(option, settings, value)}
         return replace(settings, **change)
     if option == "n_scl" and value == "0":
@@ -160,7 +160,7 @@ def with_option(settings: EngineSettings, name: str, value: str) -> EngineSettin
         raise UsageError(f"option {PARAMETER_NAMES[option]}={value}: {reason}") from None
 
 
-def _setting_of(option: _EngineOption, settings: EngineSettings, text: str) -> str | int | float | bool:
+def _setting_of(option: _OwnOption, settings: EngineSettings, text: str) -> str | int | float | bool:
     """The value that a text means, of the type that the setting has now. Raises UsageError."""
     current = getattr(settings, option.setting)
     message_start = f"option {option.name}={text}: "

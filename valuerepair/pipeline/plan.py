@@ -211,14 +211,14 @@ def _overhead(settings: Settings, rates: Rates, *, positions: int = 1, book: int
 
 def stages(settings: Settings, rates: Rates, folder: Path, cluster: str | None) -> tuple[Stage, ...]:
     """All stages; the settings have a number for each size."""
-    builder = _Stages(settings, rates, folder)
+    builder = _StageCommands(settings, rates, folder)
     all_stages = [*builder.store(cluster), *(builder.expansion() if settings.normal else []), builder.book()]
     if settings.normal:
         all_stages += builder.games()
     return (*all_stages, *builder.training(), *builder.judgement(), *builder.matches())
 
 
-class _Stages:
+class _StageCommands:
     """The command lines of the stages, all in one folder."""
 
     def __init__(self, settings: Settings, rates: Rates, folder: Path) -> None:

@@ -56,7 +56,7 @@ class StageNote:
     done: bool = False
 
 
-class _Stages(Record):
+class _StageList(Record):
     stages: list[StageNote]
 
 
@@ -69,7 +69,7 @@ class StageNotes:
         self.stages: list[StageNote] = []
         if self._path.exists():
             try:
-                self.stages = read_json(self._path, _Stages, "a list of stages").stages
+                self.stages = read_json(self._path, _StageList, "a list of stages").stages
             except (OSError, ValueRepairError) as error:
                 raise ValueRepairError(f"{error}; remove it to start over") from None
 
@@ -169,7 +169,7 @@ def q_scales(folder: Path, stage: Stage) -> tuple[float, float] | None:
     if not path.exists():
         return None
     try:
-        return for_both(read_json(path, _Played, "a match").q_scale.value)
+        return for_both(read_json(path, _MatchOutput, "a match").q_scale.value)
     except (OSError, ValueRepairError) as error:
         raise ValueRepairError(f"{error}; remove it") from None
 
@@ -178,7 +178,7 @@ class _Scale(msgspec.Struct):
     value: Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 
 
-class _Played(msgspec.Struct):
+class _MatchOutput(msgspec.Struct):
     """The part of the output of `vr match --json` that another match needs."""
 
     q_scale: _Scale

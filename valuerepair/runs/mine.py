@@ -53,13 +53,13 @@ def mine(
     errors of reading, store and oracle; what was scored before is stored.
     """
 
-    def start(reader: ArchiveReader, run: Run) -> _Mining:
-        return _Mining(reader, options, store, net, oracle, run, progress or Progress("mining", quiet=True))
+    def start(reader: ArchiveReader, run: Run) -> _MiningRun:
+        return _MiningRun(reader, options, store, net, oracle, run, progress or Progress("mining", quiet=True))
 
     return run_sampled(paths, options, store, net, oracle.identity, start)
 
 
-class _Mining(SampledRun, SearchLoop[int]):
+class _MiningRun(SampledRun, SearchLoop[int]):
     """A run of mining: positions come from archives, get the net's value and a deep one; keys are position_ids."""
 
     def __init__(

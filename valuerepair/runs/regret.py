@@ -111,7 +111,7 @@ def measure_regret(
     }
     record = RunRecord.of({"command": "regret", **settings}, command, {**settings, "positions": options.positions})
     with Store.open(db, write=True) as store, store.running(record) as run:
-        work = _Regret(store, oracle, run, ids, quiet)
+        work = _RegretSearches(store, oracle, run, ids, quiet)
         with _opened_judge(store, oracle, options.deep) as judge:  # a missing judge is noticed before a net runs
             played = [
                 work.play(net, scale, options.nodes, net_options) for net, scale in zip(nets, scales, strict=True)
@@ -154,7 +154,7 @@ def _rows(
     return regret_rows(different, (after_first, after_second), scores.weight[at], scores.game_id[at], scores.kind[at])
 
 
-class _Judged(NamedTuple):
+class _JudgedMoves(NamedTuple):
     """Q after moves, for the side that moved, and the milliseconds of the searches, by position and move; the judge."""
 
     q: dict[tuple[int, str], float]
@@ -162,7 +162,7 @@ class _Judged(NamedTuple):
     judge: str
 
 
-class _Regret:
+class _RegretSearches:
     """The searches of one comparison, in a store that is open for writing."""
 
     def __init__(self, store: Store, oracle: ComparedOracle, run: Run, ids: Ids, quiet: bool) -> None:
@@ -191,7 +191,9 @@ class _Regret:
             results = self._stored(oracle_id).items()
         return {look.position_id: result for look, result in results if look.stage == CHOSEN and result[0]}
 
-    def judge(self, judge: Oracle, moves: set[tuple[int, str]], net: ComparedNet, remeasured: Remeasured) -> _Judged:
+    def judge(
+        self, judge: Oracle, moves: set[tuple[int, str]], net: ComparedNet, remeasured: Remeasured
+    ) -> _JudgedMoves:
         """The judge's values after these moves, given as (position_id, move)."""
         oracle_id = self._store.add_oracle(judge.identity)
         self._search(judge, self._looks(oracle_id, moves), "judging", "moves")
@@ -207,7 +209,7 @@ class _Regret:
         q = -values.deep_q(afters.scores, alpha.value, remeasured.q_from)
         times = {(n, stage.removeprefix(AFTER)): time for (n, stage), (_, time) in self._stored(oracle_id).items()}
         by_move = dict(zip(zip(afters.ids.tolist(), afters.moves, strict=True), q.tolist(), strict=True))
-        return _Judged(by_move, times, judging.label)
+        return _JudgedMoves(by_move, times, judging.label)
 
     def _looks(self, oracle_id: int, moves: set[tuple[int, str]]) -> dict[Look, Position]:
         """The searches after moves that are still to be made; a move that ends the game is recorded without one."""

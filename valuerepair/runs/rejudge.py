@@ -131,14 +131,14 @@ def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
 _FULL_STAGES = (FULL, EXPANDED, SECOND, REJUDGED)
 
 
-class _Judged(NamedTuple):
+class _DeeperScores(NamedTuple):
     """Raw `scores` [m, 6] of the positions `ids` [m], ascending, see `chess.values.deep_q`."""
 
     ids: Ids
     scores: Floats
 
 
-def _judge(store: Store, oracle: Oracle, run: Run, ids: Ids, quiet: bool) -> _Judged:
+def _judge(store: Store, oracle: Oracle, run: Run, ids: Ids, quiet: bool) -> _DeeperScores:
     """The oracle's scores of these positions: those in the store, and new searches of the others, which it stores."""
     number = store.add_oracle(oracle.identity)
     failed = (position for position, stage in second_looks.failed(store.connection, number) if stage == REJUDGED)
@@ -149,7 +149,7 @@ def _judge(store: Store, oracle: Oracle, run: Run, ids: Ids, quiet: bool) -> _Ju
     return _read(store, number, ids)
 
 
-def _read(store: Store, oracle_id: int, ids: Ids) -> _Judged:
+def _read(store: Store, oracle_id: int, ids: Ids) -> _DeeperScores:
     query = f"""
         SELECT position_id, cp, mate, w, d, l, q FROM deep_values
         WHERE oracle_id = ? AND stage IN ({", ".join("?" * len(_FULL_STAGES))})
@@ -157,4 +157,4 @@ def _read(store: Store, oracle_id: int, ids: Ids) -> _Judged:
     """
     rows = store.connection.execute(query, (oracle_id, *_FULL_STAGES, json.dumps(ids.tolist()))).fetchall()
     cells = np.array(rows, np.float64).reshape(-1, 7)
-    return _Judged(cells[:, 0].astype(np.int64), cells[:, 1:])
+    return _DeeperScores(cells[:, 0].astype(np.int64), cells[:, 1:])

@@ -107,7 +107,7 @@ def columns(
     cached = _cache(connection, (net_id, oracle_id)).columns.setdefault((expanded, cut), {})
     missing, ids = [name for name in names if name not in cached], cached.get("position_id")
     if missing or ids is None:
-        reader = _Reader(connection, {"net": net_id, "oracle": oracle_id}, expanded, cut)
+        reader = _ColumnReader(connection, {"net": net_id, "oracle": oracle_id}, expanded, cut)
         for name, column in reader.read(missing, ids):
             column.flags.writeable = False
             cached[name] = column
@@ -154,7 +154,7 @@ def _cache(connection: StoreConnection, pair: tuple[int, int]) -> _Cache:
     return cache
 
 
-class _Reader:
+class _ColumnReader:
     """Reads columns of the scored positions: those with a value of the net and one of the oracle, by position_id.
 
     Each table is read whole, in the order of its key, and reduced to these positions, whose ids are `ids` [n] below.

@@ -133,7 +133,7 @@ class StoreDraw(JudgedPositions):
         """The rows of pass `number`: always the same; all passes have the same number of rows."""
         return np.concatenate([self._drawn(stratum, number) for stratum in self._strata])
 
-    def _by_share(self, share: float | None, masses: Sequence[float], held: Flags) -> list[_Stratum]:
+    def _by_share(self, share: float | None, masses: Sequence[float], held: Flags) -> list[_DrawnStratum]:
         """Candidates and others: the number of each in a pass, and the mass that they represent."""
         available = _ordinary_size(self.ordinary[self.candidates]), _ordinary_size(self.ordinary[self.others])
         sizes = available if share is None else _sizes(*available, share)
@@ -145,23 +145,23 @@ class StoreDraw(JudgedPositions):
                 f"another --threshold than {self._threshold:g}, or {hint}"
             )
         kinds = zip((self.candidates, self.others), sizes, masses, strict=True)
-        return [_Stratum(rows, size, mass) for rows, size, mass in kinds if size]
+        return [_DrawnStratum(rows, size, mass) for rows, size, mass in kinds if size]
 
-    def _by_file(self, draw: str, trainable: Flags) -> list[_Stratum]:
+    def _by_file(self, draw: str, trainable: Flags) -> list[_DrawnStratum]:
         """The positions that the file weighs, and the number of them in a pass."""
         assert self._file_weights is not None
         rows = np.flatnonzero(trainable & (self._file_weights > 0))
         if not len(rows):
             raise ValueRepairError(f"--draw {draw}: has a weight for none of the positions of {self.path} to train on")
         size = int(self._file_weights[rows].sum() / self._file_weights[rows].max())
-        return [_Stratum(rows, size, float(self.ordinary[rows].sum()))]
+        return [_DrawnStratum(rows, size, float(self.ordinary[rows].sum()))]
 
     def _fewer(self, rows: Index, most: int | None) -> Index:
         """At most `most` of the rows; a larger number adds rows to the same ones."""
         order = np.argsort(scrambled(self.keys[rows] ^ salt(self._seed, "candidates")), kind="stable")
         return np.sort(rows[order[:most]])
 
-    def _drawn(self, stratum: _Stratum, number: int) -> Index:
+    def _drawn(self, stratum: _DrawnStratum, number: int) -> Index:
         """The rows of a stratum in pass `number`, each drawn in proportion to its weight: at equal steps of the
         cumulative weight of the rows in random order (W. G. Madow, 1949)."""
         rows, size, _ = stratum
@@ -203,7 +203,7 @@ def _standing(store: Store, question: Question, reached: pd.DataFrame) -> Floats
     return counts
 
 
-class _Stratum(NamedTuple):
+class _DrawnStratum(NamedTuple):
     """Rows that are drawn by weight, their number in a pass, and the number of rows in a pass of ordinary drawing that
     they represent."""
 

@@ -44,7 +44,7 @@ class Fitted:
 
 
 @dataclass(slots=True)
-class _Run:
+class _TrainingState:
     """The state of a training. `total` is the sum of the losses of the `counted` steps since the last judgement."""
 
     state: State
@@ -83,7 +83,7 @@ def fit(
         _keep(learner, stream, held, quiet)
     old = {name: net.parameters[name] for name in learner.trained}
     validation = Validation(held, learner, weights, threshold, options.batch, old) if held else None
-    fitted = _Loop(learner, options, validation, checkpoint, identity, on_curve, quiet).run(stream)
+    fitted = _TrainingSteps(learner, options, validation, checkpoint, identity, on_curve, quiet).run(stream)
     if validation is not None and fitted.best_step:
         fitted.amplitude = find_amplitude(validation, old, fitted.parameters, quiet=quiet)
         fitted.parameters = fitted.amplitude.parameters
@@ -102,7 +102,7 @@ def _keep(learner: Learner, stream: TrainingStream, held: Sequence[Held], quiet:
         learner.keep([*parts, *(part.samples for part in held)])
 
 
-class _Loop:
+class _TrainingSteps:
     def __init__(
         self,
         learner: Learner,
@@ -159,7 +159,7 @@ class _Loop:
             run.best, run.best_step = _copied(self._learner.judged(run.state)), run.step
         return Fitted(run.best, run.curve, run.best_step, stopped)
 
-    def _count(self, run: _Run, pending: tuple[int, Any] | None) -> None:
+    def _count(self, run: _TrainingState, pending: tuple[int, Any] | None) -> None:
         """Adds the loss of a step. Raises ValueRepairError for a loss that is no number."""
         if pending is None:
             return
@@ -169,12 +169,12 @@ class _Loop:
             raise ValueRepairError(f"step {step:,}: the loss is {loss}, training stops; {kept}try a lower --lr")
         run.total, run.counted = run.total + loss, run.counted + 1
 
-    def _is_due(self, run: _Run) -> bool:
+    def _is_due(self, run: _TrainingState) -> bool:
         """Whether a judgement is due: before the first step, after the last, and in between."""
         is_time = run.step % self._options.interval == 0 or run.step == self._options.total_steps
         return is_time and not (run.curve and run.curve[-1]["step"] == run.step)
 
-    def _judge(self, run: _Run) -> None:
+    def _judge(self, run: _TrainingState) -> None:
         """Adds a row to the curve, and keeps the parameters if they are the best so far."""
         judged = self._learner.judged(run.state)
         row: dict[str, float] = {
@@ -192,24 +192,24 @@ class _Loop:
         run.total, run.counted = 0.0, 0
         self._on_curve(run.curve)
 
-    def _reason_to_stop(self, run: _Run) -> str:
+    def _reason_to_stop(self, run: _TrainingState) -> str:
         judgements = sum(row["step"] > run.best_step for row in run.curve)
         if self._validation is None or not self._options.patience or judgements < self._options.patience:
             return ""
         return f"no better on held-out games since step {run.best_step:,}"
 
-    def _words(self, run: _Run) -> str:
+    def _words(self, run: _TrainingState) -> str:
         last = run.curve[-1]
         return f"held-out loss {last['loss']:.4f}" if "loss" in last else f"loss {last['train_loss']:.4f}"
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
-    def _arrays(self, run: _Run) -> dict[str, NDArray[Any]]:
+    def _arrays(self, run: _TrainingState) -> dict[str, NDArray[Any]]:
         """The arrays of a checkpoint: the state's in their order, then the best parameters."""
         state = {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(run.state))}
         return state | {f"best{i}": run.best[name] for i, name in enumerate(self._learner.trained)}
 
-    def _save(self, run: _Run) -> None:
+    def _save(self, run: _TrainingState) -> None:
         arrays = self._arrays(run)
         if not all(np.isfinite(array).all() for name, array in arrays.items() if name.startswith("state")):
             raise ValueRepairError(f"step {run.step:,}: parameters are NaN or infinite; try a lower --lr")
@@ -217,15 +217,15 @@ class _Loop:
         notes = checkpoint.Notes(run.step, run.best_step, run.best_loss, run.total, run.counted, curve)
         checkpoint.save(self._path, self._identity, notes, arrays)
 
-    def _restored(self) -> _Run:
+    def _restored(self) -> _TrainingState:
         initial = self._learner.begin()
-        run = _Run(initial, _copied(self._learner.judged(initial)))
+        run = _TrainingState(initial, _copied(self._learner.judged(initial)))
         if not self._path.exists():
             return run
         notes, arrays = checkpoint.load(self._path, self._identity, self._arrays(run))
         state = [jax.numpy.asarray(array) for name, array in arrays.items() if name.startswith("state")]
         best = {name: arrays[f"best{i}"] for i, name in enumerate(self._learner.trained)}
-        return _Run(
+        return _TrainingState(
             jax.tree.unflatten(jax.tree.structure(initial), state),
             best,
             notes.step,

@@ -519,7 +519,7 @@ def write_curve(output: Path, training: Training) -> None:
         partial.write_text(text + "\n", "utf-8")
 
 
-class _Named(msgspec.Struct):
+class _NetName(msgspec.Struct):
     name: str
 
 
@@ -532,7 +532,7 @@ class _Written(msgspec.Struct):
     sha256: str | None = None
 
 
-class _Amplitude(msgspec.Struct, rename={"factor": "lambda"}):
+class _KeptShare(msgspec.Struct, rename={"factor": "lambda"}):
     factor: Number
 
 
@@ -540,12 +540,12 @@ class _Curve(msgspec.Struct):
     """The checked parts of the file that `write_curve` writes; other parts are passed on unchecked."""
 
     output: str
-    net: _Named
+    net: _NetName
     options: _Steps
     curve: Annotated[list[dict[str, Count | Number | None]], msgspec.Meta(min_length=1)]
     identity: dict[str, Any] | None = None
     written: _Written | None = None
-    amplitude: _Amplitude | None = None
+    amplitude: _KeptShare | None = None
 
     def __post_init__(self) -> None:
         names = self.curve[0].keys()

@@ -29,7 +29,7 @@ OF_KINDS = ("mean_dq", "squared", "rate")
 
 
 @dataclass(frozen=True, slots=True)
-class _Answers:
+class _ValidationAnswers:
     """A net's answers for all positions that judge it: [n], [n, 224], losses [n]."""
 
     q: Floats
@@ -123,7 +123,7 @@ class Validation:
         total = weight.sum()
         return float(np.where(weight > 0, values, 0) @ weight / total) if total else np.nan
 
-    def _answers(self, parameters: Mapping[str, Any]) -> _Answers:
+    def _answers(self, parameters: Mapping[str, Any]) -> _ValidationAnswers:
         batches = []
         for begin in range(0, len(self._samples), self._batch):
             signals.check()
@@ -134,7 +134,7 @@ class Validation:
                 (np.asarray(answer.q, np.float64)[: len(rows)], np.asarray(answer.log_policy)[: len(rows)], parts)
             )
         q, log_policy, losses = zip(*batches, strict=True)
-        return _Answers(
+        return _ValidationAnswers(
             np.concatenate(q),
             np.concatenate(log_policy),
             {name: np.concatenate([part[name] for part in losses]) for name in losses[0]},

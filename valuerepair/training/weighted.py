@@ -186,7 +186,7 @@ def write_sampled(
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
+class _WeighedChunk:
     """A chunk, unpacked and weighed."""
 
     records: Records
@@ -229,8 +229,8 @@ def _game(chunk: ChunkFile) -> NDArray[np.int64]:
 
 def _weighed(
     archives: Archives, measured: Measured, left_out: LeftOut, quiet: bool
-) -> Iterator[tuple[ChunkFile, _Content]]:
-    def look(chunk: ChunkFile) -> _Content | str:
+) -> Iterator[tuple[ChunkFile, _WeighedChunk]]:
+    def look(chunk: ChunkFile) -> _WeighedChunk | str:
         try:
             records = unpack(chunk.content)
         except BrokenChunk as reason:
@@ -241,7 +241,7 @@ def _weighed(
             judged = records.copy()
             judged["orig_q"] = measured.calibration.expected(records["orig_q"], fold_of(_game(chunk)))
         weights = measured.formula.weigh(judged)
-        return _Content(records, weights, disagreement(judged), phases_of(records), digest_of(chunk.content), own)
+        return _WeighedChunk(records, weights, disagreement(judged), phases_of(records), digest_of(chunk.content), own)
 
     with Progress("Weighing", archives.total_bytes(), "bytes", quiet=quiet) as progress:
         for chunk, content in in_order(look, read_archives(archives, left_out.break_off)):
@@ -259,7 +259,7 @@ class _Drawn:
         self._factor, self._seed = factor, seed
         self.kept = {"games": 0, "positions": 0}
 
-    def rows(self, content: _Content) -> NDArray[np.int64]:
+    def rows(self, content: _WeighedChunk) -> NDArray[np.int64]:
         """The kept records of a chunk, in order."""
         n = len(content.weights)
         game = scrambled(np.array([content.digest], np.uint64) ^ self._seed)
@@ -271,7 +271,7 @@ class _Drawn:
 
 
 @contextmanager
-def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[str, _Content], None]]:
+def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[str, _WeighedChunk], None]]:
     """Writes the weights of one chunk after the other to a Parquet file, in blocks of games; None writes no file."""
     if path is None:
         yield lambda name, content: None
@@ -287,7 +287,7 @@ def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[
         except OSError as error:
             raise ValueRepairError(f"{path}: cannot be written: {error.strerror or error}") from None
 
-        def add(name: str, content: _Content) -> None:
+        def add(name: str, content: _WeighedChunk) -> None:
             waiting.append((name, content.digest, content.weights))
             if len(waiting) >= _BLOCK_GAMES:
                 flush()
