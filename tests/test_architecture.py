@@ -238,6 +238,33 @@ def test_the_package_imports_neither_its_tests_nor_its_benchmarks() -> None:
     assert not [path for path in ROOT.rglob("*.py") if outside.search(path.read_text("utf-8"))]
 
 
+# The only imports under another name: what everybody writes so, and what a module cannot do without.
+ALIASES = {
+    "numpy as np", "pandas as pd", "pyarrow as pa", "pyarrow.parquet as pq", "jax.numpy as jnp", "valuerepair as vr",
+    "matplotlib.pyplot as plt",
+    "collections.abc.Set as AbstractSet",
+    "tomli as tomllib",  # before Python 3.11
+    "rust_pgn_reader_python_binding as rust", "valuerepair.nets.onnx_model as om",
+    "valuerepair.chess.make.insufficient_material as is_dead",  # the kernel of the function of that name
+}  # fmt: skip
+
+
+def aliases(tree: ast.Module) -> set[str]:
+    """What a module imports under another name."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            home = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            names |= {f"{home}{alias.name} as {alias.asname}" for alias in node.names if alias.asname}
+    return names
+
+
+def test_what_is_imported_keeps_its_name(trees: dict[str, ast.Module]) -> None:
+    found = aliases(ast.parse("import numpy as np\ndef read():\n    from valuerepair.report import stats as text_of"))
+    assert found == {"numpy as np", "valuerepair.report.stats as text_of"}
+    assert {name: extra for name, tree in trees.items() if (extra := aliases(tree) - ALIASES)} == {}
+
+
 # Names with a dot in docstrings that are not this package's.
 FOREIGN = {"engines/process.py: time.monotonic", "chess/v6.py: np.unpackbits",
            "report/figures.py: figure.savefig", "archives/sampling.py: report.truncated"}  # fmt: skip

@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from valuerepair import selftest
-from valuerepair.chess import board as rules
 from valuerepair.cli import cli
 
 
@@ -30,7 +29,7 @@ def test_random_positions_vary_and_agree() -> None:
 def test_a_mismatch_names_the_position(monkeypatch: pytest.MonkeyPatch) -> None:
     board = chess.Board()
     board.push_uci("e2e4")
-    monkeypatch.setattr(rules, "fens", lambda rows: ["nonsense"])
+    monkeypatch.setattr(selftest, "fens", lambda rows: ["nonsense"])
     assert list(selftest.mismatches(board)) == [f"{board.fen()}: FEN: nonsense, not {board.fen()}"]
     board.push(chess.Move.from_uci("e4e5"))  # Black's turn
     (line,) = selftest.mismatches(board)

@@ -9,7 +9,7 @@ import chess
 import chess.polyglot
 import numpy as np
 
-from valuerepair.chess import board as rules
+from valuerepair.chess.board import fens, in_check, keys, legal_moves, parse_fens, perft, replay
 from valuerepair.chess.positions import decode_moves, encode_moves
 
 # chessprogramming.org/Perft_Results: the start position and positions 2 to 6; leaves of depth 1, 2, ...
@@ -44,9 +44,9 @@ PLIES = 80
 def published() -> Iterator[str]:
     """Counts perft of the published positions to the deepest published depth; yields a text for each wrong count."""
     for _, fen, counts in PUBLISHED:
-        row = rules.parse_fens([fen])
+        row = parse_fens([fen])
         for depth, leaves in enumerate(counts, 1):
-            if (counted := rules.perft(row, depth)) != leaves:
+            if (counted := perft(row, depth)) != leaves:
                 yield f"{fen}: perft {depth} gives {counted:,}, not {leaves:,}"
 
 
@@ -66,7 +66,7 @@ def mismatches(board: chess.Board) -> Iterator[str]:
     """A text for each answer of the kernels that differs; they play the board's moves from its first position."""
     played = encode_moves([m.uci() for m in board.move_stack])
     try:
-        row = rules.replay(rules.parse_fens([board.root().fen()]), played, np.array([0, len(played)]))
+        row = replay(parse_fens([board.root().fen()]), played, np.array([0, len(played)]))
     except ValueError as error:
         yield f"{board.fen()}: {error}"
         return
@@ -74,10 +74,10 @@ def mismatches(board: chess.Board) -> Iterator[str]:
     if not plain.has_legal_en_passant():
         plain.ep_square = None
     for subject, answer, expected in (
-        ("legal moves", sorted(decode_moves(rules.legal_moves(row)[0])), sorted(m.uci() for m in board.legal_moves)),
-        ("check", bool(rules.in_check(row)[0]), board.is_check()),
-        ("FEN", rules.fens(row)[0], board.fen()),
-        ("key", f"{rules.keys(row)[0]:016x}", f"{chess.polyglot.zobrist_hash(plain):016x}"),
+        ("legal moves", sorted(decode_moves(legal_moves(row)[0])), sorted(m.uci() for m in board.legal_moves)),
+        ("check", bool(in_check(row)[0]), board.is_check()),
+        ("FEN", fens(row)[0], board.fen()),
+        ("key", f"{keys(row)[0]:016x}", f"{chess.polyglot.zobrist_hash(plain):016x}"),
     ):
         if answer != expected:
             yield f"{board.fen()}: {subject}: {answer}, not {expected}"

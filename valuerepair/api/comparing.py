@@ -91,9 +91,9 @@ def remeasure(
             path, compared_nets, oracle, comparison, regret, command=command, quiet=quiet, **net_options
         )
     if rejudge is not None:
-        from valuerepair.runs import rejudge as deeper
+        import valuerepair.runs.rejudge
 
-        comparison = deeper.rejudge(path, oracle, comparison, rejudge, command=command, quiet=quiet)
+        comparison = valuerepair.runs.rejudge.rejudge(path, oracle, comparison, rejudge, command=command, quiet=quiet)
     if rows is not None and kind is not None and output is not None:
         write_file(rows, kind, os.fspath(output))
         log.info(f"{os.fspath(output)}: {len(rows):,} positions")

@@ -227,10 +227,10 @@ def _expanded(
     store: Store, question: Question, options: ExpandOptions, progress: Progress, deep: str | None, workers: int | None
 ) -> ExpandSummary:
     """Expands by the search that found the candidates, or by the games in which its values are recorded."""
+    import valuerepair.runs.expand
     from valuerepair.engines.kinds import kind_of
     from valuerepair.judge.labelled import open_stored
     from valuerepair.runs.evaluators import fitting_screen
-    from valuerepair.runs.expand import expand as expand_by_search
     from valuerepair.runs.expand_recorded import expand_recorded, recorded_source
     from valuerepair.runs.known_games import KnownGames
     from valuerepair.runs.neighbourhood import GAME
@@ -252,4 +252,4 @@ def _expanded(
             following = KnownGames.of(store, ids).following
         screen = fitting_screen(opened.identity, ScreenOptions())
         options = replace(options, question=question, screen=screen)
-        return expand_by_search(store, net, opened, options, progress=progress, following=following)
+        return valuerepair.runs.expand.expand(store, net, opened, options, progress=progress, following=following)

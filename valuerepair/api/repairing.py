@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import pathlib
 from collections.abc import Iterable, Mapping
-from pathlib import Path as Folder
 from typing import TYPE_CHECKING
 
 from valuerepair.api.calls import Path, paths_of
@@ -117,7 +117,7 @@ def _planned(
 
     inputs = {"archives": tuple(paths_of(archives)), "normal": tuple(paths_of(normal))}
     chosen = {**arguments, **inputs, "store": store and os.fspath(store)}
-    folder = Folder(output)
+    folder = pathlib.Path(output)
     settings = read_settings(folder, {name: value for name, value in chosen.items() if value not in (None, ())})
     if cluster is not None and settings.store:
         raise UsageError("--cluster: is for mining, and with --store nothing is mined")

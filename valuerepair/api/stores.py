@@ -214,8 +214,8 @@ def stats(
     Returns the `StoreStats`: `figures`, and `lines()`, which are the output of `vr stats`. Raises UsageError, and
     ValueRepairError if the question has no scored positions.
     """
-    from valuerepair.report import stats as text_of
     from valuerepair.report.alpha_table import alpha_table
+    from valuerepair.report.stats import StoreStats, stats_lines, store_figures
 
     check_least("--worst", worst, 0)
     write = labels or save_alpha is not None or save_calibration
@@ -226,8 +226,8 @@ def stats(
             opened.set_alpha(*opened.pick(resolved_question.net, resolved_question.oracle), fit.saveable(save_alpha))
         if save_calibration:
             opened.save_calibration(resolved_question)
-        figures = text_of.store_figures(opened, resolved_question)
-        lines = text_of.stats_lines(figures)
+        figures = store_figures(opened, resolved_question)
+        lines = stats_lines(figures)
         if figures["scored"] is not None:
             lines += _of_candidates(opened, resolved_question, figures, labels=labels, worst=worst, quiet=quiet)
         if fit is not None:
@@ -242,7 +242,7 @@ def stats(
             table = screen_table(opened, resolved_question)
             figures["ladder"] = table.as_json()
             lines += ["", *table.lines()]
-    return text_of.StoreStats(figures, lines)
+    return StoreStats(figures, lines)
 
 
 def _of_candidates(
@@ -250,7 +250,7 @@ def _of_candidates(
 ) -> list[str]:
     """Adds the sections about candidates to the figures, and returns them as text."""
     from valuerepair.judge.labelled import complete
-    from valuerepair.report import stats as text_of
+    from valuerepair.report.stats import label_rows, label_table, section_lines, sections
 
     candidates = store.candidates(question)
     if labels:
@@ -259,12 +259,12 @@ def _of_candidates(
                 f"{store.path}: no candidates at {question.threshold:g} to label; mine more, or lower --threshold"
             )
         figures["asked_of_the_net"] = complete(store, candidates, question.net, quiet=quiet)
-    sections = text_of.sections(store, candidates, question.threshold)
-    figures |= sections
-    lines = text_of.section_lines(sections)
+    by_candidates = sections(store, candidates, question.threshold)
+    figures |= by_candidates
+    lines = section_lines(by_candidates)
     if worst:
-        figures["worst"] = text_of.label_rows(store, candidates.head(worst))
-        lines += ["", *text_of.label_table(figures["worst"])]
+        figures["worst"] = label_rows(store, candidates.head(worst))
+        lines += ["", *label_table(figures["worst"])]
     return lines
 
 

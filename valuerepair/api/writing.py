@@ -163,11 +163,11 @@ def export(
     """
     from valuerepair.judge.labelled import with_labels
     from valuerepair.judge.split import check_part
-    from valuerepair.store import export as tables
+    from valuerepair.store.export import format_of, write_stream
 
     check_part(part, split)
     file, held_out = _file(path), split_of(split)
-    kind = tables.format_of(file, format)
+    kind = format_of(file, format)
     # A wrong path of the file is reported before a large store is read.
     _check_place(file, kind, outputs.TABLES[kind])
     with opened_store(store) as opened:
@@ -177,7 +177,7 @@ def export(
         if labels:
             frame = with_labels(opened, frame)
     with _stream(file, outputs.TABLES[kind]) as stream:
-        tables.write_stream(frame, kind, stream)
+        write_stream(frame, kind, stream)
     if file is not None:
         log.info(f"{file}: {len(frame):,} positions")
     return len(frame)

@@ -175,7 +175,7 @@ class RecordKind:
     view: View
 
 
-KINDS = {
+RECORD_KINDS = {
     kind.name: kind
     for kind in (
         RecordKind(EVAL, "[%eval] comments of PGN files, as lichess writes them", "white"),
@@ -210,14 +210,14 @@ class RecordedOptions:
     by: str | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UsageError(f"no kind {self.kind!r} of recorded evaluations; there are {', '.join(KINDS)}")
+        if self.kind not in RECORD_KINDS:
+            raise UsageError(f"no kind {self.kind!r} of recorded evaluations; there are {', '.join(RECORD_KINDS)}")
         if self.by is not None and self.kind not in (CUTECHESS, TCEC, SELFPLAY):
             raise UsageError(f"by={self.by}: only cutechess, tcec and selfplay comments say which player evaluated")
 
     def sign(self, white_to_move: bool) -> int:
         """1 if a score is written from the view of the side to move, otherwise -1."""
-        return 1 if white_to_move or (self.view or KINDS[self.kind].view) == "mover" else -1
+        return 1 if white_to_move or (self.view or RECORD_KINDS[self.kind].view) == "mover" else -1
 
     def reject(self, recorded: Recorded | None) -> str | None:
         """Why an evaluation is not used; None if it is."""

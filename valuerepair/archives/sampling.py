@@ -21,7 +21,7 @@ from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.kept import KeptSample, Place
 from valuerepair.archives.open import Source, Stream, chunk_version, find_sources, looks_like_tar
-from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, RecordedOptions, SampleOptions
+from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, RECORD_KINDS, RecordedOptions, SampleOptions
 from valuerepair.archives.pgn import GameBlock, kind_in
 from valuerepair.archives.rows import ReadReport, Rows
 from valuerepair.archives.select import KeySet, LowestPriorities, game_hashes, in_share
@@ -400,7 +400,7 @@ _EPD_SCORE = re.compile(rb"[\s;](?:ce|dm)\s+[+-]?\d+|\bbm\s+#")
 
 @dataclass(frozen=True, slots=True)
 class FirstEvaluation:
-    """A kind of `options.KINDS`, whether its first evaluation has a depth, and the archive of that evaluation."""
+    """A kind of `RECORD_KINDS`, whether its first evaluation has a depth, and the archive of that evaluation."""
 
     kind: str
     depth: bool
@@ -429,13 +429,13 @@ def detect(paths: Sequence[str]) -> FirstEvaluation:
     sources = find_sources(paths)
     for source in sources:
         if source.read_once:
-            kinds, name = ", ".join(KINDS), "standard input" if source.path == "-" else source.path
+            kinds, name = ", ".join(RECORD_KINDS), "standard input" if source.path == "-" else source.path
             raise UsageError(f"--deep recorded: say what comes from {name}: recorded:kind=K, K one of {kinds}")
         if holds_chunks(source):
             return FirstEvaluation(CHUNKS, False, source.path)
         if first := _in_text(source):
             return first
-    known_kinds = "; ".join(kind.what for kind in KINDS.values())
+    known_kinds = "; ".join(kind.what for kind in RECORD_KINDS.values())
     raise ValueRepairError(
         f"{_names(sources)}: no recorded evaluation in the first {MOST >> 20} MiB; the known kinds are {known_kinds}"
     )

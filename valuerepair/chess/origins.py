@@ -23,7 +23,7 @@ KINDS: tuple[Kind, ...] = (GAME, *BESIDE)
 class Recorded:
     """An evaluation of a position, recorded in its archive, from the side to move.
 
-    `kind` is the kind of record (`valuerepair.archives.options.KINDS`), `by` the player who evaluated, if known. `cp`,
+    `kind` is the kind of record (`archives.options.RECORD_KINDS`), `by` the player who evaluated, if known. `cp`,
     `mate`, `wdl` and `q` are as in `DeepResult`. `depth`, `seldepth` (plies), `nodes` and `time_ms` are 0 if not
     recorded. `net_q` and `net_d` are the Q and the draw probability of the net before the search, if recorded.
     """

@@ -5,11 +5,11 @@ A table for each command and `[defaults]` for all that have the option; a key is
 
 from __future__ import annotations
 
-import json as json_text
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from json import dumps
 from typing import Any
 
 import click
@@ -93,7 +93,7 @@ class Config:
                 except click.BadParameter as error:
                     problem = error.message.rstrip(".")
             if problem is not None:
-                shown = json_text.dumps(value, default=str, ensure_ascii=False)
+                shown = dumps(value, default=str, ensure_ascii=False)
                 raise self.wrong(f"{where} = {shown}", problem)
         typed = [item if option.is_flag else str(item) for item in items]
         return typed if option.multiple else typed[0]
@@ -200,7 +200,7 @@ def command(context: click.Context, words: tuple[str, ...], json: bool) -> None:
         raise click.UsageError(f"No such command {path!r}.", root)
     if json:
         for row in rows:
-            click.echo(json_text.dumps({key: value for key, value in row.items() if key != "shown"}))
+            click.echo(dumps({key: value for key, value in row.items() if key != "shown"}))
         return
     click.echo(f"file: {config.path if config else 'none'}")
     for row in rows:

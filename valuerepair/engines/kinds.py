@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from valuerepair import signals
-from valuerepair.archives.options import CHUNKS, SELFPLAY, VIEWS
-from valuerepair.archives.options import KINDS as RECORDS
+from valuerepair.archives.options import CHUNKS, RECORD_KINDS, SELFPLAY, VIEWS
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import (
     LIMITS,
@@ -525,7 +524,7 @@ class _RecordedEvaluations(EngineKind):
 
     searches = False
     choices: Mapping[str, Sequence[str]] = {
-        "kind": tuple(RECORDS),
+        "kind": tuple(RECORD_KINDS),
         "view": VIEWS,
         **dict.fromkeys(("by", "net", "min-depth", "min-nodes"), ()),
     }

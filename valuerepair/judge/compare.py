@@ -27,11 +27,11 @@ from valuerepair.intervals import (
     share_change,
     weighted,
 )
+from valuerepair.judge import labelled
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_for
 from valuerepair.judge.label_changes import LabelChange, Labels, label_changes, label_lines, shown_labels
 from valuerepair.judge.labelled import complete, labels_of, lacks_policy
-from valuerepair.judge.labelled import names as label_names
 from valuerepair.judge.labels import OF_POLICY
 from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
@@ -414,7 +414,7 @@ def _candidates(store: Store, question: Question, oracle: ComparedOracle) -> pd.
 def candidate_labels(store: Store, question: Question, oracle: ComparedOracle) -> tuple[Labels, bool]:
     """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
     frame = _candidates(store, question, oracle)
-    labels = dict(zip(frame["position_id"].tolist(), label_names(labels_of(store, frame)), strict=True))
+    labels = dict(zip(frame["position_id"].tolist(), labelled.names(labels_of(store, frame)), strict=True))
     return labels, not lacks_policy(store, frame)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, KINDS, SELFPLAY, VIEWS, RecordedOptions
+from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, RECORD_KINDS, SELFPLAY, VIEWS, RecordedOptions
 from valuerepair.archives.sampling import FirstEvaluation, depth_of, detect
 from valuerepair.chess.origins import QColumns, Recorded
 from valuerepair.chess.positions import PositionBatch
@@ -130,7 +130,7 @@ def recorded_options(spec: EngineSpec, paths: Sequence[str]) -> RecordedOptions:
 
 def _tell(options: RecordedOptions, detected: FirstEvaluation | None) -> None:
     where = f" (the first is in {detected.archive})" if detected else ""
-    log.info(f"deep values: recorded ones, {KINDS[options.kind].what}{where}; nothing is searched")
+    log.info(f"deep values: recorded ones, {RECORD_KINDS[options.kind].what}{where}; nothing is searched")
     if options.depth is False:
         log.info("these evaluations have no depth: their depth is unknown; confirm what they find by a search")
 
@@ -138,7 +138,7 @@ def _tell(options: RecordedOptions, detected: FirstEvaluation | None) -> None:
 def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:
     """The oracle of these evaluations; for training chunks it includes the name of their net."""
     chosen: dict[str, str] = {"kind": options.kind}
-    if options.view is not None and options.view != KINDS[options.kind].view:
+    if options.view is not None and options.view != RECORD_KINDS[options.kind].view:
         chosen["view"] = options.view
     if options.by is not None:
         chosen["by"] = options.by

@@ -29,10 +29,9 @@ from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.inputs import Record, Seconds, read_json
 from valuerepair.judge.q_scale import for_both
 from valuerepair.nets.registry import locate
-from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.plan import PAGE, Q_SCALES, REPAIRED, STORE, Plan, Stage, TooLittleTime, plan
 from valuerepair.pipeline.rates import rates
-from valuerepair.pipeline.settings import Settings
+from valuerepair.pipeline.settings import FILE, Settings, default_deep, default_test_deep, differing, read, write
 from valuerepair.training.chunk_files import find_archives
 
 log = logging.getLogger(__name__)
@@ -189,19 +188,19 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
 
     Raises UsageError for invalid settings, in the file or on the command line.
     """
-    path = folder / toml.FILE
+    path = folder / FILE
     if not path.exists():
         if not given.get("archives") and not given.get("store"):
             raise UsageError(f"{folder}: there is no repair to resume; give archives of games, and --net")
-        deep = given.get("deep") or toml.default_deep()
+        deep = given.get("deep") or default_deep()
         if given.get("store"):
             # Invalid settings are reported before the store is opened.
             settings = Settings(**given)
             deep, digest = judge_of(settings.store, settings.net, given.get("deep"))
             given = {**given, "oracle": digest[:_DIGITS]}
-        return Settings(**{"test_deep": toml.default_test_deep(deep), **given, "deep": deep})
-    stored = toml.read(path)
-    for line in toml.differing(given, stored):
+        return Settings(**{"test_deep": default_test_deep(deep), **given, "deep": deep})
+    stored = read(path)
+    for line in differing(given, stored):
         log.info(line)
     return stored
 
@@ -289,9 +288,9 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
             raise ValueRepairError(f"{folder}: another vr repair is already running (process {who})") from None
         os.pwrite(lock, str(os.getpid()).ljust(_HOLDER).encode(), 0)
         stack.callback(os.ftruncate, lock, 0)
-        if not (folder / toml.FILE).exists():
+        if not (folder / FILE).exists():
             _check_no_other_files(repair)
-            toml.write(repair.plan.settings, folder / toml.FILE)
+            write(repair.plan.settings, folder / FILE)
         begin = repair.first_undone()
         _check_store(repair, begin)
         _remove_old_results(repair, begin)
@@ -344,7 +343,7 @@ def _check_trained(repair: Repair, stage: Stage) -> None:
     if stage.words[0] in ("remeasure", "match") and digest_of(repaired) == digest_of(repair.plan.settings.net):
         raise ValueRepairError(
             f"{repaired} is the old net: no step of the training was better on held-out games, so there is nothing to "
-            f"compare; give it more positions, or change [train] or steps in {repair.folder / toml.FILE}"
+            f"compare; give it more positions, or change [train] or steps in {repair.folder / FILE}"
         )
 
 

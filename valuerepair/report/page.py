@@ -20,8 +20,8 @@ from valuerepair import outputs
 from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.files import written_whole
 from valuerepair.question import Question, is_candidate
+from valuerepair.report import static_page
 from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, choose, content_of, with_texts
-from valuerepair.report.static_page import frame as page_frame
 from valuerepair.report.static_page import template_part
 from valuerepair.store.queries import snapshot
 from valuerepair.text import quantity
@@ -128,7 +128,7 @@ def document(content: Content) -> bytes:
     # One pass, so that inserted text is not replaced again.
     body = re.sub(r"\{\{([a-z]+)\}\}", lambda match: parts[match[1]], template_part("report.html"))
     policy = _POLICY.format(scripts=f"{_hash(script)} {_hash(plotly)}")
-    return page_frame("valuerepair report", body, policy, "style.css").encode()
+    return static_page.frame("valuerepair report", body, policy, "style.css").encode()
 
 
 def bundle() -> str:

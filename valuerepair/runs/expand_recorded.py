@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import signals
-from valuerepair.archives.options import COMMENT_KINDS, KINDS, SELFPLAY, RecordedOptions, View
+from valuerepair.archives.options import COMMENT_KINDS, RECORD_KINDS, SELFPLAY, RecordedOptions, View
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError
@@ -40,7 +40,7 @@ def recorded_source(oracle: StoredOracle) -> RecordedSource:
     kind = str(options["kind"])
     if kind not in COMMENT_KINDS:
         raise UsageError(
-            f"{oracle.label}: {KINDS[kind].what} have no games to look around in; "
+            f"{oracle.label}: {RECORD_KINDS[kind].what} have no games to look around in; "
             "vr mine takes all their positions with --per-game 1000"
         )
     views: tuple[View, ...] = ("mover", "white")

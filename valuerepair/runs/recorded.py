@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.options import CHUNKS, CUTECHESS, KINDS, TCEC
+from valuerepair.archives.options import CHUNKS, CUTECHESS, RECORD_KINDS, TCEC
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
@@ -168,7 +168,7 @@ def remarks(
     white, result, cp, mate, own, net, depth, nodes, games = store.connection.numbers(_NUMBERS, parameters)
     if not len(white):
         return [], []
-    view = identity.options.get("view", KINDS[kind].view)
+    view = identity.options.get("view", RECORD_KINDS[kind].view)
     without = np.full(len(own), np.nan)
     q = values.deep_q(np.stack([cp, mate, without, without, without, own], 1), values.DEFAULT_ALPHA)
     about = [_extent(depth, nodes), *_mixed_depth(depth)]

@@ -29,8 +29,7 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, with_rate
 from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
 from valuerepair.screening.package import package_rows
-from valuerepair.store import calibrations
-from valuerepair.store import screening as rows
+from valuerepair.store import calibrations, screening
 from valuerepair.store.alphas import are_alike
 from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.rows import DeepResult, Run
@@ -147,7 +146,7 @@ class Ladder:
         # A saved alpha applies to the whole store; without one each screen has its own fit.
         saved = None if question.alpha is not None else store.chosen_alpha(net_id, oracle_id)
         self._saved = None if saved is None or self._own_q or question.q_from == "wdl" else saved.value
-        earlier = rows.screens(store, net_id, oracle_id, population)
+        earlier = screening.screens(store, net_id, oracle_id, population)
         # By number: merged stores may have one screen several times.
         self._own_screens = {facts.id: facts.model for facts in earlier if self._fits(facts)}
         self._judges_again = bool(earlier) and not self._own_screens
@@ -155,7 +154,7 @@ class Ladder:
             log.info(self._another(earlier[0]))
         self._screens: dict[int, tuple[Screen | None, int | None]] = {}
         # The positions on this ladder, by number: the finished ones of earlier runs, and those of this run.
-        self._positions = rows.climbed(store, net_id, oracle_id, list(self._own_screens), population)
+        self._positions = screening.climbed(store, net_id, oracle_id, list(self._own_screens), population)
 
     def _another(self, last: ScreenFacts) -> str:
         """The message for a store that has a ladder for another question."""
@@ -201,8 +200,8 @@ class Ladder:
         """The positions that this ladder has already cut. Positions that another ladder cut are judged again; those of
         them that were searched anyway no longer represent others."""
         own = list(self._own_screens)
-        rows.settle(self._store, self._oracle_id, ids, self._net_id, own)
-        cuts = rows.cut_before(self._store, self._oracle_id, ids)
+        screening.settle(self._store, self._oracle_id, ids, self._net_id, own)
+        cuts = screening.cut_before(self._store, self._oracle_id, ids)
         own_cuts = {position for position, screen in cuts if screen in own}
         self._cut_by.update((position, screen) for position, screen in cuts if position not in own_cuts)
         return own_cuts
@@ -244,7 +243,7 @@ class Ladder:
         probability = ascent.probability if cut.cut_at is not None else 1.0
         spent = climb.results[-1].nodes
         passage = Passage(position_id, ascent.screen_id, cut.cut_at, cut.chance, spent, climb.whole, probability)
-        rows.add_passage(self._store, self._net_id, self._oracle_id, passage, self._run, self._population)
+        screening.add_passage(self._store, self._net_id, self._oracle_id, passage, self._run, self._population)
         return passage
 
     def drop(self, position_id: int) -> None:
@@ -277,7 +276,7 @@ class Ladder:
     def _fit(self, fitted_count: int) -> tuple[Screen | None, int | None]:
         self._store.commit()
         last = self._positions[fitted_count - 1] if fitted_count else 0
-        climbed = rows.climbed_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._population)
+        climbed = screening.climbed_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._population)
         alpha = self._alpha(climbed)
         question = replace(self._question, alpha=alpha)
         try:
@@ -305,7 +304,7 @@ class Ladder:
             facts = ScreenFacts(
                 0, question.threshold, alpha, alpha_given, question.q_from, self._chosen.recall, text, ""
             )
-            number = rows.add_screen(self._store, self._net_id, self._oracle_id, facts, self._population)
+            number = screening.add_screen(self._store, self._net_id, self._oracle_id, facts, self._population)
             self._own_screens[number] = text
             log.debug(f"screening: {fit_line(screen, own_q=self._own_q, alone=package is None)}")
         return screen, number
@@ -355,7 +354,7 @@ def read_ladder_rows(
     store: Store, net_id: int, oracle_id: int, rungs: Sequence[int], nodes: int, question: Question
 ) -> LadderRows:
     """All positions of a store that were searched at these rungs and in full."""
-    return ladder_rows(rows.climbed_rows(store, net_id, oracle_id, rungs), rungs, nodes, question)
+    return ladder_rows(screening.climbed_rows(store, net_id, oracle_id, rungs), rungs, nodes, question)
 
 
 def ladder_rows(
