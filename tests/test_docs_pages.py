@@ -20,7 +20,7 @@ import click
 import pytest
 
 import valuerepair
-from tests.cli_tree import parse
+from tests.cli_tree import TREE, options_of, parse
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -118,6 +118,22 @@ def test_commands_in_sentences_exist_with_their_options() -> None:
     assert len(calls) > 100
     wrong = misused(calls, click.MissingParameter, click.exceptions.NoArgsIsHelpError)
     assert not wrong, "\n".join(wrong)
+
+
+def test_each_option_is_in_an_example() -> None:
+    """Of its command's help or of another's, or of a page."""
+    examples = [(page, call) for page, call in block_calls() + inline_calls() if page != "CHANGELOG.md"]
+    for command in TREE.values():
+        lines = str(command.help).partition("Example:")[2].splitlines()
+        examples += [("help", call) for line in lines for call in split_calls(line)]
+    words = {word.partition("=")[0] for _, call in examples for word in call}
+    missing = {
+        f"{path} {option.opts[-1]}"
+        for path, command in TREE.items()
+        for option in options_of(command)
+        if not words & {*option.opts, *option.secondary_opts}
+    }
+    assert missing == set()
 
 
 def test_a_wrong_command_is_found_out() -> None:

@@ -89,6 +89,7 @@ def cli(context: click.Context) -> None:
     Example:
       vr mine games.pgn
       vr books --threshold 0.55
+      vr --version
     """
     started = time.monotonic()
     context.color = wants_colour()

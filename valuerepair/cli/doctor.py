@@ -25,6 +25,7 @@ def command(json: bool) -> None:
     \b
     Example:
       vr doctor
+      vr doctor -q
       vr doctor --json
     """
     bad = False

@@ -30,6 +30,7 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, json:
       vr eval "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
       vr eval --moves "e2e4 c7c5 g1f3" --top 3
       vr eval --json positions.epd > values.jsonl
+      vr eval startpos --net big.pb.gz --heads q,soft
     """
     positions = vr.read_positions(" ".join(position), (moves or "").split())
     for evaluated in vr.evaluate_each(positions, net, **options):

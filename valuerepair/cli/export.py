@@ -105,6 +105,7 @@ def command(
       vr export -o train.plain --split split.json
       vr export -o blind-spots.epd
       vr export --format chunks --net my-net.pb.gz --split split.json -o judged-chunks
+      vr export --format chunks --net my-net.pb.gz --result judge -o judged-chunks
     """
     name = output or ""
     if format is None and name.endswith(".epd"):

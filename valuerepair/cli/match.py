@@ -70,7 +70,7 @@ def command(side_a: str, side_b: str, output: str, json: bool, **options: Any) -
       vr match net=maia-1900,nodes=100,certainty=1 net=maia-1900,nodes=100 --games 200
       vr match net=new.pb.gz,nodes=100,q_scale=0.74 net=old.pb.gz,nodes=100 -o equal.pgn
       vr match net=maia-1900,nodes=400,contempt=5 stockfish:nodes=2000 --openings book.pgn -o contempt.pgn
-      vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5
+      vr match ./new ./old --tc 10+0.1 --jobs 2 --sprt elo0=0,elo1=5 -v
     """
     names = ("games", "openings", "order", "nodes", "tc", "sprt", "jobs", "seed", "device")
     match_options = vr.MatchOptions(**{name: options[name] for name in names}, rules=rules_of(options))

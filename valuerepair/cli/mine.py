@@ -98,6 +98,8 @@ def command(archives: tuple[str, ...], db: str, **options: Any) -> None:
       vr mine training-run.tar --deep recorded
       vr mine games.pgn --net uci:stockfish,nodes=1 --deep stockfish:nodes=100000
       vr mine games.pgn.zst --cluster tcp://scheduler:8786
+      vr mine games.pgn.zst --net big.pb.gz --device cuda
+      vr mine games.pgn.zst --retry-failed
     """
     scale = options["alpha"]
     question = vr.Question(alpha=scale.alpha, q_from=scale.q_from, calibration=options["calibration"])

@@ -71,7 +71,7 @@ def command(
     Example:
       vr repair games.pgn.zst --net old.pb.gz -o repair
       vr repair games.pgn.zst --net old.pb.gz --budget 6h --plan
-      vr repair games.pgn.zst --net old.pb.gz --normal chunks/
+      vr repair games.pgn.zst --net old.pb.gz --normal chunks/ --control
       vr repair --store valuerepair.db --net old.pb.gz
       vr repair -o repair
     """

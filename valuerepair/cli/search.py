@@ -44,6 +44,7 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
       vr search startpos --moves "e2e4 c7c5" --nodes 5000 --set certainty=1 --set cpuct=2.5
       vr search --json positions.epd --nodes 200 > searched.jsonl
       vr search startpos --nodes 200 --set n_scl=5 --tree tree.html
+      vr search startpos --time 10
     """
     if options["list_settings"]:
         click.echo("\n".join(vr.SearchParams().lines()))

@@ -85,6 +85,7 @@ def command(book: str, **options: Any) -> None:
       vr selfplay book.pgn --nodes 200 --repeat 4 --temperature 0.5 --resign 2 --no-resign-share 0.2
       vr selfplay book.pgn --nodes 800 --training chunks --syzygy ~/syzygy
       vr selfplay book.pgn --engine lc0 --nodes 800 --training chunks
+      vr selfplay book.pgn --nodes 100 --max-plies 200 --no-db -o trial.pgn
     """
     if options["engine"] == "lc0":
         _check_lc0()

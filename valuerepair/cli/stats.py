@@ -47,6 +47,7 @@ def command(db: str, question: vr.Question | vr.Worst, json: bool, **options: An
       vr stats
       vr stats --threshold 0.8 --json
       vr stats --labels --worst 20
+      vr stats --oracle "stockfish 17 nodes=1000000"
       vr stats --save-alpha slope
       vr stats --calibration fitted
     """
