@@ -280,7 +280,7 @@ def test_side_file(chunks: Path, tmp_path: Path) -> None:
     formula = DiffFocus()
     measurement = measure([str(chunks)], formula, tmp_path / "side.parquet", quiet=True)
     side = pd.read_parquet(tmp_path / "side.parquet")
-    assert side.columns.tolist() == ["chunk", "record", "weight"]
+    assert side.columns.tolist() == ["chunk", "digest", "record", "weight"]
     assert len(side) == measurement.tally.positions == sum(len(game) for game in read_all(chunks).values())
     for name, game in read_all(chunks).items():
         rows = side[side.chunk == (f"run.tar: run/{name}" if name.startswith("training") else name)]

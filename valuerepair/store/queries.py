@@ -345,23 +345,21 @@ def _scored(connection: StoreConnection, net_id: int, oracle_id: int) -> int:
     return int(connection.execute(query, (net_id, oracle_id)).fetchone()[0])
 
 
-def _latest(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[tuple[Any, ...], ...]:
+def _latest(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[Any, ...]:
     """The key by which `pick` sorts pairs with equally many positions: the last runs of the net and of the oracle, then
     their names.
 
     Ids play no part in it, as a merge changes them. A run that only compared a net does not count, as it did not mine
     for it; such runs are recognised by their options (`judge.compared_nets`).
     """
-    last_run = "SELECT started, identity FROM runs WHERE id IN ({}) ORDER BY started DESC, identity DESC LIMIT 1"
-    mined = """
-        SELECT n.run_id FROM net_values n JOIN runs r ON r.id = n.run_id
-        WHERE n.net_id = ? AND json_extract(r.options, '$.history_fill') IS NULL
-    """
-    judged = f"SELECT run_id FROM deep_values WHERE oracle_id = ? AND stage = '{FULL}'"
+    last_run = "SELECT max(started || ' ' || identity) FROM runs WHERE id IN ({})"
+    mined = last_run.format("SELECT run_id FROM net_values WHERE net_id = ?")
+    mined += " AND json_extract(options, '$.history_fill') IS NULL"
+    judged = last_run.format(f"SELECT run_id FROM deep_values WHERE oracle_id = ? AND stage = '{FULL}'")
     names = "SELECT n.sha256, n.history_fill, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
     return (
-        connection.execute(last_run.format(mined), (net_id,)).fetchone() or (),
-        connection.execute(last_run.format(judged), (oracle_id,)).fetchone() or (),
+        connection.execute(mined, (net_id,)).fetchone()[0] or "",
+        connection.execute(judged, (oracle_id,)).fetchone()[0] or "",
         connection.execute(names, (net_id, oracle_id)).fetchone(),
     )
 
