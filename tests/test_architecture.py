@@ -260,8 +260,8 @@ def aliases(tree: ast.Module) -> set[str]:
 
 
 def test_what_is_imported_keeps_its_name(trees: dict[str, ast.Module]) -> None:
-    found = aliases(ast.parse("import numpy as np\ndef read():\n    from valuerepair.report import stats as text_of"))
-    assert found == {"numpy as np", "valuerepair.report.stats as text_of"}
+    names = aliases(ast.parse("import numpy as np\ndef read():\n    from valuerepair.report import stats as text_of"))
+    assert names == {"numpy as np", "valuerepair.report.stats as text_of"}
     assert {name: extra for name, tree in trees.items() if (extra := aliases(tree) - ALIASES)} == {}
 
 

@@ -355,8 +355,8 @@ def test_intervals_of_what_is_left_hold_the_truth(k: float, unequal: bool) -> No
     held = []
     for seed in range(200):
         rows = draw(seed, 200, 10, k, noise, unequal)
-        left = beyond_scale(fit(*rows, resamples=0), *rows, threshold, resamples=50, seed=seed).remaining
-        held.append(left.low <= share <= left.high)
+        remaining = beyond_scale(fit(*rows, resamples=0), *rows, threshold, resamples=50, seed=seed).remaining
+        held.append(remaining.low <= share <= remaining.high)
     assert 0.92 <= np.mean(held) <= 0.98
 
 

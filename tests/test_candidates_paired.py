@@ -141,11 +141,11 @@ def test_what_few_audits_cannot_see_is_in_the_interval(
     errs = np.random.default_rng(2).gamma(2, 0.5, 10**6)
     only_a, only_b = (1 - errs * (rate - rates[0] / 2) for rate in rates)
     truth = float(np.mean((1 - errs * rates[0] / 2) * (only_a - only_b)))
-    found = [change_of(*screened(rng, 300, rates, audit)) for _ in range(200)]
-    held = [interval.low <= truth <= interval.high for interval in found]
+    changes = [change_of(*screened(rng, 300, rates, audit)) for _ in range(200)]
+    held = [interval.low <= truth <= interval.high for interval in changes]
     assert np.mean(held) >= 0.95
-    assert np.mean([interval.difference for interval in found]) == pytest.approx(truth, abs=0.005)
-    assert np.mean([interval.high - interval.low for interval in found]) < 0.16
+    assert np.mean([interval.difference for interval in changes]) == pytest.approx(truth, abs=0.005)
+    assert np.mean([interval.high - interval.low for interval in changes]) < 0.16
 
 
 def test_audits_without_a_change_have_the_width_of_their_rates() -> None:

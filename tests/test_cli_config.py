@@ -270,10 +270,10 @@ def test_errors_about_variables_of_the_environment_name_these(
 def test_variables_on_the_page_of_conventions_set_options() -> None:
     page = (Path(__file__).parents[1] / "docs" / "conventions.md").read_text()
     examples = re.findall(r"`VALUEREPAIR_([A-Z_]+)=", page)
-    known = {
+    variables = {
         f"{path.removeprefix('vr ')} {option.name}".replace(" ", "_").replace("-", "_").upper()
         for path, command in TREE.items()
         for option in command.params
     }
     assert len(examples) > 1
-    assert set(examples) <= known
+    assert set(examples) <= variables

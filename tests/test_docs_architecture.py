@@ -60,9 +60,9 @@ def test_every_test_file_is_in_one_row_of_contributing() -> None:
     listed = []
     for _, patterns in rows:
         for pattern in patterns.split():
-            found = list(ROOT.glob(pattern))
-            assert found, pattern
-            listed += [path.name for path in found if path.is_file()]
+            paths = list(ROOT.glob(pattern))
+            assert paths, pattern
+            listed += [path.name for path in paths if path.is_file()]
     assert sorted(listed) == sorted(path.name for path in (ROOT / "tests").glob("test_*.py"))
     rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
     assert rooms <= {name for names, _ in rows for name in re.findall(r"`([\w.]+)`", names)}

@@ -226,10 +226,10 @@ def test_the_ladder_of_a_second_net_has_the_audits_that_its_probabilities_promis
     with Store.open(db) as store:
         first, second = (passages(store, net, 1) for net in (1, 2))
     cut = {p.position_id for p in first if not p.searched}
-    left = [p for p in second if p.cut_at is not None and p.position_id in cut]
-    p = np.array([p.probability for p in left])
-    assert len(left) > 100
-    assert sum(p.searched for p in left) == pytest.approx(p.sum(), abs=3 * np.sqrt((p * (1 - p)).sum()))
+    judged_again = [p for p in second if p.cut_at is not None and p.position_id in cut]
+    p = np.array([p.probability for p in judged_again])
+    assert len(judged_again) > 100
+    assert sum(p.searched for p in judged_again) == pytest.approx(p.sum(), abs=3 * np.sqrt((p * (1 - p)).sum()))
     for limit in (40, None):
         climb_by_key(archive, stopped, options(limit=limit), net=OtherNet())
     assert dump(stopped) == dump(db)

@@ -134,9 +134,9 @@ def merged(ladders: Ladders, *, one_seed: bool) -> None:
     ladders.known |= of_first
     for net, other in ((A, B), (B, A)):
         kept = f"position_id IN (SELECT position_id FROM screened WHERE net_id = {other} AND cut_at IS NULL)"
-        left = f"net_id = {net} AND cut_at NOT NULL AND {kept}"
-        ladders.connection.execute(f"DELETE FROM screened WHERE NOT searched AND {left}")
-        ladders.connection.execute(f"UPDATE screened SET cut_at = NULL, probability = 1 WHERE {left}")
+        of_kept = f"net_id = {net} AND cut_at NOT NULL AND {kept}"
+        ladders.connection.execute(f"DELETE FROM screened WHERE NOT searched AND {of_kept}")
+        ladders.connection.execute(f"UPDATE screened SET cut_at = NULL, probability = 1 WHERE {of_kept}")
 
 
 def merged_of_one_seed(ladders: Ladders) -> None:
@@ -155,15 +155,15 @@ WAYS = (one_ladder, one_after_the_other, values_before, a_part_again, a_part_wit
 def test_on_average_the_weights_show_the_truth(way: Callable[[Ladders], None], memory: StoreConnection) -> None:
     """Whichever ladder met a position when, and of whichever net is asked; a net without a ladder is 3."""
     ladders = Ladders(np.random.default_rng(5), memory)
-    found = []
+    estimates = []
     for _ in range(DRAWS):
         ladders.clear()
         way(ladders)
-        found.append([ladders.weighted(net) for net in (None, A, B, 3)])
-    wrong, every = np.moveaxis(np.array(found), 2, 0)
+        estimates.append([ladders.weighted(net) for net in (None, A, B, 3)])
+    wrong, counted = np.moveaxis(np.array(estimates), 2, 0)
     errors = wrong.std(0, ddof=1) / np.sqrt(DRAWS)
     assert (np.abs(wrong.mean(0) - ladders.wrong[1].sum()) < 3.5 * errors).all(), (wrong.mean(0), errors)
-    np.testing.assert_allclose(every.mean(0), POSITIONS, rtol=0.01)
+    np.testing.assert_allclose(counted.mean(0), POSITIONS, rtol=0.01)
     assert errors.max() < 0.012 * ladders.wrong[1].sum()  # a fraction of what counting a stratum twice is off by
 
 
@@ -171,17 +171,17 @@ def test_audited_positions_whose_neighbours_were_judged_again_weigh_1(memory: St
     """By hand: A audits 1 of 1 to 4; B's ladder keeps 2, audits 3 and cuts 4."""
     rows = "(1, 1, 1, 1, 10, 1, 0.25, 1), (1, 1, 2, 1, 10, 0, 0.25, 1), (1, 1, 3, 1, 10, 0, 0.25, 1)"
     memory.execute(f"INSERT INTO screened VALUES {rows}, (1, 1, 4, 1, 10, 0, 0.25, 1)")
-    known = np.array([1, 2, 3, 7])
+    positions = np.array([1, 2, 3, 7])
     for net in (None, A, B):
-        assert selection_weights(memory, known, 1, net).tolist() == [4, 0, 0, 1]
+        assert selection_weights(memory, positions, 1, net).tolist() == [4, 0, 0, 1]
     memory.execute(
         "INSERT INTO screened VALUES (2, 1, 2, 2, NULL, 1, 1.0, 2), (2, 1, 3, 2, 20, 1, 0.5, 2),"
         "(2, 1, 4, 2, 20, 0, 0.5, 2)"
     )
     for net in (None, B, 3):
-        assert selection_weights(memory, known, 1, net).tolist() == [1, 1, 2, 1]
-    assert selection_weights(memory, known, 1, A).tolist() == [4, 0, 0, 1]
-    assert selection_weights(memory, known, 2).tolist() == [1, 1, 1, 1]
+        assert selection_weights(memory, positions, 1, net).tolist() == [1, 1, 2, 1]
+    assert selection_weights(memory, positions, 1, A).tolist() == [4, 0, 0, 1]
+    assert selection_weights(memory, positions, 2).tolist() == [1, 1, 1, 1]
 
 
 # -- the sample: maia-1900's ladder chose what the other nets were measured on ---------------------------------------

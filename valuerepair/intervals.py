@@ -472,7 +472,7 @@ def share_change(kept: Interval, changes: NDArray[np.floating[Any]], weights: Fl
 
 
 def resamples_within(draws: int, size: int, most: int | None = None) -> int:
-    """The number of resamples of this size that make at most so many draws; at least `FEWEST_RESAMPLES`,
+    """The number of resamples of this size that make at most this number of draws; at least `FEWEST_RESAMPLES`,
     and at most `most` or `RESAMPLES`."""
     return int(np.clip(draws // size, FEWEST_RESAMPLES, RESAMPLES if most is None else most))
 

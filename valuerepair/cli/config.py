@@ -63,15 +63,15 @@ class Config:
                 raise self.wrong(name, f"is outside any table; put it under [{DEFAULTS}] or a command, as [mine]")
             if name not in names:
                 raise self.wrong(f"[{name}]", "no such command" + nearest(name, names))
-        keys, known = set(self.tables.get(DEFAULTS, {})), set[str]()
+        keys, option_names = set(self.tables.get(DEFAULTS, {})), set[str]()
         for name in names[1:] if keys else ():
             command = group.get_command(context, name)
             assert command is not None
-            known |= {key for subcommand in tree(command) for key in options_of(subcommand)}
-            if keys <= known:
+            option_names |= {key for subcommand in tree(command) for key in options_of(subcommand)}
+            if keys <= option_names:
                 return
-        for key in sorted(keys - known):
-            raise self.wrong(f"[{DEFAULTS}] {key}", "no command has such an option" + nearest(key, known))
+        for key in sorted(keys - option_names):
+            raise self.wrong(f"[{DEFAULTS}] {key}", "no command has such an option" + nearest(key, option_names))
 
     def wrong(self, where: str, problem: str) -> UsageError:
         """The error that names the file and the place in it."""

@@ -162,7 +162,7 @@ def _of_file(store: Store, path: str, oracle: ComparedOracle) -> ComparedNet:
 
 
 def _of_content(store: Store, new: ComparedNet, oracle: ComparedOracle) -> ComparedNet:
-    """The store's net with the same key (of several, the one that has evaluated most); `new` if there is none."""
+    """The store's net with the same key (of several, the one that has evaluated most), else `new`."""
     nets = store.nets()
     rows = nets[nets["sha256"] == new.key].sort_values("evaluated", ascending=False)
     if not len(rows):

@@ -129,8 +129,8 @@ class Split:
         return np.isin(self.parts(store, position_ids), numbers)
 
     def families(self, store: Store, position_ids: Ids) -> list[str]:
-        """[n] the held-out family of each of these positions, that of its material before that of its opening; empty if
-        there is none. Raises as `parts`."""
+        """[n] the held-out family of each of these positions, that of its material, else that of its opening, else
+        empty. Raises as `parts`."""
         stored = _Stored.of(store, self)
         rows = stored.rows(position_ids)
         names = []

@@ -281,7 +281,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
             self._start.tally.planned -= 1
 
     def _reason_to_stop(self) -> str:
-        """The reason to search no more: ``nodes``, ``positions`` or ``yield``; empty while there is none."""
+        """The reason to search no more: ``nodes``, ``positions`` or ``yield``; empty while it may go on."""
         options, tally = self._options, self._start.tally
         if options.nodes is not None and tally.nodes >= options.nodes:
             return "nodes"

@@ -35,7 +35,7 @@ def used(
 ) -> UsedCalibration:
     """The stored calibration if it was fitted to this alpha and `q_from`, else a fit to the scored positions.
 
-    Raises TooFewPositions if there is none and too little data to fit one.
+    Raises TooFewPositions if no calibration is stored and the data are too few to fit one.
     """
     cache = facts(connection, net_id, oracle_id)
     name = f"calibration {alpha.value!r} {q_from}"

@@ -205,7 +205,7 @@ class StoreConnection(sqlite3.Connection):
         return cells
 
     def row(self, query: str, parameters: Any = ()) -> Any:
-        """The first row of a query. Raises ValueRepairError if there is none, because a table has lost it."""
+        """The first row of a query. Raises ValueRepairError if a table has lost it."""
         if (row := self.execute(query, parameters).fetchone()) is None:
             raise self.lost()
         return row

@@ -45,12 +45,12 @@ def selection_weights(connection: StoreConnection, ids: Ids, oracle_id: int, net
     nets = np.unique(passages.net).tolist()
     for net in nets:
         of_net = passages.net == net
-        audited = passages.ids[of_net & passages.left & passages.searched]
+        audited = passages.ids[of_net & passages.left_ladder & passages.searched]
         others = [] if net == net_id else [other for other in nets if other != net]
         met = [_met_without_passage(connection, audited, other, oracle_id) for other in others]
-        left, of_left = _weights_by(passages, of_net, np.concatenate([np.empty(0, np.int64), *met]))
-        _, places, of_rows = np.intersect1d(ids, left, assume_unique=True, return_indices=True)
-        weights[places] = of_left[of_rows]
+        positions, of_positions = _weights_by(passages, of_net, np.concatenate([np.empty(0, np.int64), *met]))
+        _, places, of_rows = np.intersect1d(ids, positions, assume_unique=True, return_indices=True)
+        weights[places] = of_positions[of_rows]
     return weights
 
 
@@ -68,13 +68,13 @@ def other_ladders(connection: StoreConnection, oracle_id: int, net_id: int) -> l
 class _Passages(NamedTuple):
     """The passages of all ladders of an oracle, by position; `decides`: the one that the position weighs by.
 
-    Of each row the position (`ids`), the ladder's net, whether the position `left` that ladder, whether it was
-    `searched` in full there, and with what probability if it left.
+    Of each row the position (`ids`), the ladder's net, whether the position left that ladder
+    (`left_ladder`), whether it was `searched` in full there, and with what probability if it left.
     """
 
     ids: Ids
     net: Ids
-    left: Flags
+    left_ladder: Flags
     searched: Flags
     probability: Floats
     decides: Flags
@@ -87,13 +87,13 @@ def _passages(connection: StoreConnection, oracle_id: int, own: int | None) -> _
         connection.check_ascending(part[0])
         parts.append(np.stack([*part, np.full(part.shape[1], net)]))
     ids, screen, cut_at, searched, probability, net = np.concatenate(parts, 1) if parts else np.empty((6, 0))
-    left = ~np.isnan(cut_at)
+    left_ladder = ~np.isnan(cut_at)
     # The net's own ladder, then any that kept the position, then the latest.
-    rank = np.where(net == own, 0, np.where(left, 2, 1))
+    rank = np.where(net == own, 0, np.where(left_ladder, 2, 1))
     order = np.lexsort((-np.nan_to_num(screen), rank, ids))
     positions, nets = ids[order].astype(np.int64), net[order].astype(np.int64)
     decides = np.diff(positions, prepend=-1) != 0
-    return _Passages(positions, nets, left[order], searched[order] != 0, probability[order], decides)
+    return _Passages(positions, nets, left_ladder[order], searched[order] != 0, probability[order], decides)
 
 
 def _met_without_passage(connection: StoreConnection, ids: Ids, net_id: int, oracle_id: int) -> Ids:
@@ -109,7 +109,7 @@ def _weights_by(passages: _Passages, of_net: Flags, met: Ids) -> tuple[Ids, Floa
     net had its values before. So the share of the audited positions that they did not meet is estimated: it has as many
     audited ones for each cut one as all that left.
     """
-    of_left = of_net & passages.left
+    of_left = of_net & passages.left_ladder
     audited, cut = of_left & passages.searched, of_left & ~passages.searched
     remain = of_left & passages.decides & ~np.isin(passages.ids, met)
     audits, unmet = int((remain & audited).sum()), int((remain & cut).sum())
