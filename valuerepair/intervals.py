@@ -404,8 +404,8 @@ def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: 
         return []
     names, place = np.unique(groups, return_inverse=True)
     mass: Floats = np.bincount(place, weights, len(names)).astype(float)
-    kept = of_kept(changes, weights[rows])
-    sums = csc_array((kept * weights[rows], (place[rows], columns)), (len(names), count))
+    figures = of_kept(changes, weights[rows])
+    sums = csc_array((figures * weights[rows], (place[rows], columns)), (len(names), count))
     counted = mass > 0
     sums, mass = sums[counted], mass[counted]
     means = sums.sum(0) / mass.sum()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from valuerepair.api.calls import Path, paths_of
 from valuerepair.errors import UsageError
@@ -50,15 +50,8 @@ def repair(
     from valuerepair.pipeline.page import finish
     from valuerepair.pipeline.run import run
 
-    arguments: dict[str, object] = {
-        "net": net,
-        "budget": budget,
-        "deep": deep,
-        "test_deep": test_deep,
-        "control": control,
-    }
-    arguments |= {"threshold": threshold, "seed": seed}
-    planned = _planned(archives, normal, store, output, arguments, cluster, quiet)
+    chosen = _Chosen(net, budget, deep, test_deep, control, threshold, seed)
+    planned = _planned(archives, normal, store, output, chosen, cluster, quiet)
     for line in planned.lines():
         log.info(line)
     try:
@@ -91,15 +84,20 @@ def plan_repair(
     budget: if that is too small, it is the shortest one. Returns the `Repair`, whose `lines()` and `as_json()` are the
     output of `vr repair --plan`. Raises UsageError and ValueRepairError if something would not run.
     """
-    arguments: dict[str, object] = {
-        "net": net,
-        "budget": budget,
-        "deep": deep,
-        "test_deep": test_deep,
-        "control": control,
-    }
-    arguments |= {"threshold": threshold, "seed": seed}
-    return _planned(archives, normal, store, output, arguments, cluster, quiet, for_display=True)
+    chosen = _Chosen(net, budget, deep, test_deep, control, threshold, seed)
+    return _planned(archives, normal, store, output, chosen, cluster, quiet, for_display=True)
+
+
+class _Chosen(NamedTuple):
+    """Arguments of `repair` that are settings of the same name; None is not given."""
+
+    net: str | None
+    budget: str | None
+    deep: str | None
+    test_deep: str | None
+    control: bool | None
+    threshold: float | None
+    seed: int | None
 
 
 def _planned(
@@ -107,7 +105,7 @@ def _planned(
     normal: Path | Iterable[Path],
     store: Path | None,
     output: Path,
-    arguments: Mapping[str, object],
+    chosen: _Chosen,
     cluster: str | None,
     quiet: bool,
     *,
@@ -116,9 +114,9 @@ def _planned(
     from valuerepair.pipeline.run import planned, read_settings
 
     inputs = {"archives": tuple(paths_of(archives)), "normal": tuple(paths_of(normal))}
-    chosen = {**arguments, **inputs, "store": store and os.fspath(store)}
+    arguments = {**chosen._asdict(), **inputs, "store": store and os.fspath(store)}
     folder = pathlib.Path(output)
-    settings = read_settings(folder, {name: value for name, value in chosen.items() if value not in (None, ())})
+    settings = read_settings(folder, {name: value for name, value in arguments.items() if value not in (None, ())})
     if cluster is not None and settings.store:
         raise UsageError("--cluster: is for mining, and with --store nothing is mined")
     return planned(folder, settings, cluster=cluster, quiet=quiet, for_display=for_display)

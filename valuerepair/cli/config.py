@@ -93,8 +93,8 @@ class Config:
                 except click.BadParameter as error:
                     problem = error.message.rstrip(".")
             if problem is not None:
-                shown = dumps(value, default=str, ensure_ascii=False)
-                raise self.wrong(f"{where} = {shown}", problem)
+                written = dumps(value, default=str, ensure_ascii=False)
+                raise self.wrong(f"{where} = {written}", problem)
         typed = [item if option.is_flag else str(item) for item in items]
         return typed if option.multiple else typed[0]
 

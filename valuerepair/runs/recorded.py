@@ -212,9 +212,9 @@ def _players(names: Sequence[str | None]) -> list[str]:
     players = sorted({name for name in names if name})
     if len(players) < 2:
         return []
-    shown = ", ".join(players[:_NAMES_SHOWN]) + (", ..." if len(players) > _NAMES_SHOWN else "")
+    named = ", ".join(players[:_NAMES_SHOWN]) + (", ..." if len(players) > _NAMES_SHOWN else "")
     return [
-        f"warning: evaluations by {len(players)} players ({shown}) are in one oracle, though each has centipawns of "
+        f"warning: evaluations by {len(players)} players ({named}) are in one oracle, though each has centipawns of "
         "its own; recorded:by=NAME takes those of one"
     ]
 
