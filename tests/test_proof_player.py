@@ -31,7 +31,6 @@ from benchmarks.proof.player import (
     REPEATED,
     SCALE_GAMES,
     Player,
-    best_of,
 )  # fmt: skip
 from benchmarks.proof.policy import PolicyTargets
 from tests.cli_tree import SAMPLE, parse
@@ -55,8 +54,7 @@ def there(tmp_path: Path) -> Player:
     (tmp_path / "data" / "pgn").mkdir(parents=True)
     (tmp_path / "data" / "pgn" / "otb-masters.pgn.zst").touch()
     player_folders = Player(tmp_path / "data", tmp_path / "out", 0.5)
-    for folder in (player_folders.out / "nets", player_folders.out / "tried-old", player_folders.out / "tried-new"):
-        folder.mkdir(parents=True)
+    (player_folders.out / "nets").mkdir(parents=True)
     for name in ("openings-level.db", f"{PLAYER}.db"):
         (player_folders.out / name).touch()
     return player_folders
@@ -64,6 +62,14 @@ def there(tmp_path: Path) -> Player:
 
 def said(scales: list[float]) -> str:
     return json.dumps({"comparisons": [{"q_scale": {"value": scale}} for scale in scales]})
+
+
+def write_tried(there: Player, net: str, side: str, points: list[tuple[float, str]]) -> None:
+    """What `vr experiment match` says of the settings of one side."""
+    folder = there.out / f"tried-{net}-{side}"
+    folder.mkdir()
+    with open(folder / "table.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("points", "setting"), *points])
 
 
 def steps(there: Player) -> list[Step]:
@@ -79,10 +85,8 @@ def test_steps_follow_from_what_was_found(there: Player) -> None:
     assert not any(name.startswith("match-") for name in first)
     there.judged("mixture").write_text(said([0.9, 0.8, 0.7]))
     there.judged(PLAYER).write_text(said([0.6]))
-    for side, shift in (("old", 0.0), ("new", -0.2)):
-        with open(there.out / f"tried-{side}" / "table.csv", "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerows([("setting", "points"), *((name, points + shift) for points, name in TABLE)])
+    write_tried(there, PLAYER, "old", TABLE)
+    write_tried(there, PLAYER, "new", [(points - 0.2, name) for points, name in TABLE])
     commands = {step.name: list(step.command) for step in steps(there)}
     assert commands["match-mixture-half-100"][1].endswith("mixture-half.pb.gz,nodes=100,q_scale=0.800")
     for nodes in MATCHES:
@@ -97,12 +101,22 @@ def test_steps_follow_from_what_was_found(there: Player) -> None:
         ]  # fmt: skip
     new, old = commands[f"match-{PLAYER}-best"][1:3]
     assert (new.split(",")[2:], old.split(",")[2:]) == ([], ["cpuct=0.87", "fpu_value=0.17"])
-    assert best_of(there.out / "tried-old") == ",cpuct=0.87,fpu_value=0.17"
     programs = {
         "valuerepair": cli, "benchmarks.proof.games": games.command, "benchmarks.proof.player": player.command
     }  # fmt: skip
     for step in steps(there):
         parse(list(step.command), programs[step.program])
+
+
+def test_each_net_plays_by_its_own_best_settings(there: Player) -> None:
+    write_tried(there, REPEATED, "old", TABLE[:3])
+    write_tried(there, REPEATED, "new", [(0.51, "a"), (0.5, "b"), (0.3, "c")])
+    commands = {step.name: list(step.command) for phase in there.settled(there.out) for step in phase}
+    tried = [commands[f"tried-{REPEATED}-{side}"] for side in ("old", "new")]
+    assert [words[words.index("--net") + 1] for words in tried] == ["maia-1900", str(there.net(REPEATED))]
+    assert commands[f"match-{REPEATED}-best"][1:3] == [
+        f"net={there.net(REPEATED)},nodes=100,{tried[1][2]}", f"net=maia-1900,nodes=100,{tried[0][3]}"
+    ]  # fmt: skip
 
 
 def test_no_game_is_learned_from_and_judged_by(there: Player) -> None:

@@ -78,6 +78,8 @@ _PILOT_GAMES, _TRIED_GAMES = 1_000, 502  # the built-in openings are 251
 _TRIED = tuple(
     f"cpuct={cpuct},fpu_value={fpu}" for cpuct, fpu in ((0.62, 0.12), (0.87, 0.17), (1.23, 0.23), (2.47, 0.47))
 )
+# Those below the defaults, and the games of each, for the net of README's hour.
+_NARROWER, _NARROWER_GAMES, _SETTLED_GAMES = _TRIED[:3], 120, 600
 PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN = "player", "flatter", "deeper", "own", "surprise", "again"
 REPEATED = "repeated"
 NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN, REPEATED)
@@ -131,11 +133,7 @@ class Player:
                 Step(PLAYER, "breadth", self.breadth, ["breadth", str(self.out)], "benchmarks.proof.player"),
             ]
             yield self.telling(results)
-        yield [self._tries("old", NET), self._tries("new", str(self.net(PLAYER)))]
-        if all((self._tried(side) / "table.csv").exists() for side in ("old", "new")):
-            settings = {side: best_of(self._tried(side)) for side in ("new", "old")}
-            yield [self._match(f"{PLAYER}-best", PLAYER, 100, MATCHES[100], **settings)]
-            yield self.telling(results)
+        yield from self._at_best_settings(PLAYER, _TRIED, _TRIED_GAMES, MATCHES[100], results)
 
     def flattened(self, results: Path) -> Iterator[Iterable[Step]]:
         """A net of the same positions as that of `playing`, whose targets are by a larger alpha."""
@@ -176,6 +174,22 @@ class Player:
         yield [self._trained(REPEATED, REPEATED, HOUR_STEPS, alpha=_FLATTER_ALPHA)]
         yield from self._played(REPEATED, {400: MATCHES[400]})
         yield self.telling(results)
+
+    def settled(self, results: Path) -> Iterator[Iterable[Step]]:
+        """The net of `repeated` against the old one, each by the settings that it plays best by."""
+        yield from self._at_best_settings(REPEATED, _NARROWER, _NARROWER_GAMES, _SETTLED_GAMES, results)
+
+    def _at_best_settings(
+        self, name: str, settings: tuple[str, ...], tried_games: int, games: int, results: Path
+    ) -> Iterator[Iterable[Step]]:
+        """Both nets against themselves by each of the settings, then a match by the best of each."""
+        nets = {"old": NET, "new": str(self.net(name))}
+        yield [self._tries(name, side, net, settings, tried_games) for side, net in nets.items()]
+        folders = {side: self._tried(name, side) for side in nets}
+        if all((folder / "table.csv").exists() for folder in folders.values()):
+            best = {side: best_of(folder, settings) for side, folder in folders.items()}
+            yield [self._match(f"{name}-best", name, 100, games, **best)]
+            yield self.telling(results)
 
     def _played(self, name: str, matches: Mapping[int, int]) -> Iterator[Iterable[Step]]:
         """Matches with the scale of Q of a quick match; `matches` has the number of games for each number of nodes."""
@@ -289,14 +303,15 @@ class Player:
         words += ["-o", str(self.out / f"match-{name}.pgn"), "--json"]
         return Step(PLAYER, f"match-{name}", self.match_of(name), words, saves=True)
 
-    def _tried(self, side: str) -> Path:
-        return self.out / f"tried-{side}"
+    def _tried(self, name: str, side: str) -> Path:
+        return self.out / f"tried-{name}-{side}"
 
-    def _tries(self, side: str, net: str) -> Step:
+    def _tries(self, name: str, side: str, net: str, settings: tuple[str, ...], games: int) -> Step:
         """A net against itself, with other settings."""
-        games = min(_TRIED_GAMES, self.sized(_TRIED_GAMES, 4) // 2 * 2)
-        words = ["experiment", "match", *_TRIED, "--net", net, "--nodes", "100", "--lines", str(games // 2)]
-        return self._done(f"tried-{side}", [*words, "--games", str(games), "-o", str(self._tried(side))])
+        games = min(games, self.sized(games, 4) // 2 * 2)
+        folder = self._tried(name, side)
+        words = ["experiment", "match", *settings, "--net", net, "--nodes", "100", "--lines", str(games // 2)]
+        return self._done(folder.name, [*words, "--games", str(games), "-o", str(folder)])
 
     def _mined(
         self, name: str, archives: Iterable[str], aside: str, positions: int, nodes: int, *more: str, seed: int = _SEED
@@ -321,11 +336,11 @@ class Player:
         return Step(PLAYER, name, self.out / "done" / name, words)
 
 
-def best_of(folder: Path) -> str:
+def best_of(folder: Path, settings: tuple[str, ...]) -> str:
     """Those of the settings tried that won most points against the net's defaults; nothing where none won half."""
     with open(folder / "table.csv", newline="") as file:
         points = [float(row["points"]) for row in csv.DictReader(file)]
-    best, setting = max(zip(points, _TRIED, strict=True))
+    best, setting = max(zip(points, settings, strict=True))
     return f",{setting}" if best > 0.5 else ""
 
 
