@@ -7,12 +7,10 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair.cli.options import FILE, JOBS, JSON
+from valuerepair.cli.options import FILE, JOBS, JSON, typed
 from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import UsageError
-
-_OF_A_PLAN = {"draws": "--draws", "game_time": "--game-time", "jobs": "--jobs"}
 
 
 @click.command()
@@ -50,7 +48,7 @@ def command(files: tuple[str, ...], player: str | None, sprt: str | None, json: 
         plan = vr.plan_match(options["resolve"], draws=draws, like=like, sprt=sprt, seconds=seconds, jobs=jobs)
         print_result(lambda: plan, json)
         return
-    if of_plan := [option for name, option in _OF_A_PLAN.items() if options[name] is not None]:
+    if of_plan := typed("draws", "game_time", "jobs"):
         raise UsageError(f"{of_plan[0]} is for --resolve ELO: give that, too")
     if not files:
         raise UsageError("give the PGN of a match, or --resolve ELO --draws SHARE")

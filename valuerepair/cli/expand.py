@@ -27,7 +27,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--nodes", type=int, help="Stop after this many engine nodes in total.  [default: no limit]")
 @click.option("--positions", type=int, help="Stop after searching this many positions in total.  [default: no limit]")
 @click.option("--audit", default=0.05, help="Share of the inferred candidates to search; 1: all.")
-@question("|net Q - deep Q| of the candidates to start from and to look for.", expanded=False)
+@question("|net Q - deep Q| of the candidates to start from and to look for.", expanded=None)
 @SPLIT(help="A file of vr split: start only from candidates of its part train.")
 @DEEP(help="The deep search, if the store does not say how to run it: uci:/path,nodes=N.")
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 import valuerepair as vr
 from valuerepair.cli.completion import words
 from valuerepair.cli.match import SIDES
-from valuerepair.cli.options import FILE, NET, NEW_FOLDER
+from valuerepair.cli.options import FILE, NET, NEW_FOLDER, several
 from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-_SHARED = (
+SHARED = several(
     click.option("-o", "--output", type=NEW_FOLDER, default="experiment", help="Folder of games and table."),
     click.option("--openings", type=FILE, metavar="BOOK", help="PGN, EPD or FEN file.  [default: a built-in list]"),
     click.option("--lines", default=50, help="How many of its lines, evenly spread."),
@@ -24,12 +22,6 @@ _SHARED = (
     click.option("--games", default=200, help="Games per setting."),
     click.option("--json", is_flag=True, help="Print the table as one JSON array."),
 )
-
-
-def _shared_options(command: Command) -> Command:
-    for option in reversed(_SHARED):
-        command = option(command)
-    return command
 
 
 @click.group("experiment")
@@ -50,7 +42,7 @@ def command() -> None:
 @click.argument("settings", nargs=-1, metavar="[SETTING]...", shell_complete=words("n_scl=", "temperature="))
 @click.option("--match", metavar="SETTING", help="Then match this against the temperature with the same (w + l) / d.")
 @click.option("--match-games", default=200, help="Games of that match.")
-@_shared_options
+@SHARED
 def selfplay(
     settings: tuple[str, ...], match: str | None, match_games: int, output: str, json: bool, **options: Any
 ) -> None:
@@ -78,7 +70,7 @@ def selfplay(
 @click.argument("sides", nargs=-1, required=True, metavar="SIDE...", shell_complete=SIDES)
 @click.option("--against", shell_complete=SIDES, default="name=plain", metavar="SIDE", help="The side that they play.")
 @click.option("--odds", is_flag=True, help="Play each opening once, SIDE with less material.")
-@_shared_options
+@SHARED
 def match(sides: tuple[str, ...], against: str, odds: bool, output: str, json: bool, **options: Any) -> None:
     """Match each SIDE with the same other one: options on against off, odds as nodes grow.
 

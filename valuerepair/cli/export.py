@@ -8,14 +8,7 @@ import click
 
 import valuerepair as vr
 from valuerepair.cli.group import SectionedCommand
-from valuerepair.cli.options import (
-    DB,
-    EXPANDED,
-    FILE,
-    SPLIT,
-    part_option,
-    question,
-)
+from valuerepair.cli.options import DB, EXPANDED, FILE, SPLIT, part_option, question, typed
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import UsageError
 from valuerepair.training.options import parse_policy
@@ -23,8 +16,6 @@ from valuerepair.training.options import parse_policy
 TABLES = ("parquet", "jsonl", "csv")
 TRAINERS = ("plain", "bin", "text")
 CHUNKS, SUITE = "chunks", "epd"
-# Options that only --format chunks takes.
-_CHUNK_OPTIONS = ("policy", "result", "share", "draw", "form")
 
 
 @click.command(
@@ -76,7 +67,7 @@ _CHUNK_OPTIONS = ("policy", "result", "share", "draw", "form")
 @question(
     "Write only candidates, the largest disagreement first. With --format chunks: the threshold that --share uses.",
     default=None,
-    expanded_help=f"{EXPANDED} --format chunks includes positions beside the games in any case.",
+    expanded=f"{EXPANDED} --format chunks includes positions beside the games in any case.",
 )
 def command(
     db: str,
@@ -107,22 +98,23 @@ def command(
       vr export --format chunks --net my-net.pb.gz --split split.json -o judged-chunks
       vr export --format chunks --net my-net.pb.gz --result judge -o judged-chunks
     """
-    name = output or ""
-    if format is None and name.endswith(".epd"):
+    if format is None and (output or "").endswith(".epd"):
         format = SUITE
     if format in (CHUNKS, SUITE) and (labels or pawn is not None):
         raise UsageError(f"--{'labels' if labels else 'pawn'}: does not apply to {format}")
     chosen: dict[str, Any] = {"split": split, "part": part}
     if format == CHUNKS:
-        _write_chunks(db, output, question, split, part, chunk_options)
-        return
-    context = click.get_current_context()
-    for option in _CHUNK_OPTIONS:
-        if context.get_parameter_source(option) is click.core.ParameterSource.COMMANDLINE:
-            raise UsageError(f"--{option}: needs --format chunks")
-    if format == SUITE:
+        if output in (None, "-"):
+            raise UsageError("--format chunks: give a new folder with -o")
+        form, (_, share) = chunk_options.pop("form"), parse_policy(chunk_options.pop("policy"), "net", "judge")
+        options = vr.ChunkOptions(policy_share=share, part=part or "train", **chunk_options)
+        # Without --threshold, candidates are those of the default threshold.
+        vr.write_chunks(db, output, question, options, split=split, form=form, quiet=is_quiet())
+    elif of_chunks := typed(*chunk_options):
+        raise UsageError(f"{of_chunks[0]}: needs --format chunks")
+    elif format == SUITE:
         vr.write_suite(db, output, question, **chosen)
-    elif format in TRAINERS or (format is None and name.endswith((".plain", ".bin"))):
+    elif format in TRAINERS or (format is None and (output or "").endswith((".plain", ".bin"))):
         if labels:
             raise UsageError("--labels: these formats have no columns; give --format parquet, jsonl or csv")
         if pawn is not None:
@@ -132,19 +124,3 @@ def command(
         raise UsageError("--pawn: tables have the scores as the search gave them; give --format plain, bin or text")
     else:
         vr.export(db, output, question, format=format, candidates_only=candidates_only, labels=labels, **chosen)
-
-
-def _write_chunks(
-    db: str,
-    output: str | None,
-    question: vr.Question | vr.Worst,
-    split: str | None,
-    part: str | None,
-    chunk_options: dict[str, Any],
-) -> None:
-    """Writes training chunks. Without --threshold, candidates are those of the default threshold."""
-    if output in (None, "-"):
-        raise UsageError("--format chunks: give a new folder with -o")
-    form, (_, policy_share) = chunk_options.pop("form"), parse_policy(chunk_options.pop("policy"), "net", "judge")
-    options = vr.ChunkOptions(policy_share=policy_share, part=part or "train", **chunk_options)
-    vr.write_chunks(db, output, question, options, split=split, form=form, quiet=is_quiet())

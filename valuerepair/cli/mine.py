@@ -9,20 +9,7 @@ import click
 import valuerepair as vr
 from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
-from valuerepair.cli.options import (
-    ALPHA,
-    ARCHIVE,
-    CALIBRATION,
-    DB,
-    DEEP,
-    HEADS,
-    JOBS,
-    NET,
-    SEED,
-    device_option,
-    threshold_option,
-    with_threshold,
-)
+from valuerepair.cli.options import ARCHIVE, DB, DEEP, HEADS, JOBS, NET, SEED, device_option, question
 from valuerepair.cli.printing import fail_if_broken_off, print_result
 from valuerepair.cli.verbosity import is_quiet
 
@@ -44,7 +31,7 @@ from valuerepair.cli.verbosity import is_quiet
     "[default: stockfish, or mcts if Stockfish is not installed]"
 )
 @NET
-@threshold_option("Smallest |net Q - deep Q| of a candidate; can be changed later.")
+@question("Smallest |net Q - deep Q| of a candidate; can be changed later.", net=None, oracle=False, expanded=None)
 @click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
 @JOBS(help="Searches that run at once.  [default: one engine per core; mcts: full batches]")
 @SEED(help="The same seed draws the same positions.")
@@ -80,9 +67,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")
 @click.option("--limit", type=int, help="Stop after this many searches; the same command continues.  [default: none]")
 @click.option("--retry-failed", is_flag=True, help="Search again the positions on which the engine failed.")
-@ALPHA
-@CALIBRATION
-def command(archives: tuple[str, ...], db: str, **options: Any) -> None:
+def command(archives: tuple[str, ...], db: str, question: vr.Question | vr.Worst, **options: Any) -> None:
     """Find the positions a net misjudges.
 
     ARCHIVE is a PGN, EPD or FEN file (plain, .gz, .bz2, .xz or .zst), lichess's evaluation dump (.jsonl), lc0 training
@@ -101,15 +86,13 @@ def command(archives: tuple[str, ...], db: str, **options: Any) -> None:
       vr mine games.pgn.zst --net big.pb.gz --device cuda
       vr mine games.pgn.zst --retry-failed
     """
-    scale = options["alpha"]
-    question = vr.Question(alpha=scale.alpha, q_from=scale.q_from, calibration=options["calibration"])
     same_names = ("net", "deep", "screen", "heads", "device", "cluster", "limit", "retry_failed")
     summary = print_result(
         lambda: vr.mine(
             archives,
             db,
             _sample_options(options),
-            question=with_threshold(question, options["threshold"]),
+            question=question,
             workers=options["jobs"],
             quiet=is_quiet(),
             **{name: options[name] for name in same_names},

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
 import click
+from click.core import ParameterSource
 
 import valuerepair as vr
 from valuerepair import outputs
@@ -29,25 +30,21 @@ GAMES_FILE = Output(outputs.GAMES, regular=True)
 PLOT_FILE = Output(outputs.PLOTS)
 
 
-class Threshold(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.5 on
-    """``0.55``, or ``worst:2%``."""
-
-    name = "threshold"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | Worst:
-        if isinstance(value, Worst):
-            return value
-        text = str(value)
-        with suppress(ValueError):
-            if text.startswith("worst:"):
-                share = float(text[6:].removesuffix("%")) / (100 if text.endswith("%") else 1)
-                if 0 < share < 1:
-                    return Worst(share)
-            elif 0 < float(text) <= 2:
-                return float(text)
-        raise click.BadParameter(
-            f"{text}: give |net Q - deep Q|, above 0 and at most 2, or a share of the positions as worst:2%"
-        )
+def parse_threshold(value: Any) -> float | Worst:
+    """``0.55``, or ``worst:2%``: a type of options. Raises BadParameter."""
+    if isinstance(value, Worst):
+        return value
+    text = str(value)
+    with suppress(ValueError):
+        if text.startswith("worst:"):
+            share = float(text[6:].removesuffix("%")) / (100 if text.endswith("%") else 1)
+            if 0 < share < 1:
+                return Worst(share)
+        elif 0 < float(text) <= 2:
+            return float(text)
+    raise click.BadParameter(
+        f"{text}: give |net Q - deep Q|, above 0 and at most 2, or a share of the positions as worst:2%"
+    )
 
 
 def plain_threshold(threshold: float | Worst) -> float:
@@ -68,25 +65,15 @@ class AlphaOption:
         return "wdl" if self.q_from == "wdl" else "auto" if self.alpha is None else f"{self.alpha:g}"
 
 
-class _ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.5 on
-    name = "alpha"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> AlphaOption:
-        if isinstance(value, AlphaOption):
-            return value
-        if value in ("auto", "wdl"):
-            return AlphaOption() if value == "auto" else AlphaOption(None, "wdl")
-        try:
-            return AlphaOption(float(value))
-        except ValueError:
-            raise click.BadParameter(f"{value}: give a number of centipawns, auto or wdl") from None
-
-
-def with_threshold(question: Question, threshold: float | Worst | None) -> Question | Worst:
-    """The question with a threshold: a number, a share of the positions, or None for the default."""
-    if isinstance(threshold, Worst):
-        return Worst(threshold.share, question)
-    return question if threshold is None else replace(question, threshold=threshold)
+def _parse_alpha(value: Any) -> AlphaOption:
+    if isinstance(value, AlphaOption):
+        return value
+    if value in ("auto", "wdl"):
+        return AlphaOption() if value == "auto" else AlphaOption(None, "wdl")
+    try:
+        return AlphaOption(float(value))
+    except ValueError:
+        raise click.BadParameter(f"{value}: give a number of centipawns, auto or wdl") from None
 
 
 DB = click.option("--db", type=FILE, default=DEFAULT_PATH, envvar="VALUEREPAIR_DB", help="The store.")
@@ -95,12 +82,7 @@ JSON_LINES = click.option("--json", is_flag=True, help="Print one JSON object pe
 SEED = functools.partial(click.option, "--seed", type=click.IntRange(0), default=0)
 JOBS = functools.partial(click.option, "--jobs", type=int)
 NET = click.option("--net", metavar="NET", shell_complete=nets, help="Net by name or file.  [default: maia-1900]")
-DEEP = functools.partial(
-    click.option,
-    "--deep",
-    metavar="SPEC",
-    shell_complete=engines,
-)
+DEEP = functools.partial(click.option, "--deep", metavar="SPEC", shell_complete=engines)
 
 
 def alpha_option(
@@ -109,7 +91,9 @@ def alpha_option(
     """``--alpha``; `auto`: what the value ``auto`` means in this command, if it is not the alpha of `Store.alpha`."""
     help = f"Scale from centipawns to Q; wdl: take Q from the engine's W/D/L; auto: {auto}."
     complete = words("auto", "wdl")
-    return click.option("--alpha", type=_ScaleType(), default="auto", shell_complete=complete, help=help)
+    return click.option(
+        "--alpha", type=_parse_alpha, metavar="ALPHA", default="auto", shell_complete=complete, help=help
+    )
 
 
 ALPHA = alpha_option()
@@ -142,26 +126,25 @@ ORACLE = click.option(
 )
 
 
-_RULES = (
-    click.option("--draw", metavar="MOVE,PLIES,Q", help="Draw after PLIES in a row with |Q| at most Q, from MOVE on."),
-    click.option(
-        "--resign", default=0.0, help="Resign when the winning chance falls below this percentage; 0 disables it."
-    ),
-    click.option("--syzygy", metavar="PATH", help="Folders of Syzygy tables that decide games, separated as in PATH."),
-)
+def several(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """All of these options, in this order."""
+    return lambda command: functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
 def rules_options(*, max_plies: int) -> Callable[[Command], Command]:
     """The options that end games earlier than the rules of chess do."""
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(_RULES):
-            command = option(command)
-        return click.option(
-            "--max-plies", default=max_plies, help="End undecided games after this many plies; 0: no limit."
-        )(command)
-
-    return decorate
+    return several(
+        click.option("--max-plies", default=max_plies, help="End undecided games after this many plies; 0: no limit."),
+        click.option(
+            "--draw", metavar="MOVE,PLIES,Q", help="Draw after PLIES in a row with |Q| at most Q, from MOVE on."
+        ),
+        click.option(
+            "--resign", default=0.0, help="Resign when the winning chance falls below this percentage; 0 disables it."
+        ),
+        click.option(
+            "--syzygy", metavar="PATH", help="Folders of Syzygy tables that decide games, separated as in PATH."
+        ),
+    )
 
 
 def rules_of(options: Mapping[str, Any]) -> vr.Rules:
@@ -177,13 +160,6 @@ def rules_of(options: Mapping[str, Any]) -> vr.Rules:
     )
 
 
-def threshold_option(text: str, *, default: float | None = DEFAULT_THRESHOLD) -> Callable[[Command], Command]:
-    """``--threshold``."""
-    text, bracket, default_words = text.partition("  [default: ")
-    text += " Or a share of the positions: worst:2%." + bracket + default_words
-    return click.option("--threshold", type=Threshold(), default=default, shell_complete=words("worst:"), help=text)
-
-
 def device_option(*, reference: bool = False) -> Callable[[Command], Command]:
     """``--device``; with `reference` only devices that compute at float32, for the exact values of a net."""
     return click.option(
@@ -194,21 +170,16 @@ def device_option(*, reference: bool = False) -> Callable[[Command], Command]:
     )
 
 
-class _HeadsType(click.ParamType):  # type: ignore[type-arg]  # generic only from click 8.5 on
-    name = "heads"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Heads:
-        if isinstance(value, Heads):
-            return value
-        try:
-            return parse_heads(str(value))
-        except UsageError as error:
-            raise click.BadParameter(str(error)) from None
+def _parse_heads(value: Any) -> Heads:
+    try:
+        return value if isinstance(value, Heads) else parse_heads(str(value))
+    except UsageError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 HEADS = click.option(
     "--heads",
-    type=_HeadsType(),
+    type=_parse_heads,
     default="winner,vanilla",
     metavar="VALUE,POLICY",
     shell_complete=words(*VALUE_HEADS, *POLICY_HEADS),
@@ -223,31 +194,41 @@ EXPANDED_TO_LEARN = (
 )
 
 
-def _expanded_option(help: str) -> Callable[[Command], Command]:
-    return click.option("--expanded", type=click.Choice(get_args(Expanded)), default="no", help=help)
-
-
 def question(
     threshold: str = "Smallest |net Q - deep Q| of a candidate.",
     *,
     default: float | None = DEFAULT_THRESHOLD,
-    expanded: bool = True,
     scale: bool = True,
     calibrated: bool = True,
     oracle: bool = True,
-    net: str = "Net in the store, by name, file or SHA-256.  [default: the one with the most scored positions]",
-    expanded_help: str = EXPANDED,
+    net: str | None = "Net in the store, by name, file or SHA-256.  [default: the one with the most scored positions]",
+    expanded: str | None = EXPANDED,
 ) -> Callable[[Command], Callable[..., Any]]:
     """The options that make up a `Question`; the command gets them as one `question`.
 
     If the `default` is None, the command also gets `candidates_only`: whether a threshold was given. The flags leave
-    options out if they are False. The question is then about sampled positions alone (`expanded`), or uses the store's
-    alpha (`scale`), the net's own Q (`calibrated`) or the oracle with the most scored positions (`oracle`).
+    options out if they are False: the question then uses the store's alpha (`scale`), the net's own Q (`calibrated`) or
+    the oracle with the most scored positions (`oracle`). `net` and `expanded` are the help of these options; None
+    leaves them out, too.
     """
-
-    net_help = net
-    is_option = {"oracle": oracle, "expanded": expanded, "calibration": scale and calibrated}
-    fields = ["net", *(name for name, included in is_option.items() if included)]
+    text, bracket, default_words = threshold.partition("  [default: ")
+    options = {
+        "threshold": click.option(
+            "--threshold",
+            type=parse_threshold,
+            metavar="THRESHOLD",
+            default=default,
+            shell_complete=words("worst:"),
+            help=f"{text} Or a share of the positions: worst:2%.{bracket}{default_words}",
+        ),
+        "net": net and click.option("--net", shell_complete=nets, help=net),
+        "oracle": oracle and ORACLE,
+        "alpha": scale and ALPHA,
+        "calibration": scale and calibrated and CALIBRATION,
+        "expanded": expanded
+        and click.option("--expanded", type=click.Choice(get_args(Expanded)), default="no", help=expanded),
+    }
+    fields = [name for name in ("net", "oracle", "calibration", "expanded") if options[name]]
 
     def decorate(command: Command) -> Callable[..., Any]:
         @functools.wraps(command)
@@ -257,20 +238,21 @@ def question(
             if default is None:
                 named["candidates_only"] = threshold is not None
             question = Question(alpha=alpha.alpha, q_from=alpha.q_from, **{name: named.pop(name) for name in fields})
-            return command(*positional, question=with_threshold(question, threshold), **named)
+            if isinstance(threshold, Worst):
+                return command(*positional, question=Worst(threshold.share, question), **named)
+            if threshold is not None:
+                question = replace(question, threshold=threshold)
+            return command(*positional, question=question, **named)
 
-        for option in (
-            *([_expanded_option(expanded_help)] if expanded else []),
-            *([CALIBRATION] if scale and calibrated else []),
-            *([ALPHA] if scale else []),
-            *([ORACLE] if oracle else []),
-            click.option("--net", shell_complete=nets, help=net_help),
-            threshold_option(threshold, default=default),
-        ):
-            with_question = option(with_question)
-        return with_question
+        return several(*(option for option in options.values() if option))(with_question)
 
     return decorate
+
+
+def typed(*names: str) -> list[str]:
+    """Those of the command's options that were typed, as ``--name``: a configuration file is for all commands."""
+    source_of = click.get_current_context().get_parameter_source
+    return [f"--{name.replace('_', '-')}" for name in names if source_of(name) is ParameterSource.COMMANDLINE]
 
 
 def settings_of(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import click
-from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 import valuerepair as vr
 from valuerepair.cli.files import misplaced
-from valuerepair.cli.options import DB, PLOT_FILE, question
+from valuerepair.cli.options import DB, PLOT_FILE, question, typed
 from valuerepair.cli.printing import print_result
 from valuerepair.errors import UsageError
 from valuerepair.outputs import is_stream
@@ -68,11 +67,8 @@ def _check(context: click.Context, name: str, source: str | None) -> None:
             raise UsageError(advice)
     kind = kind_of(name)
     used = {*kind.options, "kind", "source", "output"} | ({"db"} if kind.reads == STORE else set())
-    for option in context.params:
-        # The defaults of a config file apply to every kind, so only a typed option is an error.
-        if option not in used and context.get_parameter_source(option) == ParameterSource.COMMANDLINE:
-            flag = f"--{option.replace('_', '-')}"
-            raise UsageError(f"vr plot {name} does not take {flag}; see vr plot --help for what it takes")
+    if unused := typed(*(option for option in context.params if option not in used)):
+        raise UsageError(f"vr plot {name} does not take {unused[0]}; see vr plot --help for what it takes")
     if kind.reads == STORE and source is not None:
         raise UsageError(f"vr plot {name} reads a store: give it with --db {source}")
     if kind.reads != STORE and source is None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from valuerepair import signals
-from valuerepair.cli.verbosity import is_quiet, say_more
+from valuerepair.cli.verbosity import is_quiet, log
 from valuerepair.errors import Interrupted, TruncatedInput
 
 # How the lines begin that name the next step.
@@ -50,8 +50,8 @@ def _print(result: Any, as_json: bool, of_files: bool, to_stderr: bool) -> None:
     elif not (of_files and is_quiet()):
         lines = [line for line in result.lines() if not (signals.is_stage() and line.startswith(_WHAT_NEXT))]
         click.echo("\n".join(lines), err=to_stderr)
-    if details := getattr(result, "details", None):
-        say_more(details())
+    for line in result.details() if hasattr(result, "details") else ():
+        log.debug(line)
 
 
 def fail_if_broken_off(archives: Sequence[tuple[str, str]]) -> None:

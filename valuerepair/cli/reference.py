@@ -31,23 +31,6 @@ def walk(command: click.Command, name: str, parent: click.Context | None = None)
                 yield from walk(sub, child, ctx)
 
 
-def option_count(command: click.Command) -> int:
-    """The number of options of a command and of all its subcommands.
-
-    The -q, -v and --help of every command do not count, nor do options of groups that do nothing without a subcommand.
-    """
-    context = click.Context(command, info_name="vr")
-    common = {"quiet", "verbose", "help"}
-    of_subcommands = 0
-    if isinstance(command, click.Group):
-        children = (command.get_command(context, name) for name in command.list_commands(context))
-        of_subcommands = sum(option_count(child) for child in children if child is not None)
-        if not command.invoke_without_command:
-            return of_subcommands
-    options = [option for option in command.params if isinstance(option, click.Option) and option.name not in common]
-    return of_subcommands + len(options)
-
-
 def render() -> str:
     """The complete page."""
     parts = [f"## {name}\n\n```text\n{text.rstrip()}\n```\n" for name, text in walk(cli, "vr")]

@@ -5,32 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.completion import nets
 from valuerepair.cli.files import Output
 from valuerepair.cli.options import (
-    ALPHA,
     ARCHIVE,
-    CALIBRATION,
     DB,
     DEEP,
     JSON,
-    ORACLE,
     PLOT_FILE,
     SPLIT,
     device_option,
     part_option,
     plain_threshold,
-    threshold_option,
-    with_threshold,
+    question,
+    typed,
 )
 from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.errors import UsageError
 
+# Options that belong to another one, with that and its value.
+_OWNERS = {
+    "regret_positions": ("regret", "NODES"),
+    "deep": ("regret", "NODES"),
+    "rejudge_positions": ("rejudge", "SPEC"),
+}
 # Options that need a store.
 _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "regret_positions", "deep", "rejudge")
 
@@ -44,12 +46,9 @@ _OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "
     help="A net by file, name or SHA-256; give at least two, the first is A. For a suite one is enough.",
 )
 @DB
-@ORACLE
-@ALPHA
-@CALIBRATION
+@question("|net Q - deep Q| of a candidate; a share is of A's positions.", net=None, expanded=None)
 @SPLIT(help="A file of vr split: compare only on what it holds out.")
 @part_option(help="Which held-out part", default="held-out")
-@threshold_option("|net Q - deep Q| of a candidate; a share is of A's positions.")
 @click.option("--plot", type=PLOT_FILE, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
 @click.option(
     "-o",
@@ -81,8 +80,7 @@ def command(
     suite: str | None,
     net: tuple[str, ...],
     db: str,
-    oracle: str | None,
-    plot: str | None,
+    question: vr.Question | vr.Worst,
     output: str | None,
     json: bool,
     **options: Any,
@@ -113,24 +111,29 @@ def command(
       vr remeasure blind-spots.epd --net my-net.pb.gz -o shared.csv
     """
     if suite is not None:
-        _measure_suite(suite, net, output, json, options)
+        _measure_suite(suite, net, question, output, json, options["device"])
         return
-    scale = options["alpha"]
-    question = vr.Question(oracle=oracle, alpha=scale.alpha, q_from=scale.q_from, calibration=options["calibration"])
-    regret = _regret_options(options["regret"], options["regret_positions"], options["deep"])
-    rejudge = _rejudge_options(options["rejudge"], options["rejudge_positions"])
+    for name, (owner, value) in _OWNERS.items():
+        if options[name] is not None and options[owner] is None:
+            raise UsageError(f"--{name.replace('_', '-')}: belongs to --{owner} {value}")
+    regret: vr.RegretOptions | None = None
+    rejudge: vr.RejudgeOptions | None = None
+    if (nodes := options["regret"]) is not None:
+        regret = vr.RegretOptions(nodes, deep=options["deep"], **_positions(options["regret_positions"]))
+    if (deeper := options["rejudge"]) is not None:
+        rejudge = vr.RejudgeOptions(deeper, **_positions(options["rejudge_positions"]))
     print_result(
         lambda: vr.remeasure(
             db,
             net,
-            with_threshold(question, options["threshold"]),
+            question,
             split=options["split"],
             part=options["part"],
             cut=options["all"],
             regret=regret,
             rejudge=rejudge,
             output=output,
-            plot=plot,
+            plot=options["plot"],
             device=options["device"],
             quiet=is_quiet(),
         ),
@@ -138,39 +141,25 @@ def command(
     )
 
 
-def _regret_options(nodes: int | None, positions: int | None, deep: str | None) -> vr.RegretOptions | None:
-    """The options of `--regret`; None without it."""
-    if nodes is None:
-        for name, value in (("--regret-positions", positions), ("--deep", deep)):
-            if value is not None:
-                raise UsageError(f"{name}: belongs to --regret NODES")
-        return None
-    return vr.RegretOptions(nodes, **({} if positions is None else {"positions": positions}), deep=deep)
+def _positions(count: int | None) -> dict[str, int]:
+    return {} if count is None else {"positions": count}
 
 
-def _rejudge_options(deep: str | None, positions: int | None) -> vr.RejudgeOptions | None:
-    """The options of `--rejudge`; None without it."""
-    if deep is None:
-        if positions is not None:
-            raise UsageError("--rejudge-positions: belongs to --rejudge SPEC")
-        return None
-    return vr.RejudgeOptions(deep, **({} if positions is None else {"positions": positions}))
-
-
-def _measure_suite(suite: str, nets: tuple[str, ...], output: str | None, json: bool, options: dict[str, Any]) -> None:
+def _measure_suite(
+    suite: str, nets: tuple[str, ...], question: vr.Question | vr.Worst, output: str | None, json: bool, device: str
+) -> None:
     """Nets on a suite. Threshold and scale are those of the suite, unless the user typed others."""
-    source_of = click.get_current_context().get_parameter_source
-    for name in _OF_STORE:
-        if source_of(name) is ParameterSource.COMMANDLINE:
-            option = name.replace("_", "-")
-            raise UsageError(f"--{option}: needs a store, not a suite; vr mine --deep recorded makes one of it")
-    if options["alpha"].q_from == "wdl":
+    if of_store := typed(*_OF_STORE):
+        raise UsageError(f"{of_store[0]}: needs a store, not a suite; vr mine --deep recorded makes one of it")
+    base = question.question if isinstance(question, vr.Worst) else question
+    if base.q_from == "wdl":
         raise UsageError("--alpha wdl: a suite has no W/D/L; give a number of centipawns")
     if not nets:
         raise UsageError("give the net to measure: --net my-net.pb.gz")
-    threshold_is_typed = source_of("threshold") is ParameterSource.COMMANDLINE
-    threshold = plain_threshold(options["threshold"]) if threshold_is_typed else None
-    alpha, device = options["alpha"].alpha, options["device"]
+    threshold = None
+    if typed("threshold"):
+        threshold = plain_threshold(question if isinstance(question, vr.Worst) else base.threshold)
+    alpha = base.alpha
     print_result(
         lambda: vr.remeasure_suite(suite, nets, threshold=threshold, alpha=alpha, output=output, device=device), json
     )

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 import valuerepair as vr
-from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, NEW_FOLDER, Threshold, plain_threshold
+from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, NEW_FOLDER, parse_threshold, plain_threshold
 from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
 from valuerepair.question import DEFAULT_THRESHOLD, Worst
@@ -34,7 +34,11 @@ from valuerepair.question import DEFAULT_THRESHOLD, Worst
     help="Also train a net without candidates, to show whether the candidates made the difference.",
 )
 @click.option(
-    "--threshold", type=Threshold(), default=DEFAULT_THRESHOLD, help="Smallest |net Q - deep Q| of a candidate."
+    "--threshold",
+    type=parse_threshold,
+    metavar="THRESHOLD",
+    default=DEFAULT_THRESHOLD,
+    help="Smallest |net Q - deep Q| of a candidate.",
 )
 @click.option("--normal", multiple=True, type=FILE, metavar="CHUNKS", help="Training chunks of ordinary games.")
 @click.option("--cluster", help="Mine on Dask, as vr mine does: tcp://HOST:8786, tls://..., a .json file or local:4.")

@@ -15,7 +15,7 @@ from valuerepair.cli.verbosity import is_quiet
 @click.command()
 @click.option("-o", "--output", type=Output(outputs.REPORT), default="report.html", help="The file.")
 @DB
-@question(expanded=False)
+@question(expanded=None)
 def command(output: str, db: str, question: vr.Question | vr.Worst) -> None:
     """Write a report on a store: one HTML file that needs no network, for a browser.
 

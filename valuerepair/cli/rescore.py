@@ -26,7 +26,7 @@ from valuerepair.cli.verbosity import is_quiet
 @question(
     "Rescore only positions with |net Q - deep Q| of at least this.  [default: every judged position]",
     default=None,
-    expanded=False,
+    expanded=None,
     calibrated=False,
     oracle=False,
 )

@@ -47,7 +47,7 @@ def command(position: tuple[str, ...], moves: str | None, net: str | None, **opt
       vr search startpos --time 10
     """
     if options["list_settings"]:
-        click.echo("\n".join(vr.SearchParams().lines()))
+        print_one(vr.SearchParams(), as_json=False)
         return
     params = vr.SearchParams().with_settings(settings_of(options))
     source, tree = " ".join(position), options["tree"]

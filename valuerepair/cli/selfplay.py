@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 import valuerepair as vr
 from valuerepair.cli.completion import nets
@@ -25,6 +24,7 @@ from valuerepair.cli.options import (
     rules_of,
     rules_options,
     settings_of,
+    typed,
 )
 from valuerepair.cli.printing import print_result
 from valuerepair.cli.verbosity import is_quiet
@@ -88,7 +88,9 @@ def command(book: str, **options: Any) -> None:
       vr selfplay book.pgn --nodes 100 --max-plies 200 --no-db -o trial.pgn
     """
     if options["engine"] == "lc0":
-        _check_lc0()
+        for option, why in (("device", "lc0 chooses its own backend"), ("seed", "lc0 cannot be given one")):
+            if typed(option):
+                raise UsageError(f"--engine lc0: --{option} is for --engine mcts; {why}")
     names = ("engine", "net", "net2", "nodes", "repeat", "jobs", "training", "seed", "device")
     selfplay_options = vr.SelfplayOptions(
         **{name: options[name] for name in names},
@@ -99,12 +101,3 @@ def command(book: str, **options: Any) -> None:
     print_result(
         lambda: vr.selfplay(book, output, store, selfplay_options, split=options["split"], quiet=quiet), options["json"]
     )
-
-
-def _check_lc0() -> None:
-    """Raises UsageError for options that lc0 does not take."""
-    source_of = click.get_current_context().get_parameter_source  # a configuration file is for all commands
-    if source_of("device") == ParameterSource.COMMANDLINE:
-        raise UsageError("--engine lc0: --device is for --engine mcts; lc0 chooses its own backend")
-    if source_of("seed") == ParameterSource.COMMANDLINE:
-        raise UsageError("--engine lc0: --seed is for --engine mcts; lc0 cannot be given one")

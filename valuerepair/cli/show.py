@@ -19,7 +19,7 @@ from valuerepair.cli.options import DB, question
 @click.option("--svg", type=Output(outputs.BOARD), metavar="FILE", help="Also write the board with arrows as SVG.")
 @click.option("--json", is_flag=True, help="One JSON object, and no board.")
 @DB
-@question(expanded=False, calibrated=False)
+@question(expanded=None, calibrated=False)
 def command(
     position: tuple[str, ...],
     family: bool,

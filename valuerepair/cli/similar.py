@@ -14,7 +14,7 @@ from valuerepair.cli.printing import print_result
 @click.option("--limit", type=int, default=10, help="How many positions.")
 @click.option("--candidates-only", is_flag=True, help="Only candidates.")
 @DB
-@question(expanded=False, scale=False, oracle=False)
+@question(expanded=None, scale=False, oracle=False)
 @JSON
 def command(
     position: tuple[str, ...], limit: int, candidates_only: bool, db: str, question: vr.Question | vr.Worst, json: bool

@@ -22,7 +22,7 @@ from valuerepair.cli.printing import print_result
 @click.option("--families", default=0.10, help="Share of positions to hold out by opening or material family.")
 @click.option("--archive", multiple=True, metavar="NAME", help="Hold out this whole archive, by its file name.")
 @SEED(help="Seed of the draw of games and families.")
-@question("|net Q - deep Q| of the candidates to count.", expanded=False, calibrated=False)
+@question("|net Q - deep Q| of the candidates to count.", expanded=None, calibrated=False)
 @JSON
 def command(db: str, output: str, archive: tuple[str, ...], json: bool, **options: Any) -> None:
     """Choose what training never sees, to judge by: games, families of positions, archives.

@@ -71,7 +71,7 @@ _DEFAULTS = TrainOptions()
     help="Draw the store's positions by these weights; weights in the value loss undo it.",
 )
 @HEADS
-@question(net="The net to train, a .pb.gz.", expanded_help=EXPANDED_TO_LEARN)
+@question(net="The net to train, a .pb.gz.", expanded=EXPANDED_TO_LEARN)
 @click.option(
     "--set",
     multiple=True,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
@@ -49,11 +49,6 @@ _handler = _ToStandardError()
 _quiet = False
 
 
-def say(line: str) -> None:
-    """A remark of a command on standard error, unless -q is given."""
-    log.info(line)
-
-
 @contextmanager
 def no_remarks() -> Iterator[None]:
     """Within the block, remarks are not written, because another handler shows them."""
@@ -67,12 +62,6 @@ def no_remarks() -> Iterator[None]:
 def is_quiet() -> bool:
     """Whether -q is in force: for `Progress`, and for descriptions of written files."""
     return _quiet
-
-
-def say_more(lines: Iterable[str]) -> None:
-    """Writes figures that few readers want to standard error with -v; standard output is the same with and without."""
-    for line in lines:
-        log.debug(line)
 
 
 def add_options(command: click.Command) -> None:
