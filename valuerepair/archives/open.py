@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import io
 import logging
 import lzma
 import os
@@ -14,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -101,10 +102,6 @@ def total_bytes(paths: Sequence[str]) -> int | None:
     return total
 
 
-class _Decoder(Protocol):
-    def readinto(self, target: memoryview) -> int: ...
-
-
 class Stream:
     """The decompressed bytes of one archive; a context manager.
 
@@ -117,11 +114,10 @@ class Stream:
         self.broken: str | None = None
         try:
             self._file: BinaryIO = sys.stdin.buffer if source.path == "-" else open(source.path, "rb")  # noqa: SIM115  # closed in __exit__
-            raw = _Counted(self._file, on_bytes)
-            self._decoder = _decoder(raw)
+            self._raw = _Counted(self._file, on_bytes)
+            self._decoder = _decoder(io.BufferedReader(self._raw, READ_SIZE))
         except OSError as error:
             raise ValueRepairError(f"{source.path}: {error.strerror or error}") from None
-        self._raw = raw
         self._returned = 0
         log.debug("reading %s", source.path)
 
@@ -132,7 +128,7 @@ class Stream:
             room = min(room, self._most - self._returned)
         while filled < room:
             try:
-                count = self._decoder.readinto(target[filled:room])
+                count = self._decoder.readinto1(target[filled:room])
             except _DAMAGE as error:
                 self.broken = self._broke(str(error))
                 break
@@ -153,7 +149,7 @@ class Stream:
         """Sets `broken` if the archive has more than `most` bytes."""
         if self.broken is None:
             with contextlib.suppress(*_DAMAGE):
-                if self._decoder.readinto(memoryview(bytearray(1))):
+                if self._decoder.readinto1(memoryview(bytearray(1))):
                     self.broken = self._broke(f"there are more than {self._most:,} bytes, the limit")
 
     def _broke(self, why: str) -> str:
@@ -167,55 +163,43 @@ class Stream:
             self._file.close()
 
 
-class _Counted:
-    """A file that counts the bytes read, and whose beginning can be read in advance."""
+class _Counted(io.RawIOBase):
+    """A file that counts the bytes read."""
 
     def __init__(self, file: BinaryIO, on_bytes: OnBytes | None) -> None:
         self._file, self._on_bytes, self.count = file, on_bytes, 0
-        self._ahead = b""
 
-    def peek(self, size: int) -> bytes:
-        while len(self._ahead) < size and (more := self._file.read(size - len(self._ahead))):
-            self._ahead += more
-        return self._ahead
+    def readable(self) -> bool:
+        return True
 
-    def read(self, size: int) -> bytes:
-        data, self._ahead = self._ahead[:size] or self._file.read(size), self._ahead[size:]
+    def readinto(self, target: Any) -> int:
+        data = self._file.read(len(target))
+        target[: len(data)] = data
         self.count += len(data)
         if self._on_bytes is not None and data:
             self._on_bytes(len(data))
-        return data
+        return len(data)
 
 
-def _decoder(raw: _Counted) -> _Decoder:
+def _decoder(raw: io.BufferedReader) -> io.BufferedReader | _Members | _Zstd:
     """The decoder for the compression that the first bytes identify."""
     head = raw.peek(6)
     if head[:2] == b"\x1f\x8b":
         return _Members(raw, _Gzip, "gzip")
     if head[:3] == b"BZh":
         return _Members(raw, bz2.BZ2Decompressor, "bzip2")
-    if head == b"\xfd7zXZ\x00":
+    if head[:6] == b"\xfd7zXZ\x00":
         return _Members(raw, lzma.LZMADecompressor, "xz")
     magic = int.from_bytes(head[:4], "little")
     if magic == FRAME_MAGIC or magic & 0xFFFFFFF0 == SKIPPABLE_MAGIC:
         return _Zstd(raw)
-    return _Plain(raw)
-
-
-class _Plain:
-    def __init__(self, raw: _Counted) -> None:
-        self._raw = raw
-
-    def readinto(self, target: memoryview) -> int:
-        data = self._raw.read(min(len(target), READ_SIZE))
-        target[: len(data)] = data
-        return len(data)
+    return raw
 
 
 class _Zstd:
     """All frames of a zstd stream, decoded straight into the caller's memory."""
 
-    def __init__(self, raw: _Counted) -> None:
+    def __init__(self, raw: io.BufferedReader) -> None:
         self._raw, self._outline = raw, ZstdOutline()
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
         self._reader = decompressor.stream_reader(self, read_size=READ_SIZE, read_across_frames=True)  # type: ignore[arg-type]  # it only calls read()
@@ -225,23 +209,11 @@ class _Zstd:
         self._outline.feed(data)
         return data
 
-    def readinto(self, target: memoryview) -> int:
+    def readinto1(self, target: memoryview) -> int:
         count = self._reader.readinto(target)
         if count == 0 and not self._outline.complete:
             raise EOFError("the zstd stream breaks off")
         return count
-
-
-class _PackedMember(Protocol):
-    """One gzip member, bzip2 stream or xz stream: the common interface of the standard library's decompressors."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    @property
-    def needs_input(self) -> bool: ...
-    def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
 class _Gzip:
@@ -266,13 +238,16 @@ class _Gzip:
 
 
 class _Members:
-    """A sequence of members, each with its own decompressor; ignores padding after each of them."""
+    """Gzip members, bzip2 streams or xz streams, each with a decompressor of its own; ignores padding after each.
 
-    def __init__(self, raw: _Counted, member: Callable[[], _PackedMember], name: str) -> None:
+    (The standard library's files of bzip2 and xz take a damaged later stream for padding.)
+    """
+
+    def __init__(self, raw: io.BufferedReader, member: Callable[[], Any], name: str) -> None:
         self._raw, self._new, self._name = raw, member, name
         self._member, self._data = member(), b""
 
-    def readinto(self, target: memoryview) -> int:
+    def readinto1(self, target: memoryview) -> int:
         while True:
             if self._member.eof and not self._next_member():
                 return 0
