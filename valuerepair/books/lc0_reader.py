@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import chess
 
+from valuerepair.chess.board import status_error
+
 GAME_PLY_LIMIT = 450  # selfplay/game.cc: a game that reaches it is dropped without a result
 RESULTS = frozenset({"1/2-1/2", "1-0", "0-1", "*"})
 
@@ -159,80 +161,19 @@ def _shown(word: str) -> str:
     return clean if len(clean) <= 24 else clean[:23] + "…"
 
 
-def fen_refusal(fen: str) -> str | None:
-    """Why lc0's FEN parser (`ChessBoard::SetFromFen`) throws on `fen`; None if it accepts it."""
-    fields = [f for f in fen.split(" ") if f]
-    if len(fields) > 6:
-        return "extra characters after the move number"
-    checks = (_placement_refusal, _side_refusal, _castling_refusal, _ep_refusal, _count_refusal, _count_refusal)
-    for check, text in zip(checks, fields, strict=False):
-        reason = check(text, fields)
-        if reason is not None:
-            return reason
-    return None
-
-
-def _placement_refusal(text: str, fields: list[str]) -> str | None:
-    rank, file = 7, 0
-    for character in text:
-        if character == "/":
-            if rank == 0:
-                return "too many ranks"
-            rank, file = rank - 1, 0
-        elif "1" <= character <= "8":
-            file += int(character)
-            if file > 8:
-                return "too many files in a rank"
-        elif character.lower() not in "pnbrqk":
-            return f"{character!r} is not a piece"
-        elif file > 7:
-            return "too many files in a rank"
-        elif character.lower() == "p" and rank in (0, 7):
-            return "pawn on the first or last rank"
-        else:
-            file += 1
-    return None
-
-
-def _side_refusal(text: str, fields: list[str]) -> str | None:
-    return None if text in ("w", "b", "W", "B") else f"side to move must be w or b, not {text!r}"
-
-
-def _castling_refusal(text: str, fields: list[str]) -> str | None:
-    if re.fullmatch(r"-|[KQkqA-Ha-h]+", text) is None:
-        return f"invalid castling field {text!r}"
-    return None
-
-
-def _ep_refusal(text: str, fields: list[str]) -> str | None:
-    if text == "-":
-        return None
-    if len(fields) == 4:
-        return "an e.p. square must be followed by the two clocks"
-    black = fields[1] in ("b", "B")
-    if re.fullmatch(r"[a-hA-H][36]", text) is None or text[1] != ("3" if black else "6"):
-        return f"invalid e.p. square {text!r}"
-    return None
-
-
-def _count_refusal(text: str, fields: list[str]) -> str | None:
-    return None if re.match(r"-?\d", text) else f"clock {text!r} is not a number"
-
-
 def start_board(fen: str) -> chess.Board:
-    """The position of a FEN tag. Raises `Refused` if lc0 refuses it or if the position is illegal."""
-    reason = fen_refusal(fen)
+    """The position of a FEN tag. Raises `Refused` if the position is illegal, or if lc0's FEN parser throws.
+
+    python-chess refuses all that lc0's parser (`ChessBoard::SetFromFen`) does, but for what is checked here.
+    """
+    reason = status_error(fen)
+    if reason is None and not re.fullmatch(r"[A-Za-z0-9/ -]+", fen):
+        reason = "lc0 reads only letters, digits, /, - and blanks"
+    if reason is None and len(fen.split()) == 4 and not fen.rstrip().endswith("-"):
+        reason = "lc0 needs the two clocks after an e.p. square"
     if reason is not None:
-        raise Refused(f"FEN refused by lc0: {reason}")
-    try:
-        board = chess.Board(fen)
-    except ValueError as error:
-        raise Refused(f"bad FEN: {error}") from None
-    status = board.status()
-    if status != chess.STATUS_VALID:
-        names = [flag.name for flag in chess.Status if flag & status and flag.name]
-        raise Refused(f"illegal position: {', '.join(names).lower().replace('_', ' ')}")
-    return board
+        raise Refused(f"bad FEN: {reason}")
+    return chess.Board(fen)
 
 
 def no_game(board: chess.Board, game_ply: int) -> str | None:
