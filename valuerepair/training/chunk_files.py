@@ -212,6 +212,14 @@ def unpack(content: bytes) -> Records:
     return records
 
 
+def unpack_or_reason(content: bytes) -> Records | str:
+    """The records of a compressed chunk, or why it cannot be used."""
+    try:
+        return unpack(content)
+    except BrokenChunk as reason:
+        return str(reason)
+
+
 def have_any(chunks: Sequence[Records], keys: Keys) -> list[bool]:
     """Which of the chunks have one of the positions with these keys (`chess.board.keys`).
 
@@ -419,7 +427,7 @@ def name_of(archives: Archives, chunk: ChunkFile) -> str:
 
 def _facts_of(block: Sequence[ChunkFile], held_out: Keys | None) -> list[_Facts | str]:
     """Number of records, input format, digest and SHA-256 of each chunk, or why it cannot be used."""
-    unpacked = [_unpacked(chunk.content) for chunk in block]
+    unpacked = [unpack_or_reason(chunk.content) for chunk in block]
     usable = [records for records in unpacked if not isinstance(records, str)]
     held = iter([False] * len(usable) if held_out is None else have_any(usable, held_out))
     facts: list[_Facts | str] = []
@@ -432,11 +440,3 @@ def _facts_of(block: Sequence[ChunkFile], held_out: Keys | None) -> list[_Facts 
             sha256 = hashlib.sha256(chunk.content).digest()
             facts.append((len(records), int(records["input_format"][0]), digest_of(chunk.content), sha256))
     return facts
-
-
-def _unpacked(content: bytes) -> Records | str:
-    """The records of a chunk, or why it cannot be used."""
-    try:
-        return unpack(content)
-    except BrokenChunk as reason:
-        return str(reason)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -33,7 +34,6 @@ from valuerepair.text import quantity
 from valuerepair.training.chunk_files import (
     HELD_OUT,
     Archives,
-    BrokenChunk,
     ChunkFile,
     LeftOut,
     blocks,
@@ -45,7 +45,7 @@ from valuerepair.training.chunk_files import (
     put_files,
     read_archives,
     refuse_equal_names,
-    unpack,
+    unpack_or_reason,
 )
 from valuerepair.training.judged import JudgedBoards
 from valuerepair.training.samples import chances, sampled_results
@@ -57,7 +57,7 @@ Fields = Literal["q", "result", "both"]
 _NO_MATE = 1 - 1e-4  # lc0's deblunder takes a played_q of -1 as a blunder into mate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rescored:
     """The output in `folder`: `chunks` and their `records`, the numbers of both with the judge's value, the mean
     abs(new - old) by field (``q``, ``result``); `positions` that the store has judged, `otherwise` records of judged
@@ -68,16 +68,16 @@ class Rescored:
     folder: str
     fields: Fields
     positions: int
-    chunks: int
-    records: int
-    changed_chunks: int
-    changed_records: int
-    otherwise: int
-    mean_change: Mapping[str, float]
-    held_out: int
-    left_out: Mapping[str, int]
-    left_out_first: Sequence[str]
-    broken_off: Sequence[tuple[str, str]]
+    chunks: int = 0
+    records: int = 0
+    changed_chunks: int = 0
+    changed_records: int = 0
+    otherwise: int = 0
+    mean_change: dict[str, float] = field(default_factory=dict)
+    held_out: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    left_out_first: list[str] = field(default_factory=list)
+    broken_off: list[tuple[str, str]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """Its fields, JSON-able."""
@@ -97,7 +97,7 @@ class Rescored:
             )
         if self.held_out:
             lines.append(f"left out: {quantity(self.held_out, 'chunk')} {HELD_OUT}")
-        lines += LeftOut(dict(self.left_out), list(self.left_out_first)).lines()
+        lines += LeftOut(self.left_out, self.left_out_first).lines()
         if not self.changed_records:
             lines.append(f"none of the {self.positions:,} judged positions is in these chunks: vr mine CHUNKS first")
         return lines
@@ -134,53 +134,17 @@ def rescore(
         log.info(line)
     judged = JudgedBoards.of(store, training_question, split=split, candidates_only=candidates_only)
     held_out = np.empty(0, np.uint64) if split is None else split.held_out(store)[0]
+    rescored = Rescored(os.fspath(out), fields, len(judged.nodes))
     with whole_folder(out) as partial, Progress("rescoring", archives.total_bytes(), "bytes", quiet=quiet) as progress:
         check_room(partial, archives.total_bytes())
-        counts = _write(archives, judged, held_out, fields, partial, progress.advance)
-        if not counts.chunks:
-            raise ValueRepairError(f"{', '.join(chunks)}: no usable chunk: {counts.left_out or 'they are empty'}")
-    means = {name: total / counts.changed_records for name, total in counts.change.items() if counts.changed_records}
-    return Rescored(
-        os.fspath(out),
-        fields,
-        len(judged.nodes),
-        counts.chunks,
-        counts.records,
-        counts.changed_chunks,
-        counts.changed_records,
-        counts.otherwise,
-        means,
-        counts.held_out,
-        counts.left_out.reasons,
-        counts.left_out.examples,
-        counts.left_out.broken_off,
-    )
+        _write(archives, judged, held_out, rescored, partial, progress.advance)
+        if not rescored.chunks:
+            left_out = LeftOut(rescored.left_out, broken_off=rescored.broken_off)
+            raise ValueRepairError(f"{', '.join(chunks)}: no usable chunk: {left_out or 'they are empty'}")
+    return rescored
 
 
 # -- chunks -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Counts:
-    """The running counts of `Rescored`; `change` has sums."""
-
-    left_out: LeftOut = field(default_factory=LeftOut)
-    change: dict[str, float] = field(default_factory=dict)
-    chunks: int = 0
-    records: int = 0
-    changed_chunks: int = 0
-    changed_records: int = 0
-    otherwise: int = 0
-    held_out: int = 0
-
-    def add(self, chunk: _Chunk) -> None:
-        self.chunks += 1
-        self.records += chunk.records
-        self.changed_chunks += chunk.changed > 0
-        self.changed_records += chunk.changed
-        self.otherwise += chunk.otherwise
-        for name, total in chunk.change.items():
-            self.change[name] = self.change.get(name, 0.0) + total
 
 
 class _Chunk(NamedTuple):
@@ -197,34 +161,42 @@ def _write(
     archives: Archives,
     judged: JudgedBoards,
     held_out: Keys,
-    fields: Fields,
+    rescored: Rescored,
     folder: Path,
     on_bytes: Callable[[int], None],
-) -> _Counts:
-    counts = _Counts()
+) -> None:
+    """Writes the chunks and fills the counts of `rescored`."""
+    left_out = LeftOut(rescored.left_out, rescored.left_out_first, rescored.broken_off)
+    change: dict[str, float] = defaultdict(float)
 
     def work(block: Sequence[ChunkFile]) -> list[_Chunk | str]:
-        return _rescored([chunk_file.content for chunk_file in block], judged, held_out, fields)
+        return _rescored([chunk_file.content for chunk_file in block], judged, held_out, rescored.fields)
 
     def written() -> Iterator[tuple[ChunkFile, bytes]]:
-        for block, rescored in in_order(work, blocks(read_archives(archives, counts.left_out.break_off))):
-            for file, chunk in zip(block, rescored, strict=True):
+        for block, chunks in in_order(work, blocks(read_archives(archives, left_out.break_off))):
+            for file, chunk in zip(block, chunks, strict=True):
                 on_bytes(len(file.content))
                 if chunk == HELD_OUT:
-                    counts.held_out += 1
+                    rescored.held_out += 1
                     continue
                 if isinstance(chunk, str):
-                    counts.left_out.add(name_of(archives, file), chunk)
+                    left_out.add(name_of(archives, file), chunk)
                     continue
-                counts.add(chunk)
+                rescored.chunks += 1
+                rescored.records += chunk.records
+                rescored.changed_chunks += chunk.changed > 0
+                rescored.changed_records += chunk.changed
+                rescored.otherwise += chunk.otherwise
+                for name, total in chunk.change.items():
+                    change[name] += total
                 yield file, chunk.content
 
     put_files(archives, written(), folder)
+    rescored.mean_change = {name: total / rescored.changed_records for name, total in change.items()}
     for path, name in zip(archives.paths, archives.names, strict=True):
         if (folder / name).exists():  # with the date of the original: the older trainer reads the newest files first
             stat = os.stat(path)
             os.utime(folder / name, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    return counts
 
 
 def _rescored(packed: Sequence[bytes], judged: JudgedBoards, held_out: Keys, fields: Fields) -> list[_Chunk | str]:
@@ -251,12 +223,10 @@ def _rescored(packed: Sequence[bytes], judged: JudgedBoards, held_out: Keys, fie
 
 def _unpacked(content: bytes) -> Records | str:
     """The records of a chunk, or the reason why it cannot be used."""
-    try:
-        records = unpack(content)
-    except BrokenChunk as reason:
-        return str(reason)
-    form = records["input_format"][0]
-    return records if form in (*STANDARD_FORMATS, *CANONICAL_FORMATS) else f"unknown input format {form}"
+    records = unpack_or_reason(content)
+    if isinstance(records, str) or records["input_format"][0] in (*STANDARD_FORMATS, *CANONICAL_FORMATS):
+        return records
+    return f"unknown input format {records['input_format'][0]}"
 
 
 def _chunk(

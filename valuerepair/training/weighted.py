@@ -27,7 +27,6 @@ from valuerepair.question import Calibrated
 from valuerepair.text import positions_of_games
 from valuerepair.training.chunk_files import (
     Archives,
-    BrokenChunk,
     ChunkFile,
     LeftOut,
     digest_of,
@@ -38,7 +37,7 @@ from valuerepair.training.chunk_files import (
     put_files,
     read_archives,
     refuse_equal_names,
-    unpack,
+    unpack_or_reason,
 )
 from valuerepair.training.chunk_output import MANIFEST
 from valuerepair.training.weights import (
@@ -201,9 +200,8 @@ def _curve(archives: Archives, quiet: bool) -> Calibration:
     """The expected best_q given orig_q, of all records; a chunk is a game."""
 
     def look(chunk: ChunkFile) -> Floats | None:
-        try:
-            records = unpack(chunk.content)
-        except BrokenChunk:
+        records = unpack_or_reason(chunk.content)
+        if isinstance(records, str):
             return None  # `_weighed` reports it
         return np.stack([records["orig_q"], records["best_q"]]).astype(np.float64)
 
@@ -231,10 +229,9 @@ def _weighed(
     archives: Archives, measured: Measured, left_out: LeftOut, quiet: bool
 ) -> Iterator[tuple[ChunkFile, _WeighedChunk]]:
     def look(chunk: ChunkFile) -> _WeighedChunk | str:
-        try:
-            records = unpack(chunk.content)
-        except BrokenChunk as reason:
-            return str(reason)
+        records = unpack_or_reason(chunk.content)
+        if isinstance(records, str):
+            return records
         own = hashlib.sha256(chunk.content).digest()
         judged = records
         if measured.calibration is not None:
