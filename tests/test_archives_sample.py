@@ -18,7 +18,7 @@ import pytest
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.archives import kept as kept_samples
 from valuerepair.archives.kept import KeptSample
-from valuerepair.archives.options import RecordedOptions, SampleOptions, matches, speed
+from valuerepair.archives.options import RecordedOptions, SampleOptions, fits_time_control, speed
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import read_games, sample
 from valuerepair.archives.select import KeySet, in_share, lowest_of_each, scrambled
@@ -112,7 +112,7 @@ def test_header_filters_let_through(tmp_path: Path, options: dict[str, Any]) -> 
 )
 def test_classes_of_time_control_are_those_of_lichess(tag: str, expected: str | None) -> None:
     assert speed(tag) == expected
-    assert matches(tag, "bullet,blitz,rapid,classical,correspondence") is (None if expected is None else True)
+    assert fits_time_control(tag, "bullet,blitz,rapid,classical,correspondence") is (None if expected is None else True)
 
 
 def test_ply_filters_are_inclusive_and_counted(tmp_path: Path) -> None:

@@ -296,14 +296,20 @@ def test_a_book_of_a_net_that_is_gone_says_so_and_prints_no_command(tmp_path: Pa
     assert f"the net my-net is not at {folder / NET_NAME}: to play games from the book, vr selfplay" in done.stdout
 
 
-def test_a_split_whose_file_is_gone_is_missed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "reason"), [(None, "No such file or directory"), ("{broken", "JSON is malformed")])
+def test_a_split_that_cannot_be_read_is_missed(tmp_path: Path, text: str | None, reason: str) -> None:
     folder = prepared(tmp_path / "gone")
     assert here(*MINE, "--positions", "100", cwd=folder).returncode == 0
     assert here("split", "--threshold", "0.1", cwd=folder).returncode == 0
-    (folder / "split.json").unlink()
+    if text is None:
+        (folder / "split.json").unlink()
+    else:
+        (folder / "split.json").write_text(text)
     done = here("books", "--threshold", "0.05", cwd=folder)
     assert done.returncode == 0
-    assert f"{folder / 'split.json'} is missing" in done.stderr
+    assert f"warning: what is held out of this store is unknown ({folder / 'split.json'}: " in done.stderr
+    assert reason in done.stderr
+    assert "now nothing is held out" in done.stderr
     with Store.open(folder / "valuerepair.db") as store:
         assert known_split(store) is None
         assert len(store.candidates(Question(threshold=0.05)))

@@ -68,7 +68,8 @@ def reason(error: Exception) -> str:
     text = _EXPECTED.sub(lambda types: f"must be {_words(types[1])}, not {_words(types[2])}", text)
     text = text.replace("a whole number, not a number", "a whole number, not a fraction")
     text = re.sub("Invalid enum value (.*)", r"\1 is not one of its values", text)
-    text = (text[:1].lower() + text[1:]).replace("`", "")
+    text = text if text[:2].isupper() else text[:1].lower() + text[1:]  # "JSON is malformed" keeps its capitals
+    text = text.replace("`", "")
     return one_line(f"{field.strip('.`')}: {text}" if field.strip(".`") else text)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from valuerepair.archives.open import read_text
-from valuerepair.archives.options import SampleOptions, matches
+from valuerepair.archives.options import SampleOptions, fits_time_control
 from valuerepair.chess.origins import Recorded
 
 _DIGITS = 18  # below 2**63; Python itself reads at most 4,300
@@ -96,7 +96,7 @@ def header_reject(text: bytes, options: SampleOptions) -> str | None:
         if result != options.result and not (options.result == "decisive" and result in ("1-0", "0-1")):
             return "other result"
     if options.time_control is not None:
-        fits = matches(headers.get("TimeControl", ""), options.time_control)
+        fits = fits_time_control(headers.get("TimeControl", ""), options.time_control)
         if fits is None:
             return "no known time control"
         if not fits:

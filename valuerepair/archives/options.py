@@ -63,7 +63,7 @@ def speed(text: str) -> str | None:
     return next((name for name, limit in _LIMITS if estimate < limit), "classical")
 
 
-def matches(text: str, wanted: str) -> bool | None:
+def fits_time_control(text: str, wanted: str) -> bool | None:
     """Whether the tag fits a wanted class or literal control (joined by commas); None if the tag is unknown."""
     tag_speed = speed(text)
     if tag_speed is None:
@@ -138,7 +138,7 @@ class SampleOptions:
             )
         if self.result is not None and self.result not in RESULTS:
             raise UsageError(f"--result {self.result}: give one of {', '.join(RESULTS)}")
-        for part in (self.time_control or "").split(",") if self.time_control is not None else ():
+        for part in self.time_control.split(",") if self.time_control is not None else ():
             if part.strip() not in SPEEDS and parse_time_control(part) is None:
                 raise UsageError(f"--time-control {part}: give one of {', '.join(SPEEDS)}, or one like 180+2")
 

@@ -395,11 +395,20 @@ def keep_split(store: Store, path: str | os.PathLike[str]) -> None:
 
 
 def known_split(store: Store) -> tuple[str, Split] | None:
-    """The store's split and its file, as a user would type it; None without a split, or if its file is missing."""
+    """The store's split and its file, as a user would type it; None without a split, or if no such file can be read."""
     for path in files.places(store, files.SPLIT):
         with suppress(UsageError, ValueRepairError):
             return files.from_here(path), read_split(path)
     return None
+
+
+def _reason_unread(path: str) -> str:
+    """Why the split of this file is not known, with the file's path."""
+    try:
+        read_split(path)
+    except (UsageError, ValueRepairError) as error:
+        return one_line(error)
+    return f"{path} cannot be read"
 
 
 def split_file(store: Store) -> str:
@@ -435,9 +444,7 @@ def warning_of_held_out(store: Store, position_ids: Ids, split: Split | None) ->
     if split is not None and (known is None or known[1] == split):
         return None
     if known is None:
-        return (
-            f"warning: {path} is missing: vr split wrote there what is held out of this store; now nothing is held out"
-        )
+        return f"warning: what is held out of this store is unknown ({_reason_unread(path)}); now nothing is held out"
     held = int((known[1].parts(store, position_ids) != TRAIN).sum())
     if not held:
         return None

@@ -30,7 +30,7 @@ class _TreeJob(Generic[T]):
     future: Future[T]
     more: Callable[[SearchResult, float], int]
     seed: int
-    begun: float = 0.0
+    begun_at: float = 0.0
     visits: int = 0
 
 
@@ -124,7 +124,7 @@ class ForestPool:
                     planted.visits += 1
                 for job, result in finished:
                     assert isinstance(job, _TreeJob)
-                    self._finish(job, partial(job.on_result, result, clock - job.begun), growing)
+                    self._finish(job, partial(job.on_result, result, clock - job.begun_at), growing)
         except BaseException as error:  # any error goes to those who wait for results
             self._break(error)
         # Jobs remain only after an error, or when searches were abandoned.
@@ -132,7 +132,10 @@ class ForestPool:
             job.future.set_exception(self._broken or CancelledError())
 
     def _next_jobs(self, forest: Forest) -> list[_TreeJob[Any]] | None:
-        """The jobs that this forest begins now; waits while the forest is empty and no job waits. None at the end."""
+        """The jobs that this forest begins now; None when the pool ends.
+
+        Blocks while the forest and the queue are empty.
+        """
         with self._wake:
             while True:
                 if self._abandoned or self._broken is not None:
@@ -147,11 +150,11 @@ class ForestPool:
                 self._wake.wait()
 
     def _plant(self, forest: Forest, jobs: list[_TreeJob[Any]], growing: set[_TreeJob[Any]], clock: float) -> None:
-        begun = [job for job in jobs if job.future.set_running_or_notify_cancel()]
-        growing.update(begun)
-        self._count_ended(len(jobs) - len(begun))
-        for job in begun:
-            job.begun = clock
+        started_jobs = [job for job in jobs if job.future.set_running_or_notify_cancel()]
+        growing.update(started_jobs)
+        self._count_ended(len(jobs) - len(started_jobs))
+        for job in started_jobs:
+            job.begun_at = clock
             try:
                 forest.add(job.position, job.nodes, job, seed=job.seed)
             except ValueRepairError as error:
@@ -159,7 +162,7 @@ class ForestPool:
 
     def _more(self, clock: float, job: object, result: SearchResult) -> int:
         assert isinstance(job, _TreeJob)
-        return int(job.more(result, clock - job.begun))
+        return int(job.more(result, clock - job.begun_at))
 
     def _finish(self, job: _TreeJob[Any], answer: Callable[[], Any], growing: set[_TreeJob[Any]]) -> None:
         growing.discard(job)

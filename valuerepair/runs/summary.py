@@ -40,9 +40,9 @@ def resume_line(run: Run) -> str:
 _FILTERS = {
     "Elo below ": "--min-elo",
     "no Elo": "--min-elo",
-    "other players": "--player",
-    "other result": "--result",
-    "no result": "--result",
+    "other players": "player of SampleOptions",
+    "other result": "result of SampleOptions",
+    "no result": "result of SampleOptions",
     "other time control": "--time-control",
     "no known time control": "--time-control",
     "before ply ": "--min-ply",
