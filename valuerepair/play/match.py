@@ -256,7 +256,7 @@ def _play(
     progress: Progress,
 ) -> bool:
     """Plays and writes the games; returns whether a signal interrupted it."""
-    turns, noted_at = Turns(lineup.jobs, shared=lineup.shared), 0.0
+    turns, noted_at = Turns(lineup.jobs, share=lineup.share), 0.0
     progress.advance(standing.games)
 
     def pairings() -> Iterator[Pairing]:
@@ -288,7 +288,7 @@ def _play(
                 text = game_text(record, facts.tags(record), timed=True)
                 writer.write(text)
                 standing.add(Played.of_written(WrittenGame.of_text(text)))
-                turns.ended(record.number, len(record.thoughts))
+                turns.ended(record.number)
                 tick(1)
         finally:
             games.close()

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from valuerepair import signals
 from valuerepair.chess.progress import Progress, format_duration, format_rate
-from valuerepair.chess.time_left import Remaining, Turns
+from valuerepair.chess.time_left import ON_CPU, ON_GPU, Turns
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
@@ -69,7 +69,7 @@ class ForestSource:
             self.params = replace(contestant.params, history_fill=nets[0].history_fill)
             sides = [(net, contestant.nodes, self.params) for net in nets]
             self.jobs = min(games, contestant.parallel or games_at_once(sides))
-            self.nets = nets
+            self.nets, self.share = nets, ON_CPU if all(net.on_cpu for net in nets) else ON_GPU
             self.sides, self.facts = _identity(nets, self.params, contestant)
             self._players: list[ForestPlayer] = []
             for net, name in zip(nets, _names(nets), strict=True):
@@ -126,6 +126,9 @@ class GameSource(Protocol):
     def fill(self) -> Fill | None: ...
     @property
     def jobs(self) -> int: ...
+    @property
+    def share(self) -> float:
+        """As in `chess.time_left.games_remaining`."""
 
 
 _HELD_OUT = "held out"  # the tag Chunk of a game whose records are all held out
@@ -276,7 +279,7 @@ def play_selfplay(
 
 def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, progress: Progress) -> SelfplayEnd:
     begun = time.monotonic()
-    done, turns = {game.number for game in keeper.games}, Turns(source.jobs, shared=True)
+    done, turns = {game.number for game in keeper.games}, Turns(source.jobs, share=source.share)
     noted_at, nodes = 0.0, 0
 
     def pairings() -> Iterator[Pairing]:
@@ -292,7 +295,7 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
             keeper.keep(record)
             nodes += sum(thought.nodes for thought in record.thoughts)
             now = time.monotonic()
-            turns.ended(record.number, len(record.thoughts))
+            turns.ended(record.number)
             if now - noted_at >= TICK_S:
                 noted_at = now
                 remaining = turns.remaining(plan.games - len(keeper.games))
@@ -304,10 +307,10 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
     return SelfplayEnd(keeper.games, plan.games, before, interrupted, nodes, seconds, source.fill, store)
 
 
-def _note(games: Sequence[PlayedGame], rate: float, remaining: Remaining | None) -> str:
+def _note(games: Sequence[PlayedGame], rate: float, remaining: float | None) -> str:
     """The results so far, nodes per second, and an estimate of the time left."""
     wins, losses = (sum(game.result == result for game in games) for result in ("1-0", "0-1"))
-    time_left = f", about {format_duration(remaining.seconds)} left" if remaining is not None else ""
+    time_left = f", about {format_duration(remaining)} left" if remaining is not None else ""
     draws = sum(game.z == 0 for game in games)
     return f"{MatchScore(wins, draws, losses)}, {rate:,.0f} nodes/s{time_left}"
 
