@@ -20,8 +20,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import NetValues
 from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.question import Question
-from valuerepair.runs.confirm import ConfirmOptions, confirm
-from valuerepair.runs.confirmed import ConfirmSummary
+from valuerepair.runs.confirm import ConfirmOptions, ConfirmSummary, confirm
 from valuerepair.store.rows import DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 

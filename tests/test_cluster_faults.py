@@ -32,7 +32,7 @@ from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening.model import ScreenOptions
-from valuerepair.store.integrity import integrity_checks
+from valuerepair.store.check import integrity_checks
 from valuerepair.store.store import Store
 
 pytestmark = pytest.mark.slow

@@ -33,7 +33,7 @@ from valuerepair.runs.known_games import KnownGames
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.recorded import import_recorded
 from valuerepair.screening.model import ScreenOptions
-from valuerepair.store.integrity import integrity_checks
+from valuerepair.store.check import integrity_checks
 from valuerepair.store.second_looks import oracle_of
 from valuerepair.store.store import Store
 

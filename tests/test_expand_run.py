@@ -46,7 +46,7 @@ from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.same_oracle import open_found
 from valuerepair.screening.model import ScreenOptions
-from valuerepair.store.integrity import integrity_checks
+from valuerepair.store.check import integrity_checks
 from valuerepair.store.store import Store
 
 Dump = dict[str, list[tuple[object, ...]]]

@@ -36,7 +36,7 @@ from valuerepair.runs.beside import NODES, LinesOfNet
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.screening.model import ScreenOptions
-from valuerepair.store.integrity import integrity_checks
+from valuerepair.store.check import integrity_checks
 from valuerepair.store.store import Store
 
 MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1"

@@ -18,7 +18,7 @@ from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.workers import Answer
-from valuerepair.store.integrity import integrity_checks
+from valuerepair.store.check import integrity_checks
 from valuerepair.store.rows import NET
 from valuerepair.store.store import Store
 

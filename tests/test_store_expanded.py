@@ -14,7 +14,7 @@ from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.errors import UsageError
 from valuerepair.question import Expanded, Question
 from valuerepair.report.stats import store_figures
-from valuerepair.store.integrity import integrity_checks
+from valuerepair.store.check import integrity_checks
 from valuerepair.store.merge import merge
 from valuerepair.store.store import Store
 

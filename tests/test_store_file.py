@@ -22,8 +22,7 @@ from valuerepair.question import Question
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.store import files, schema
-from valuerepair.store.check import digest_check
-from valuerepair.store.integrity import integrity_checks
+from valuerepair.store.check import digest_check, integrity_checks
 from valuerepair.store.rows import OracleIdentity
 from valuerepair.store.store import Store
 

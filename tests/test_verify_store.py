@@ -15,8 +15,7 @@ from tests.cli_tree import SAMPLE, vr
 from tests.merge_stores import Row, write_store
 from valuerepair.nets.net import open_net
 from valuerepair.question import Question
-from valuerepair.store.check import check_store
-from valuerepair.store.integrity import KINDS, StoreCheck
+from valuerepair.store.check import KINDS, StoreCheck, check_store
 from valuerepair.store.store import Store
 
 Captured = pytest.CaptureFixture[str]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from valuerepair.chess.progress import Progress
     from valuerepair.judge.split import Split
     from valuerepair.nets.heads import Heads
-    from valuerepair.runs.confirmed import Confirmed
+    from valuerepair.runs.confirm import Confirmed
     from valuerepair.runs.evaluators import Opened, OpenedImport
     from valuerepair.runs.expand import ExpandOptions
     from valuerepair.runs.expansion import ExpandSummary

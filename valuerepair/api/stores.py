@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from valuerepair.judge.neighbours import Similar
     from valuerepair.report.show import ShownPosition
     from valuerepair.report.stats import StoreStats
-    from valuerepair.store.integrity import StoreCheck
+    from valuerepair.store.check import StoreCheck
     from valuerepair.store.merge import Merged
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from valuerepair.screening import recall
 from valuerepair.store import schema
 from valuerepair.store.columns import GAME_KEY, KIND
 from valuerepair.store.plays import outcomes
-from valuerepair.store.queries import load_json, net_label, snapshot, table
+from valuerepair.store.queries import net_label, snapshot, table
 from valuerepair.store.rows import NET
 from valuerepair.store.selection import other_ladders
 from valuerepair.text import finite, json_fields, quantity
@@ -108,7 +109,7 @@ def _runs(store: Store) -> list[dict[str, Any]]:
     query = "SELECT id, command, seed, started, finished, state, counts FROM runs ORDER BY id"
     names = ("id", "command", "seed", "started", "finished", "state")
     return [
-        {**dict(zip(names, row[:6], strict=True)), "counts": load_json(row[6])}
+        {**dict(zip(names, row[:6], strict=True)), "counts": json.loads(row[6])}
         for row in store.connection.execute(query)
     ]
 

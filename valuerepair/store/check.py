@@ -3,19 +3,199 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from valuerepair.chess import origins
 from valuerepair.chess.board import fens, keys, legal_moves, parse_fens, replay
 from valuerepair.chess.positions import PHASES, boards, encode_move, joined, phases, piece_counts
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.inputs import from_json
-from valuerepair.store.integrity import FATAL, StoreCheck, integrity_checks
-from valuerepair.store.rows import AFTER, OracleIdentity, engine_words, unsigned
+from valuerepair.store import schema
+from valuerepair.store.cells import columns, columns_of, is_other_type
+from valuerepair.store.families import STEPS
+from valuerepair.store.rows import (
+    AFTER,
+    CHOSEN,
+    EXPANDED,
+    FULL,
+    INFERRED,
+    REJUDGED,
+    SECOND,
+    OracleIdentity,
+    engine_words,
+    unsigned,
+)
 from valuerepair.store.store import Store
+
+_SHOWN = 100
+# How far sums may be off: of a net's float32 probabilities, and of per mille that engines round one by one.
+_SUM_OFF, _PER_MILLE_OFF = 1e-3, 3
+
+
+FORM, WHOLE = "tables, indices and version", "SQLite: the file is whole"
+KINDS = "cells have the type of their column"
+# If one of these fails, no other check is run: queries rely on them, and something else in the place of a table (a
+# view) might run without end.
+FATAL = (FORM, WHOLE, KINDS)
+
+
+@dataclass
+class StoreCheck:
+    """The result of a check: the rows checked, how many of them are wrong, and the first of these as an example."""
+
+    name: str
+    checked: int = 0
+    wrong: int = 0
+    example: str = ""
+
+    def add(self, checked: int, wrong: Sequence[str]) -> None:
+        """Adds rows; `wrong` has a text for each wrong one."""
+        self.checked += checked
+        self.wrong += len(wrong)
+        self.example = self.example or next(iter(wrong), "")
+
+    def lines(self) -> list[str]:
+        """A row of the table: name, rows checked, rows wrong, and an example."""
+        state = f"{self.wrong:,} WRONG" if self.wrong else "ok"
+        example = f"e.g. {self.example}" if self.example else ""
+        return [f"{self.name:<52} {self.checked:>11,}  {state:<12} {example}".rstrip()]
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields."""
+        return asdict(self)
+
+
+_OF_CELLS = re.compile(r"(TEXT|NUMERIC|non-\w+) value in ")
+_NOT_OBJECT = "CASE WHEN json_valid({0}) THEN json_type({0}) <> 'object' ELSE 1 END"
+# Name; the rows to check; the SQL condition of a wrong row; the SQL text that shows it.
+_RULES = (
+    ("net values: W + D + L is 1, Q is W - L", "net_values WHERE coalesce(w, d, l) NOT NULL",
+     f"NOT coalesce(abs(w + d + l - 1) <= {_SUM_OFF} AND abs(w - l - q) <= {_SUM_OFF} "
+     f"AND min(w, d, l) >= -{_SUM_OFF}, 0)",
+     "'position ' || position_id || coalesce(': ' || w || ' ' || d || ' ' || l || ', Q ' || q, ': not all')"),
+    # The policy of the position with most legal moves (218) has an entropy of 5.4 at most.
+    ("net values: Q in [-1, 1], policy", "net_values WHERE 1", "NOT abs(q) <= 1.000001 "
+     "OR NOT coalesce(best_p, 0) BETWEEN 0 AND 1.000001 OR NOT coalesce(entropy, 0) BETWEEN -1e-5 AND 5.5",
+     "'position ' || position_id || ': Q ' || q || coalesce(', prior ' || best_p || ', entropy ' || entropy, '')"),
+    ("deep values: W + D + L is 1000", "deep_values WHERE coalesce(w, d, l) NOT NULL",
+     f"NOT coalesce(abs(w + d + l - 1000) <= {_PER_MILLE_OFF} AND min(w, d, l) >= 0, 0)",
+     "'position ' || position_id || coalesce(': ' || w || ' ' || d || ' ' || l, ': not all')"),
+    ("deep values: a score and a known stage", "deep_values WHERE 1",
+     "(cp IS NULL AND mate IS NULL AND q IS NULL AND w IS NULL) OR (cp NOT NULL AND mate NOT NULL) OR NOT "
+     "coalesce(abs(q), 0) <= 1.000001 OR min(nodes, depth, seldepth, time_ms) < 0 OR NOT (stage IN "
+     f"('{FULL}', '{SECOND}', '{EXPANDED}', '{INFERRED}', '{CHOSEN}', '{REJUDGED}') "
+     f"OR stage GLOB '{AFTER}*' OR (stage GLOB '[0-9]*' AND stage NOT GLOB '*[^0-9]*'))",
+     "'position ' || position_id || ', stage ' || stage"),
+    ("positions: known kinds; beside games there are no full searches", "positions WHERE 1",
+     f"coalesce(kind, 'game') NOT IN ({', '.join(map(repr, origins.KINDS))}) OR (kind IS NOT 'game' AND EXISTS ("
+     "SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full' "
+     "AND v.position_id = positions.id))",
+     "'position ' || id || ': ' || coalesce(kind, 'no kind')"),
+    ("a value or a failure, not both", "failures f WHERE 1",
+     "EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = f.oracle_id AND v.stage = f.stage "
+     "AND v.position_id = f.position_id)", "'position ' || position_id || ': ' || reason"),
+    ("priors: probabilities, with net values", "priors WHERE 1",
+     "NOT p BETWEEN 0 AND 1.000001 OR rank < 1 OR NOT EXISTS (SELECT 1 FROM net_values n "
+     "WHERE n.net_id = priors.net_id AND n.position_id = priors.position_id)", "'position ' || position_id"),
+    ("screening: chances, with searches", "screened WHERE 1",
+     "NOT probability > 0 OR NOT probability <= 1 OR NOT coalesce(chance, 0) BETWEEN 0 AND 1 OR min(nodes, "
+     "coalesce(cut_at, 0)) < 0 OR searched NOT IN (0, 1) OR (NOT searched AND cut_at IS NULL) OR (searched "
+     "AND NOT EXISTS (SELECT 1 FROM deep_values v WHERE v.oracle_id = screened.oracle_id "
+     "AND v.stage = 'full' AND v.position_id = screened.position_id))", "'position ' || position_id"),
+    ("expanded: steps and chances, with searches", "expanded WHERE 1",
+     f"step NOT IN {STEPS} OR distance < 1 OR round < 1 OR drawn NOT IN (0, 1) "
+     "OR NOT probability > 0 OR NOT probability <= 1 OR NOT coalesce(chance, 0) BETWEEN 0 AND 1 OR nodes < 0 "
+     "OR searched NOT IN (0, 1) OR (searched AND NOT EXISTS (SELECT 1 FROM deep_values v "
+     "WHERE v.oracle_id = expanded.oracle_id AND v.stage IN ('full', 'expanded') "
+     "AND v.position_id = expanded.position_id))", "'position ' || position_id"),
+    ("calibrations", "calibrations WHERE 1", f"NOT alpha > 0 OR q_from NOT IN ('cp', 'wdl') OR n < 2 OR games < 2 OR "
+     f"{_NOT_OBJECT.format('curve')}", "'of net ' || net_id"),
+    ("alpha fits", "alpha_fits WHERE 1", "NOT alpha > 0 OR n < 2 OR low > alpha OR high < alpha", "'alpha ' || alpha"),
+    ("games played: result and z", "plays WHERE 1",
+     "result NOT IN ('1-0', '0-1', '1/2-1/2', '*') OR plies < 0 OR (result = '1/2-1/2' AND z IS NOT 0) "
+     "OR (result = '*') <> (z IS NULL) OR NOT coalesce(abs(z), 0) <= 1 "
+     "OR (result IN ('1-0', '0-1') AND z IS NOT CASE WHEN (result = '1-0') = (fen LIKE '% w %') THEN 1 ELSE -1 END)",
+     "'game ' || number || ': ' || result || ', z ' || coalesce(z, 'missing')"),
+    ("runs: JSON", "runs WHERE 1", " OR ".join(_NOT_OBJECT.format(name) for name in ("options", "versions", "counts")),
+     "'run ' || id"),
+    ("games: headers are JSON", "games WHERE 1", _NOT_OBJECT.format("headers"), "source || ' ' || number"),
+    ("oracles: JSON", "oracles WHERE 1", f"{_NOT_OBJECT.format('limits')} OR {_NOT_OBJECT.format('options')}", "label"),
+    ("files: nets and the split", "files WHERE 1",
+     "role NOT IN ('net', 'split') OR (length(sha256) <> CASE role WHEN 'net' THEN 64 ELSE 0 END) OR path = ''",
+     "role || ' ' || path"),
+    # A model's JSON has infinities, which SQLite's own reader refuses.
+    ("screens: models", "screens WHERE 1",
+     "NOT (model LIKE '{%}') OR NOT recall BETWEEN 0 AND 1 OR NOT min(threshold, alpha) > 0",
+     "'screen ' || id"),
+)  # fmt: skip
+
+
+def integrity_checks(store: Store) -> Iterator[StoreCheck]:
+    """The checks that need only the database, in order; a failed one of `FATAL` is the last."""
+    connection = store.connection
+    form = _form(connection)
+    yield form
+    if form.wrong:
+        return
+    messages = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({_SHOWN})")]
+    wrong = [line for line in messages if line != "ok"]
+    # `_kinds` finds these, too, and says in which column.
+    damaged = [line for line in wrong if not _OF_CELLS.match(line)]
+    yield StoreCheck(WHOLE, 1, len(damaged), damaged[0] if damaged else "")
+    if damaged:
+        return
+    kinds = _kinds(connection)
+    yield kinds
+    if kinds.wrong:
+        return
+    yield _references(connection)
+    for name, rows, condition, example in _RULES:
+        (checked,) = connection.execute(f"SELECT count(*) FROM {rows}").fetchone()
+        count, shown = connection.execute(f"SELECT count(*), min({example}) FROM {rows} AND ({condition})").fetchone()
+        yield StoreCheck(name, checked, count, shown or "")
+
+
+def _form(connection: sqlite3.Connection) -> StoreCheck:
+    """Whether the store has the tables, columns and indices of its version, and no views or triggers."""
+    different = schema.differences(connection, schema.SCHEMA_VERSION)
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if (application, version) != (schema.APPLICATION_ID, schema.SCHEMA_VERSION):
+        different.append(f"application_id {application:#x}, user_version {version}")
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return StoreCheck(FORM, objects + 1, len(different), different[0] if different else "")
+
+
+def _kinds(connection: sqlite3.Connection) -> StoreCheck:
+    """Whether cells have the type of their column; SQLite itself accepts a text in a column of numbers."""
+    checked, wrong, example = 0, 0, ""
+    for table in dict.fromkeys(column.table for column in columns().values()):
+        first = " ".join(
+            f"WHEN {is_other_type(column)} THEN '{column.name}: ' || typeof({column.name})"
+            for column in columns_of(table)
+        )
+        count, wrong_cells, shown = connection.execute(
+            f"SELECT count(*), count(odd), min(odd) FROM (SELECT CASE {first} END AS odd FROM {table})"
+        ).fetchone()
+        checked, wrong = checked + count, wrong + wrong_cells
+        example = example or (f"{table}.{shown}" if wrong_cells else "")
+    return StoreCheck(KINDS, checked, wrong, example)
+
+
+def _references(connection: sqlite3.Connection) -> StoreCheck:
+    """Rows whose position, run, net, game, oracle or screen is missing."""
+    wrong, example = 0, ""
+    for table, _, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        wrong, example = wrong + 1, example or f"a row of {table} without its row in {parent}"
+    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    rows = sum(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
+    return StoreCheck("rows that others point to", rows, wrong, example)
 
 
 def check_store(store: Store, progress: Progress | None = None) -> Iterator[StoreCheck]:
@@ -53,22 +233,6 @@ _NAMES = (
 )
 
 
-class _Count:
-    """Counts the rows that a check finds wrong, and keeps the first as the example."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.checked, self.wrong, self.example = name, 0, 0, ""
-
-    def take(self, checked: int, wrong: Sequence[str]) -> None:
-        self.checked += checked
-        self.wrong += len(wrong)
-        self.example = self.example or (wrong[0] if wrong else "")
-
-    @property
-    def check(self) -> StoreCheck:
-        return StoreCheck(self.name, self.checked, self.wrong, self.example)
-
-
 def sound(count: int, make: Callable[[list[int]], Any]) -> tuple[list[int], dict[int, str], Any]:
     """The rows that `make` accepts, the reason for each row that it refuses, and its result for the accepted rows.
 
@@ -89,35 +253,35 @@ def sound(count: int, make: Callable[[list[int]], Any]) -> tuple[list[int], dict
 
 def position_checks(store: Store, advance: Callable[[int], None]) -> list[StoreCheck]:
     """All positions: FEN, key, facts, history and the move played."""
-    counts = [_Count(name) for name in _NAMES]
+    counts = [StoreCheck(name) for name in _NAMES]
     after = 0
     while rows := store.connection.execute(_POSITIONS, (after, CHUNK)).fetchall():
         after = rows[-1][0]
         _check_positions(rows, counts)
         advance(len(rows))
-    return [count.check for count in counts]
+    return counts
 
 
-def _check_positions(rows: list[tuple[Any, ...]], counts: list[_Count]) -> None:
+def _check_positions(rows: list[tuple[Any, ...]], counts: list[StoreCheck]) -> None:
     good, bad, parsed = sound(len(rows), lambda kept: parse_fens([rows[i][2] for i in kept]))
-    counts[0].take(len(rows), [f"position {rows[i][0]}: {why}" for i, why in bad.items()])
+    counts[0].add(len(rows), [f"position {rows[i][0]}: {why}" for i, why in bad.items()])
     rows = [rows[i] for i in good]
     if not rows:
         return
     named = [f"position {row[0]}: {row[2]}" for row in rows]
     other = keys(parsed) != unsigned([row[1] for row in rows])
-    counts[1].take(len(rows), [named[i] for i in np.flatnonzero(other)])
+    counts[1].add(len(rows), [named[i] for i in np.flatnonzero(other)])
     men = boards([row[2] for row in rows])
     sides, phase_names = (row[2].split(" ", 2)[1] for row in rows), (PHASES[phase] for phase in phases(men).tolist())
     facts = zip(sides, phase_names, piece_counts(men).tolist(), strict=True)
     other_facts = [name for name, row, right in zip(named, rows, facts, strict=True) if row[6:9] != right]
-    counts[2].take(len(rows), other_facts)
+    counts[2].add(len(rows), other_facts)
     _check_histories(rows, fens(parsed), named, counts[3])
     played = [(i, row[9]) for i, row in enumerate(rows) if row[9]]
-    counts[4].take(len(played), [f"{named[i]}: {move}" for i, move in _illegal(parsed, played)])
+    counts[4].add(len(played), [f"{named[i]}: {move}" for i, move in _illegal(parsed, played)])
 
 
-def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: list[str], count: _Count) -> None:
+def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: list[str], count: StoreCheck) -> None:
     """Plays the moves from the start; they must lead to the FEN, except for an en-passant square nobody can use."""
     # An odd byte at the end, half a move, is completed to a move that is never legal.
     moves = [np.frombuffer(row[4] + b"\xff" * (len(row[4]) % 2), "<u2").astype(np.uint16) for row in rows]
@@ -131,17 +295,17 @@ def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: li
     wrong += [
         f"{named[i]}: the moves lead to {fen}" for i, fen in zip(good, reached, strict=True) if fen != expected[i]
     ]
-    count.take(len(rows), wrong)
+    count.add(len(rows), wrong)
 
 
 def play_check(store: Store, advance: Callable[[int], None]) -> StoreCheck:
     """Whether the key of each game played from a book, by which its position is found, is that of its FEN."""
-    count = _Count("games played: key of the FEN")
+    count = StoreCheck("games played: key of the FEN")
     cursor = store.connection.execute("SELECT number, fen, key FROM plays")
     while rows := cursor.fetchmany(CHUNK):
-        count.take(len(rows), _other_keys(rows))
+        count.add(len(rows), _other_keys(rows))
         advance(len(rows))
-    return count.check
+    return count
 
 
 def _other_keys(rows: list[tuple[Any, ...]]) -> list[str]:
@@ -173,12 +337,12 @@ def _illegal(parsed: Any, named_moves: list[tuple[int, str]]) -> list[tuple[int,
 def move_checks(store: Store, advance: Callable[[int], None]) -> list[StoreCheck]:
     """Whether the moves of nets and searches, and the searches' lines, are legal in their positions."""
     counts = []
-    for name, table, columns in _MOVES:
-        counts.append(_Count(name))
-        for rows in _pages(store, table, columns):
+    for name, table, cells in _MOVES:
+        counts.append(StoreCheck(name))
+        for rows in _pages(store, table, cells):
             _check_lines(rows, counts[-1], plain=table != "deep_values")
             advance(len(rows))
-    return [count.check for count in counts]
+    return counts
 
 
 _MOVES = (
@@ -188,15 +352,15 @@ _MOVES = (
 )
 
 
-def _pages(store: Store, table: str, columns: str) -> Iterator[list[tuple[Any, ...]]]:
+def _pages(store: Store, table: str, cells: str) -> Iterator[list[tuple[Any, ...]]]:
     """Rows (position, FEN, move, stage, line), in pages."""
-    query = f"SELECT p.id, p.fen, {columns} FROM {table} t JOIN positions p ON p.id = t.position_id"
+    query = f"SELECT p.id, p.fen, {cells} FROM {table} t JOIN positions p ON p.id = t.position_id"
     cursor = store.connection.execute(query)
     while rows := cursor.fetchmany(CHUNK):
         yield rows
 
 
-def _check_lines(rows: list[tuple[Any, ...]], count: _Count, *, plain: bool) -> None:
+def _check_lines(rows: list[tuple[Any, ...]], count: StoreCheck, *, plain: bool) -> None:
     good, _, parsed = sound(len(rows), lambda kept: parse_fens([rows[i][1] for i in kept]))
     lines = [np.array(_line(rows[i], plain), np.uint16) for i in good]
 
@@ -212,7 +376,7 @@ def _check_lines(rows: list[tuple[Any, ...]], count: _Count, *, plain: bool) -> 
         ahead = [k for k, i in enumerate(good) if not str(rows[i][3]).startswith(AFTER) and rows[i][2]]
         bests = [(k, rows[good[k]][2]) for k in ahead if k not in bad]
         wrong += [f"position {rows[good[k]][0]}: best move {move}" for k, move in _illegal(parsed, bests)]
-    count.take(len(good), wrong)
+    count.add(len(good), wrong)
 
 
 def _line(row: tuple[Any, ...], plain: bool) -> list[int]:
@@ -237,8 +401,9 @@ def digest_check(store: Store) -> StoreCheck:
     rows = store.connection.execute(
         "SELECT digest, label, kind, engine, sha256, limits, options FROM oracles"
     ).fetchall()
-    wrong = [f"{label} ({digest[:12]})" for digest, label, *facts in rows if not _is_digest(digest, label, *facts)]
-    return StoreCheck("oracles: digests", len(rows), len(wrong), wrong[0] if wrong else "")
+    check = StoreCheck("oracles: digests")
+    check.add(len(rows), [f"{row[1]} ({row[0][:12]})" for row in rows if not _is_digest(*row)])
+    return check
 
 
 def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, limits: str, options: str) -> bool:

@@ -25,31 +25,25 @@ _CACHE_KIB = 64 * 1024
 _LOG_PAGES = 16_384
 # The logs that a writer that is at work, or was killed, leaves next to a store.
 LOGS = ("-wal", "-journal")
-_MODES = {
-    "rwc": "for writing",
-    "rw": "for reading",
-    "ro": "for reading",
-    "ro&immutable=1": "for reading, it cannot change",
-}
 
 
-def check_file(path: str, *, create: bool) -> bool:
+def check_file(path: str, *, create: bool, advice: str = "give another --db") -> bool:
     """Whether the file exists. Raises ValueRepairError if it cannot be a store, UsageError if the path is empty."""
     if not path:
         raise UsageError("--db is empty; give the file of a store")
     if os.path.isdir(path):
-        raise ValueRepairError(f"{path} is a folder, not a valuerepair store; give a file with --db")
+        raise ValueRepairError(f"{path} is a folder, not a valuerepair store; {advice}")
     if os.path.exists(path) and not os.path.isfile(path):
-        raise ValueRepairError(f"{path} is a device, pipe or socket, not a valuerepair store; give another --db")
+        raise ValueRepairError(f"{path} is a device, pipe or socket, not a valuerepair store; {advice}")
     if not os.path.exists(path):
         folder = os.path.dirname(os.path.abspath(path))
         if not create:
-            raise ValueRepairError(f"there is no store at {path}; make one with vr mine, or give another --db")
+            raise ValueRepairError(f"there is no store at {path}; make one with vr mine, or {advice}")
         if not os.path.isdir(folder):
             raise ValueRepairError(f"the folder {folder} for the store does not exist; make it, or give another --db")
         return False
     if not create and os.path.getsize(path) == 0:
-        raise ValueRepairError(f"{path} is an empty file, not a valuerepair store; give another --db")
+        raise ValueRepairError(f"{path} is an empty file, not a valuerepair store; {advice}")
     # SQLite takes a file of one byte for an empty one, and would turn it into a database.
     if os.path.getsize(path) == 1:
         raise ValueRepairError(f"{path} is not a valuerepair store; give another --db")
@@ -80,7 +74,7 @@ def log_sizes(path: str) -> list[int]:
 
 
 def _open(path: str, mode: str, is_raw: bool = False) -> StoreConnection:
-    log.debug("%s: %s", path, _MODES[mode])
+    log.debug("%s: for %s", path, "writing" if mode == "rwc" else "reading")
     address = f"file:{quote(os.path.abspath(path))}?mode={mode}"
     try:
         connection = sqlite3.connect(address, _BUSY_S, isolation_level=None, factory=StoreConnection, uri=True)

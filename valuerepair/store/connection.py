@@ -38,10 +38,8 @@ class StoreCursor(sqlite3.Cursor):
     _history: Sequence[int] = ()
 
     def execute(self, sql: str, parameters: Any = ()) -> StoreCursor:
-        try:
+        with self.connection.explaining():
             super().execute(sql, parameters)
-        except sqlite3.DatabaseError as error:
-            self.connection.explain(error)
         if super().description is not None and not self.connection.is_raw:
             names = [name for name, *_ in super().description]
             self._columns = [(i, columns()[name]) for i, name in enumerate(names) if name in columns()]
@@ -59,33 +57,24 @@ class StoreCursor(sqlite3.Cursor):
         )
 
     def executemany(self, sql: str, parameters: Iterable[Any]) -> StoreCursor:
-        try:
+        with self.connection.explaining():
             super().executemany(sql, parameters)
-        except sqlite3.DatabaseError as error:
-            self.connection.explain(error)
         return self
 
     def fetchone(self) -> Any:
         return next(self, None)
 
     def fetchmany(self, size: int | None = None) -> list[Any]:
-        try:
+        with self.connection.explaining():
             return self._checked(super().fetchmany(size or self.arraysize))
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            self.connection.explain(error)
 
     def fetchall(self) -> list[Any]:
-        try:
+        with self.connection.explaining():
             return self._checked(super().fetchall())
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            self.connection.explain(error)
 
     def __next__(self) -> Any:
-        try:
-            row = super().__next__()
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            self.connection.explain(error)
-        return self._checked([row])[0]
+        with self.connection.explaining():
+            return self._checked([super().__next__()])[0]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # rows come in pieces, not each by itself
         return chain.from_iterable(iter(lambda: self.fetchmany(_ROWS_AT_ONCE), []))
@@ -167,10 +156,8 @@ class StoreConnection(sqlite3.Connection):
         return cursor
 
     def executescript(self, script: str) -> sqlite3.Cursor:
-        try:
+        with self.explaining():
             return super().executescript(script)
-        except sqlite3.DatabaseError as error:
-            self.explain(error)
 
     def numbers(
         self,
@@ -272,6 +259,14 @@ class StoreConnection(sqlite3.Connection):
             self.text_factory = str
         key_cells = zip(column.key, row or ["unknown"] * len(column.key), strict=True)
         return "row " + ", ".join(f"{name} {value}" for name, value in key_cells)
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Within the block, errors of SQLite are raised as `explain` does."""
+        try:
+            yield
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            self.explain(error)
 
     def explain(self, error: Exception) -> NoReturn:
         """Raises SQLite's error about the file as one line for the user, and an error of the program unchanged."""

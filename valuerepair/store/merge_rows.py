@@ -212,38 +212,43 @@ def add_positions(sources: Sources, advance: Callable[[int], None]) -> tuple[int
         _add_games(connection)
         _map_numbers(connection)
         (empty,) = connection.execute("SELECT NOT EXISTS (SELECT 1 FROM main.positions)").fetchone()
-        for low, high, count in _id_ranges(connection, "source.positions"):
-            _add_new(connection, low, high, first=bool(empty))
+        for low, high, count in _ranges(connection, "source.positions"):
+            _add_new(connection, (*low, *high), first=bool(empty))
             advance(count)
         if not empty:
             _settle_kinds(connection)
     return _settle_contested(sources, newest)
 
 
-def _id_ranges(connection: StoreConnection, table: str) -> Iterator[tuple[int, int, int]]:
-    """Ranges (low, high] of the ids of a table, with the number of rows in each."""
-    low = 0
+def _ranges(connection: StoreConnection, table: str, key: Sequence[str] = ("id",), low: Any = (0,)) -> Iterator[Any]:
+    """Ranges (low, high] of the keys of a table, from `low` on (None: the first), with the number of rows in each."""
+    names = ", ".join(key)
     while True:
-        query = f"SELECT max(id), count(*) FROM (SELECT id FROM {table} WHERE id > ? ORDER BY id LIMIT {CHUNK})"
-        high, count = connection.execute(query, (low,)).fetchone()
+        beyond = "" if low is None else f"WHERE ({names}) > ({', '.join('?' * len(low))})"
+        inner = f"SELECT {names} FROM {table} {beyond} ORDER BY {names} LIMIT {CHUNK}"
+        (count,) = connection.execute(f"SELECT count(*) FROM ({inner})", low or ()).fetchone()
         if not count:
             return
+        high = connection.execute(
+            f"{inner[: inner.rindex(' LIMIT')]} LIMIT 1 OFFSET ?", (*(low or ()), count - 1)
+        ).fetchone()
         yield low, high, count
         low = high
 
 
 def _add_games(connection: StoreConnection) -> None:
     names = ", ".join(_names("games"))
-    for low, high, _ in _id_ranges(connection, "source.games"):
+    for low, high, _ in _ranges(connection, "source.games"):
         connection.execute(
             f"INSERT OR IGNORE INTO main.games ({names}) SELECT {names} FROM source.games WHERE id > ? AND id <= ? "
             "ORDER BY id",
-            (low, high),
+            (*low, *high),
         )
 
 
-def _add_new(connection: StoreConnection, low: int, high: int, *, first: bool) -> None:
-    """Adds positions that are new, and notes those that the merged store has with other cells as contested."""
+def _add_new(connection: StoreConnection, ids: tuple[int, int], *, first: bool) -> None:
+    """Adds positions with ids in a range that are new, and notes those that the merged store has with other cells as
+    contested."""
     columns = _names("positions")
     cells = ["r.dst" if name == "run_id" else "g.dst" if name == "game_id" else f"s.{name}" for name in columns]
     rows = "source.positions s CROSS JOIN work.games g ON g.src = s.game_id CROSS JOIN work.runs r ON r.src = s.run_id"
@@ -253,7 +258,7 @@ def _add_new(connection: StoreConnection, low: int, high: int, *, first: bool) -
         connection.execute(
             f"INSERT OR IGNORE INTO work.contested SELECT s.key FROM {both} "
             f"WHERE {in_range} AND (g.dst <> d.game_id OR {differs})",
-            (low, high),
+            ids,
         )
         # Whichever history is kept, a position belongs to the oldest run that reached it.
         older = f"""
@@ -263,12 +268,12 @@ def _add_new(connection: StoreConnection, low: int, high: int, *, first: bool) -
         """
         connection.execute(
             f"UPDATE main.positions SET run_id = older.run FROM ({older}) older WHERE main.positions.key = older.key",
-            (low, high),
+            ids,
         )
     connection.execute(
         f"INSERT OR IGNORE INTO main.positions ({', '.join(columns)}) SELECT {', '.join(cells)} FROM {rows} "
         f"WHERE {in_range} ORDER BY s.id",
-        (low, high),
+        ids,
     )
 
 
@@ -339,11 +344,11 @@ def _map_positions(connection: StoreConnection) -> None:
     """Fills the map of positions: those of the source whose history was kept."""
     _create(connection, "positions")
     same = " AND ".join(f"d.{name} = s.{name}" for name in HISTORY)
-    for low, high, _ in _id_ranges(connection, "source.positions"):
+    for low, high, _ in _ranges(connection, "source.positions"):
         connection.execute(
             "INSERT INTO work.positions SELECT s.id, d.id FROM source.positions s CROSS JOIN main.positions d "
             f"ON d.key = s.key AND {same} WHERE s.id > ? AND s.id <= ?",
-            (low, high),
+            (*low, *high),
         )
 
 
@@ -393,7 +398,7 @@ def merge_values(connection: StoreConnection, advance: Callable[[int], None], co
     # Screening first: its rules need the full searches as they are before those of this source are added.
     for rule in (SCREENED, *RULES):
         merged = _Merging(connection, rule)
-        for low, high, count in _key_ranges(connection, rule):
+        for low, high, count in _ranges(connection, f"source.{rule.table}", rule.key, None):
             merged.add(low, high, contradiction)
             advance(count)
     _values_beat_failures(connection, contradiction)
@@ -430,22 +435,6 @@ def _values_beat_failures(connection: StoreConnection, contradiction: OnContradi
 
 
 # -- one table --------------------------------------------------------------------------------------------------------
-
-
-def _key_ranges(connection: StoreConnection, rule: Rule) -> Iterator[tuple[Any, Any, int]]:
-    """Ranges (low, high] of the keys of a source's table, with the number of rows; the first low is None."""
-    key, low = ", ".join(rule.key), None
-    while True:
-        beyond = "" if low is None else f"WHERE ({key}) > ({', '.join('?' * len(low))})"
-        inner = f"SELECT {key} FROM source.{rule.table} {beyond} ORDER BY {key} LIMIT {CHUNK}"
-        (count,) = connection.execute(f"SELECT count(*) FROM ({inner})", low or ()).fetchone()
-        if not count:
-            return
-        high = connection.execute(
-            f"{inner[: inner.rindex(' LIMIT')]} LIMIT 1 OFFSET ?", (*(low or ()), count - 1)
-        ).fetchone()
-        yield low, high, count
-        low = high
 
 
 class _Merging:

@@ -16,7 +16,7 @@ from valuerepair.signals import holding
 from valuerepair.store import schema
 from valuerepair.store.alphas import FITS
 from valuerepair.store.cells import columns_of
-from valuerepair.store.connect import log_sizes
+from valuerepair.store.connect import check_file, log_sizes
 
 Fingerprint: TypeAlias = tuple[int, int, int, bool]
 
@@ -46,7 +46,9 @@ def open_sources(paths: Sequence[str], target: str) -> Iterator[list[SourceStore
     """
     by_file: dict[tuple[int, int], str] = {}
     for path in paths:
-        _check(path)
+        check_file(path, create=False, advice="give the files of stores")
+        if not os.access(path, os.R_OK):
+            raise ValueRepairError(f"{path} cannot be read: no permission")
         status = os.stat(path)
         if (same := by_file.get((status.st_dev, status.st_ino))) is not None:
             raise UsageError(f"{path} is given twice" + ("" if same == path else f": {same} is the same file"))
@@ -63,19 +65,6 @@ def open_sources(paths: Sequence[str], target: str) -> Iterator[list[SourceStore
 def address_of(path: str, *, fixed: bool = False) -> str:
     """The URI of a file for SQLite's ATTACH; `fixed`: read-only, and assumed not to change."""
     return f"file:{quote(os.path.abspath(path))}" + ("?mode=ro&immutable=1" if fixed else "")
-
-
-def _check(path: str) -> None:
-    if os.path.isdir(path):
-        raise ValueRepairError(f"{path} is a folder, not a valuerepair store; give the stores' files")
-    if not os.path.exists(path):
-        raise ValueRepairError(f"there is no store at {path}; give the files of stores that vr mine made")
-    if not os.path.isfile(path):
-        raise ValueRepairError(f"{path} is a device, pipe or socket, not a valuerepair store; give the stores' files")
-    if os.path.getsize(path) == 0:
-        raise ValueRepairError(f"{path} is an empty file, not a valuerepair store")
-    if not os.access(path, os.R_OK):
-        raise ValueRepairError(f"{path} cannot be read: no permission")
 
 
 def _open(path: str, copy: str) -> SourceStore:

@@ -71,12 +71,6 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def load_json(text: str) -> dict[str, Any]:
-    """A JSON object."""
-    loaded: dict[str, Any] = json.loads(text)
-    return loaded
-
-
 # -- the frame --------------------------------------------------------------------------------------------------------
 
 

@@ -113,11 +113,10 @@ def passages(store: Store, net_id: int, oracle_id: int) -> list[Passage]:
         SELECT position_id, screen_id, cut_at, chance, nodes, searched, probability FROM screened
         WHERE net_id = ? AND oracle_id = ? ORDER BY position_id
     """
+    rows = store.connection.execute(query, (net_id, oracle_id))
     return [
         Passage(position, screen, cut, chance, nodes, bool(searched), probability)
-        for position, screen, cut, chance, nodes, searched, probability in store.connection.execute(
-            query, (net_id, oracle_id)
-        )
+        for position, screen, cut, chance, nodes, searched, probability in rows
     ]
 
 

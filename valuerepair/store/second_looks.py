@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.positions import decode_move
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.queries import load_json
 from valuerepair.store.rows import AFTER, EXPANDED, FULL, SECOND, value_condition
 
 Floats = NDArray[np.float64]
@@ -82,7 +81,7 @@ def lookers(connection: StoreConnection) -> list[StoredOracle]:
 
 def _oracle(row: tuple[Any, ...]) -> StoredOracle:
     number, label, digest, kind, engine, sha256, limits, options = row
-    return StoredOracle(number, label, digest, kind, engine, sha256, load_json(limits), load_json(options))
+    return StoredOracle(number, label, digest, kind, engine, sha256, json.loads(limits), json.loads(options))
 
 
 def net_number(connection: StoreConnection, sha256: str, history_fill: str) -> int:

@@ -11,7 +11,6 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -128,9 +127,7 @@ class Store:
     def __enter__(self: S) -> S:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def commit(self) -> None:
@@ -168,7 +165,7 @@ class Store:
                 connection.execute("UPDATE runs SET state = 'running', finished = NULL WHERE id = ?", (row[0],))
                 query = "SELECT count(*) FROM deep_values WHERE run_id = ? AND stage IN ('full', 'expanded')"
                 (scored,) = connection.execute(query, (row[0],)).fetchone()
-                return Run(row[0], True, row[1], scored, queries.load_json(row[2]))
+                return Run(row[0], True, row[1], scored, json.loads(row[2]))
             options, versions = json_text(record.options), json_text(record.versions)
             cursor = connection.execute(
                 "INSERT INTO runs (identity, command, options, seed, versions, started, state) "
@@ -334,7 +331,7 @@ class Store:
         """
         frame = pd.read_sql_query(query, self.connection)
         for column in ("limits", "options"):
-            frame[column] = frame[column].map(queries.load_json)
+            frame[column] = frame[column].map(json.loads)
         return frame
 
     def names(self, net_id: int, oracle_id: int) -> tuple[str, str]:
