@@ -23,7 +23,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT
 from valuerepair.oracles.open import open_oracle
 from valuerepair.question import Question
-from valuerepair.runs.second_oracle import Depth, second_spec
+from valuerepair.runs.stored_oracle import Depth, second_spec
 from valuerepair.store.rows import DeepResult, OracleIdentity
 from valuerepair.store.second_looks import StoredOracle, oracle_of
 from valuerepair.store.store import Store

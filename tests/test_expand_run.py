@@ -44,7 +44,7 @@ from valuerepair.runs.allocation import RANDOM_SHARE, is_drawn
 from valuerepair.runs.expand import ExpandOptions
 from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.options import MineOptions
-from valuerepair.runs.same_oracle import open_found
+from valuerepair.runs.stored_oracle import open_found
 from valuerepair.screening.model import ScreenOptions
 from valuerepair.store.check import integrity_checks
 from valuerepair.store.store import Store

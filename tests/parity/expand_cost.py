@@ -15,7 +15,7 @@ from pathlib import Path
 
 from valuerepair.question import Question
 from valuerepair.runs.expand import ExpandOptions, expand
-from valuerepair.runs.same_oracle import open_found
+from valuerepair.runs.stored_oracle import open_found
 from valuerepair.store.store import Store
 
 

@@ -156,7 +156,7 @@ def confirm(
     are the output of `vr confirm`. Raises ValueRepairError without candidates, and UsageError.
     """
     from valuerepair.runs.confirm import ConfirmOptions, confirm_candidates
-    from valuerepair.runs.second_oracle import Depth
+    from valuerepair.runs.stored_oracle import Depth
 
     path, depth = os.fspath(store), Depth(deep, nodes, times)
     options = ConfirmOptions(limit, retry_failed, recorded_command("confirm", "--db", path))
@@ -234,7 +234,7 @@ def _expanded(
     from valuerepair.runs.expand_recorded import expand_recorded, recorded_source
     from valuerepair.runs.known_games import KnownGames
     from valuerepair.runs.neighbourhood import GAME
-    from valuerepair.runs.same_oracle import net_file, open_found
+    from valuerepair.runs.stored_oracle import net_file, open_found
     from valuerepair.screening.model import ScreenOptions
     from valuerepair.store.second_looks import oracle_of
 

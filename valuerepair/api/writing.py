@@ -129,7 +129,7 @@ def _after_split(store: Store, question: Question, counts: Mapping[str, PartCoun
     """The next command for the candidates of the part ``train``: `vr expand`, or `vr books` if their net or engine is
     not available."""
     from valuerepair.judge.split import PARTS, TRAIN
-    from valuerepair.runs.same_oracle import can_search_again
+    from valuerepair.runs.stored_oracle import can_search_again
     from valuerepair.runs.summary import next_command
     from valuerepair.store.files import from_here
 

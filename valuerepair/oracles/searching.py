@@ -1,4 +1,4 @@
-"""Searches whose results people read: one position by nodes or by the clock, many together as a forest."""
+"""Searches whose results people read: one position by nodes or by the clock, many together as a forest; their table."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
+
+import chess
 
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import NetEvaluator, SplitEvaluator
@@ -19,13 +21,13 @@ from valuerepair.mcts.forest import Forest, forest_bytes, most_nodes, warm_up
 from valuerepair.mcts.layout import MOST_MOVES
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
-from valuerepair.mcts.result import SearchResult
+from valuerepair.mcts.result import RootMove, SearchResult
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.snapshot import Snapshot
 from valuerepair.nets.net import Net, NetIdentity
-from valuerepair.oracles import search_table
 from valuerepair.oracles.mcts_oracle import available_memory, cannot_be_searched
 from valuerepair.oracles.oracle import finished
+from valuerepair.text import quantity, table_lines, wdl_words
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,9 @@ _TREES_BYTES = 1 << 31
 # of positions with many moves grows, and for a moment there are two copies of it.
 _LEAST_ROOM = 100_000
 _SHARE_OF_MEMORY = 1 / 3
+_PROVEN = {1: "win", 0: "draw", -1: "loss"}
+_LINE_MOVES = 10
+_COLUMNS = "move:<13 | N:>8, | P:>8.2% | Q:>8 | W:>7 | D:>7 | L:>7 | proven:<7 | line:<"
 
 
 @dataclass(frozen=True)
@@ -51,12 +56,60 @@ class Searched:
     tree: Snapshot | None = None
 
     def lines(self) -> list[str]:
-        """Root and moves for a terminal, and an empty line."""
-        return search_table.table(self).split("\n")
+        """The root and its visited or proven moves for a terminal, with none of these all moves; and an empty line."""
+        position, result = self.position, self.result
+        if result is None:
+            return [position.fen, f"  {self.reason}", ""]
+        shown = [move for move in result.moves if move.visits or move.certain is not None] or list(result.moves)
+        lines = [position.fen, *(f"  {line}" for line in self.root_lines(result)), ""]
+        lines += table_lines(_COLUMNS, (_cells(move, position) for move in shown), "  ")
+        if hidden := len(result.moves) - len(shown):
+            lines.append(f"  and {hidden} more without visits")
+        return [*lines, ""]
+
+    def root_lines(self, result: SearchResult) -> list[str]:
+        """The position's value, its best move, and the effort of the search."""
+        speed = f", {result.evaluations / self.seconds:,.0f} a second" if self.seconds > 0 else ""
+        proven = f", proven {_PROVEN[result.certain]}" if result.certain is not None else ""
+        mate = f", mate in {abs(result.mate)}" if result.mate is not None else ""
+        return [
+            f"Q {result.q:+.4f}   {wdl_words(result.value.wdl)}   "
+            f"(mean over all visits {result.root_q:+.4f}, net alone {result.net_q:+.4f})",
+            f"best {san_moves(self.position, [result.best_move])[0]} ({result.best_move}){proven}{mate}",
+            f"{self.net.name}, {quantity(result.nodes, 'node')}, {quantity(result.evaluations, 'evaluation')}{speed}, "
+            f"depth {result.depth}, seldepth {result.seldepth}",
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """The position, the root and every legal move; values of moves without visits are None."""
-        return search_table.row(self)
+        position, result = self.position, self.result
+        about = {
+            "fen": position.fen,
+            "start_fen": position.start_fen,
+            "moves": list(position.moves),
+            "net": self.net.name,
+            "net_sha256": self.net.sha256,
+        }
+        if result is None:
+            return {**about, "error": self.reason}
+        return {
+            **about,
+            "nodes": result.nodes,
+            "evaluations": result.evaluations,
+            "seconds": round(self.seconds, 4),
+            "depth": result.depth,
+            "seldepth": result.seldepth,
+            "net_q": result.net_q,
+            "q": result.q,
+            "wdl": list(result.value.wdl),
+            "moves_left": result.value.m,
+            "root_q": result.root_q,
+            "root_wdl": list(result.root.wdl),
+            "best": result.best_move,
+            "certain": result.certain,
+            "mate": result.mate,
+            "root_moves": [_move_row(move, position) for move in result.moves],
+        }
 
 
 def search_positions(
@@ -146,3 +199,34 @@ def _submit(pool: ForestPool, net: NetIdentity, position: Position, nodes: int) 
         lambda result, seconds: Searched(position, net, result, seconds=seconds),
         lambda reason: Searched(position, net, None, reason),
     )
+
+
+def _move_row(move: RootMove, position: Position) -> dict[str, Any]:
+    has_q = not math.isnan(move.q)
+    return {
+        "uci": move.move,
+        "san": san_moves(position, [move.move])[0],
+        "n": move.visits,
+        "p": move.net_prior,
+        "q": move.q if has_q else None,
+        "wdl": list(move.wdl) if has_q else None,
+        "certain": move.certain,
+        "mate": move.mate,
+        "pv": list(move.pv),
+    }
+
+
+def _cells(move: RootMove, position: Position) -> tuple[object, ...]:
+    values = ["-"] * 4 if math.isnan(move.q) else [f"{move.q:+.4f}", *(f"{100 * share:.1f} %" for share in move.wdl)]
+    proven = "" if move.certain is None else _PROVEN[move.certain]
+    if move.mate is not None:
+        proven = f"mate {move.mate}"
+    line = san_moves(position, move.pv[:_LINE_MOVES])
+    text = " ".join(line) + (" ..." if len(move.pv) > _LINE_MOVES else "")
+    return (f"{line[0]:7} {move.move:5}", move.visits, move.net_prior, *values, proven, text)
+
+
+def san_moves(position: Position, line: Sequence[str]) -> list[str]:
+    """A line of UCI moves from a position in SAN."""
+    board = chess.Board(position.fen)
+    return [board.san_and_push(chess.Move.from_uci(move)) for move in line]

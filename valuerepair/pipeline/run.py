@@ -211,7 +211,7 @@ def judge_of(path: str, net: str, deep: str | None) -> tuple[str, str]:
     Raises UsageError for a store without values of the net, for another judge than `deep`, and for a judge that cannot
     search again.
     """
-    from valuerepair.runs.same_oracle import stored_spec
+    from valuerepair.runs.stored_oracle import stored_spec
     from valuerepair.store.second_looks import oracle_of
     from valuerepair.store.store import Store
 

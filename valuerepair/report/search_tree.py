@@ -16,7 +16,6 @@ from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError
 from valuerepair.files import written_whole
 from valuerepair.mcts.snapshot import Snapshot, TreeNode
-from valuerepair.oracles.search_table import root_lines, row
 from valuerepair.oracles.searching import Searched
 from valuerepair.report.boards import single
 from valuerepair.report.static_page import document, escape
@@ -50,7 +49,7 @@ def as_json(searched: Searched, tree: Snapshot) -> dict[str, Any]:
     """The position's output of `vr search --json`, with the nodes of the tree, JSON-able (docs/formats.md)."""
     sans = _sans(chess.Board(searched.position.fen), tree.nodes)
     nodes = [_row(i, node, san) for i, (node, san) in enumerate(zip(tree.nodes, sans, strict=True))]
-    return {**row(searched), "settings": tree.params.changes(), "tree_size": tree.size, "tree": nodes}
+    return {**searched.as_json(), "settings": tree.params.changes(), "tree_size": tree.size, "tree": nodes}
 
 
 def _row(number: int, node: TreeNode, san: str) -> dict[str, Any]:
@@ -113,7 +112,7 @@ def _page(searched: Searched, tree: Snapshot) -> str:
         + (f"; {settings}" if settings else "")
         + (f"; the {shown:,} most visited of {tree.size:,} positions" if shown < tree.size else "")
     )
-    root = "".join(f"<p>{escape(line)}</p>\n" for line in root_lines(searched, result))
+    root = "".join(f"<p>{escape(line)}</p>\n" for line in searched.root_lines(result))
     net = max(result.moves, key=lambda move: -1.0 if math.isnan(move.net_prior) else move.net_prior).move
     board = single(fen, net=net, deep=result.best_move, size=360)
     words = _WORDS + (_FROZEN if any(node.frozen is not None for node in nodes) else "")
