@@ -21,8 +21,7 @@ from numba.core.dispatcher import Dispatcher
 
 from tests.uci_fake_net import open_material_net
 from valuerepair.chess.positions import STARTPOS_FEN
-from valuerepair.mcts.params import PARAMETERS
-from valuerepair.mcts.uci_options import PARAMETER_NAMES
+from valuerepair.mcts.params import PARAMETER_NAMES, PARAMETERS
 from valuerepair.mcts.uci_server import UciServer
 
 MATED, STALEMATE = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "7k/5K2/6Q1/8/8/8/8/8 b - - 0 1"

@@ -16,11 +16,11 @@ from tests.uci_fake_net import MaterialNet
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import UsageError
 from valuerepair.mcts.evaluator import Evaluations, Leaves, SplitEvaluator
-from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.params import PARAMETER_NAMES, SearchParams
 from valuerepair.mcts.result import RootMove, Score, SearchResult, score_of
 from valuerepair.mcts.search import Search
 from valuerepair.mcts.uci_info import info_lines, verbose_lines
-from valuerepair.mcts.uci_options import PARAMETER_NAMES, EngineSettings, option_lines, with_option
+from valuerepair.mcts.uci_options import EngineSettings, option_lines, with_option
 from valuerepair.mcts.uci_server import Go, OpenedNet, Switch, Thinking, TimeManager, is_settled, moves_left, parse_go
 
 NAN = float("nan")

@@ -33,8 +33,7 @@ from valuerepair.engines.uci import EngineSetup
 from valuerepair.errors import UsageError, ValueRepairError, pairs_of
 from valuerepair.files import file_sha256
 from valuerepair.inputs import settings_of
-from valuerepair.mcts.params import PARAMETERS, SearchParams
-from valuerepair.mcts.uci_options import PARAMETER_NAMES
+from valuerepair.mcts.params import PARAMETER_NAMES, PARAMETERS, SearchParams
 from valuerepair.nets.weights import NetFile, read_net_file
 
 log = logging.getLogger(__name__)

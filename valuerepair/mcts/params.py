@@ -7,9 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from valuerepair.errors import UsageError, nearest
+
+_MOST = 2**31 - 1
+
+
+def _param(default: Any, meaning: str, *allowed: Any, uci: str = "") -> Any:
+    """A field of `SearchParams`: its default, and a phrase about it for people who know what PUCT is.
+
+    `allowed` are the least and the greatest number, or the words of a text. `uci` is the name of its option under UCI
+    (lc0's: search/classic/params.cc, neural/shared_params.cc), if that is not the field's name in CamelCase.
+    """
+    in_words = bool(allowed) and isinstance(allowed[0], str)
+    limits = {"choices": allowed if in_words else (), "range": () if in_words else allowed}
+    return field(default=default, metadata={"meaning": meaning, "uci": uci, **limits})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,47 +51,80 @@ class SearchParams:
     - `seed`: of noise, temperature and search-contempt.
     """
 
-    cpuct: float = 1.745
-    cpuct_base: float = 38739.0
-    cpuct_factor: float = 3.894
-    root_has_own_cpuct_params: bool = False
-    cpuct_at_root: float = 1.745
-    cpuct_base_at_root: float = 38739.0
-    cpuct_factor_at_root: float = 3.894
-    fpu_strategy: str = "reduction"
-    fpu_value: float = 0.33
-    fpu_strategy_at_root: str = "same"
-    fpu_value_at_root: float = 1.0
-    q_scale: float = 1.0
-    policy_softmax_temp: float = 1.359
-    draw_score: float = 0.0
-    moves_left_max_effect: float = 0.0345
-    moves_left_threshold: float = 0.8
-    moves_left_slope: float = 0.0027
-    moves_left_constant_factor: float = 0.0
-    moves_left_scaled_factor: float = 1.6521
-    moves_left_quadratic_factor: float = -0.6521
-    sticky_endgames: bool = True
-    two_fold_draws: bool = True
-    history_fill: str = "fen_only"
-    noise_epsilon: float = 0.0
-    noise_alpha: float = 0.3
-    temperature: float = 0.0
-    tempdecay_moves: int = 0
-    tempdecay_delay_moves: int = 0
-    temp_cutoff_move: int = 0
-    temp_endgame: float = 0.0
-    temp_value_cutoff: float = 100.0
-    temp_visit_offset: float = 0.0
-    minibatch_size: int = 1
-    certainty: bool = False
-    lookahead: bool = False
-    auto_extend: bool = False
-    n_scl: int = 0
-    syzygy: str = ""
-    syzygy_fast_play: bool = False
-    lc0_floats: bool = False
-    seed: int = 0
+    cpuct: float = _param(1.745, "exploration: larger searches more broadly", 0, 100, uci="CPuct")
+    cpuct_base: float = _param(
+        38739.0, "visits from which exploration grows with their logarithm", 1, 1e9, uci="CPuctBase"
+    )
+    cpuct_factor: float = _param(3.894, "how much exploration grows; 0: not at all", 0, 1000, uci="CPuctFactor")
+    root_has_own_cpuct_params: bool = _param(False, "use the three ..._at_root below at the root")
+    cpuct_at_root: float = _param(1.745, "exploration at the root", 0, 100, uci="CPuctAtRoot")
+    cpuct_base_at_root: float = _param(38739.0, "as cpuct_base, at the root", 1, 1e9, uci="CPuctBaseAtRoot")
+    cpuct_factor_at_root: float = _param(3.894, "as cpuct_factor, at the root", 0, 1000, uci="CPuctFactorAtRoot")
+    fpu_strategy: str = _param(
+        "reduction",
+        "Q of moves without visits: reduction (below the parent's Q) or absolute (fpu_value)",
+        "reduction",
+        "absolute",
+    )
+    fpu_value: float = _param(0.33, "how far below, or the Q itself", -100, 100)
+    fpu_strategy_at_root: str = _param(
+        "same", "the same at the root: same, reduction or absolute", "same", "reduction", "absolute"
+    )
+    fpu_value_at_root: float = _param(1.0, "its value, unless same", -100, 100)
+    q_scale: float = _param(
+        1.0, "factor of the net's Q, for equal breadth with a net of flatter or steeper Q", 0.01, 100
+    )
+    policy_softmax_temp: float = _param(
+        1.359, "divides the policy's logits: above 1 flattens the priors", 0.1, 10, uci="PolicyTemperature"
+    )
+    draw_score: float = _param(0.0, "Q of a draw for White, -1 to 1", -1, 1)
+    moves_left_max_effect: float = _param(0.0345, "most that Q gains by a shorter win or a longer loss; 0: off", 0, 1)
+    moves_left_threshold: float = _param(0.8, "only where |Q| is above this", 0, 1)
+    moves_left_slope: float = _param(0.0027, "gain for each half-move", 0, 1)
+    moves_left_constant_factor: float = _param(0.0, "the gain is multiplied by this,", -1, 1)
+    moves_left_scaled_factor: float = _param(
+        1.6521, "plus this times |Q| (from the threshold on, rescaled to 0 to 1),", -2, 2
+    )
+    moves_left_quadratic_factor: float = _param(-0.6521, "plus this times its square", -1, 1)
+    sticky_endgames: bool = _param(
+        True, "the end of a game decides the position before it, too, where it is the best move"
+    )
+    two_fold_draws: bool = _param(True, "a position repeated once within the search is a draw")
+    history_fill: str = _param(
+        "fen_only",
+        "positions before the known history, as the net sees them: no, fen_only, always",
+        "no",
+        "fen_only",
+        "always",
+    )
+    noise_epsilon: float = _param(
+        0.0, "share of Dirichlet noise in the root's priors", 0, 1, uci="DirichletNoiseEpsilon"
+    )
+    noise_alpha: float = _param(
+        0.3, "alpha of that noise: smaller is more uneven", 1e-3, 1e6, uci="DirichletNoiseAlpha"
+    )
+    temperature: float = _param(0.0, "how randomly the move is chosen by visits; 0: always the best", 0, 100)
+    tempdecay_moves: int = _param(
+        0, "moves over which the temperature falls to 0; 0: it does not", 0, 640, uci="TempDecayMoves"
+    )
+    tempdecay_delay_moves: int = _param(0, "moves before it begins to fall", 0, 100, uci="TempDecayDelayMoves")
+    temp_cutoff_move: int = _param(0, "from this move on temp_endgame is the temperature; 0: never", 0, 1000)
+    temp_endgame: float = _param(0.0, "that temperature, and the least of a falling one", 0, 100)
+    temp_value_cutoff: float = _param(
+        100.0, "no move is chosen whose winning chance is this far (in %) below the most visited one's", 0, 100
+    )
+    temp_visit_offset: float = _param(0.0, "added to all visits before the choice by temperature", -1000, 1000)
+    minibatch_size: int = _param(1, "leaves of a tree evaluated at once; 1: one after the other", 1, 1024)
+    certainty: bool = _param(False, "proven wins, draws and losses spread by minimax and end visits")
+    lookahead: bool = _param(False, "find moves that end the game one ply earlier")
+    auto_extend: bool = _param(False, "take a chain of only moves as one node")
+    n_scl: int = _param(0, "search-contempt: visits after which the opponent's shares are frozen; 0: off", 0, _MOST)
+    syzygy: str = _param("", "folders of Syzygy tables, separated as in PATH", uci="SyzygyPath")
+    syzygy_fast_play: bool = _param(
+        False, "at a root in the tables, only moves that are nearest to the next capture or pawn move"
+    )
+    lc0_floats: bool = _param(False, "round as lc0 does, to reproduce its visits")
+    seed: int = _param(0, "of noise, temperature and search-contempt", 0, 2**63 - 1)
 
     def with_settings(self, settings: Mapping[str, str], where: str = "") -> SearchParams:
         """These parameters with some of them set from text, as in ``cpuct=1.5,certainty=1``.
@@ -116,88 +163,14 @@ class SearchParams:
         return {name: str(int(v)) if isinstance(v, bool) else f"{v}" for name, v in pairs}
 
 
-PARAMETERS = tuple(f.name for f in fields(SearchParams))
-# One phrase for each parameter, for people who know what PUCT is.
-MEANINGS = {
-    "cpuct": "exploration: larger searches more broadly",
-    "cpuct_base": "visits from which exploration grows with their logarithm",
-    "cpuct_factor": "how much exploration grows; 0: not at all",
-    "root_has_own_cpuct_params": "use the three ..._at_root below at the root",
-    "cpuct_at_root": "exploration at the root",
-    "cpuct_base_at_root": "as cpuct_base, at the root",
-    "cpuct_factor_at_root": "as cpuct_factor, at the root",
-    "fpu_strategy": "Q of moves without visits: reduction (below the parent's Q) or absolute (fpu_value)",
-    "fpu_value": "how far below, or the Q itself",
-    "fpu_strategy_at_root": "the same at the root: same, reduction or absolute",
-    "fpu_value_at_root": "its value, unless same",
-    "q_scale": "factor of the net's Q, for equal breadth with a net of flatter or steeper Q",
-    "policy_softmax_temp": "divides the policy's logits: above 1 flattens the priors",
-    "draw_score": "Q of a draw for White, -1 to 1",
-    "moves_left_max_effect": "most that Q gains by a shorter win or a longer loss; 0: off",
-    "moves_left_threshold": "only where |Q| is above this",
-    "moves_left_slope": "gain for each half-move",
-    "moves_left_constant_factor": "the gain is multiplied by this,",
-    "moves_left_scaled_factor": "plus this times |Q| (from the threshold on, rescaled to 0 to 1),",
-    "moves_left_quadratic_factor": "plus this times its square",
-    "sticky_endgames": "the end of a game decides the position before it, too, where it is the best move",
-    "two_fold_draws": "a position repeated once within the search is a draw",
-    "history_fill": "positions before the known history, as the net sees them: no, fen_only, always",
-    "noise_epsilon": "share of Dirichlet noise in the root's priors",
-    "noise_alpha": "alpha of that noise: smaller is more uneven",
-    "temperature": "how randomly the move is chosen by visits; 0: always the best",
-    "tempdecay_moves": "moves over which the temperature falls to 0; 0: it does not",
-    "tempdecay_delay_moves": "moves before it begins to fall",
-    "temp_cutoff_move": "from this move on temp_endgame is the temperature; 0: never",
-    "temp_endgame": "that temperature, and the least of a falling one",
-    "temp_value_cutoff": "no move is chosen whose winning chance is this far (in %) below the most visited one's",
-    "temp_visit_offset": "added to all visits before the choice by temperature",
-    "minibatch_size": "leaves of a tree evaluated at once; 1: one after the other",
-    "certainty": "proven wins, draws and losses spread by minimax and end visits",
-    "lookahead": "find moves that end the game one ply earlier",
-    "auto_extend": "take a chain of only moves as one node",
-    "n_scl": "search-contempt: visits after which the opponent's shares are frozen; 0: off",
-    "syzygy": "folders of Syzygy tables, separated as in PATH",
-    "syzygy_fast_play": "at a root in the tables, only moves that are nearest to the next capture or pawn move",
-    "lc0_floats": "round as lc0 does, to reproduce its visits",
-    "seed": "of noise, temperature and search-contempt",
-}
-CHOICES = {
-    "fpu_strategy": ("reduction", "absolute"),
-    "fpu_strategy_at_root": ("same", "reduction", "absolute"),
-    "history_fill": ("no", "fen_only", "always"),
-}
-_MOST = 2**31 - 1
-RANGES: dict[str, tuple[float, float]] = {
-    "cpuct": (0, 100),
-    "cpuct_base": (1, 1e9),
-    "cpuct_factor": (0, 1000),
-    "cpuct_at_root": (0, 100),
-    "cpuct_base_at_root": (1, 1e9),
-    "cpuct_factor_at_root": (0, 1000),
-    "fpu_value": (-100, 100),
-    "fpu_value_at_root": (-100, 100),
-    "q_scale": (0.01, 100),
-    "policy_softmax_temp": (0.1, 10),
-    "draw_score": (-1, 1),
-    "moves_left_max_effect": (0, 1),
-    "moves_left_threshold": (0, 1),
-    "moves_left_slope": (0, 1),
-    "moves_left_constant_factor": (-1, 1),
-    "moves_left_scaled_factor": (-2, 2),
-    "moves_left_quadratic_factor": (-1, 1),
-    "noise_epsilon": (0, 1),
-    "noise_alpha": (1e-3, 1e6),
-    "temperature": (0, 100),
-    "tempdecay_moves": (0, 640),
-    "tempdecay_delay_moves": (0, 100),
-    "temp_cutoff_move": (0, 1000),
-    "temp_endgame": (0, 100),
-    "temp_value_cutoff": (0, 100),
-    "temp_visit_offset": (-1000, 1000),
-    "minibatch_size": (1, 1024),
-    "n_scl": (0, _MOST),
-    "seed": (0, 2**63 - 1),
-}
+_TABLE = {parameter.name: parameter.metadata for parameter in fields(SearchParams)}
+PARAMETERS = tuple(_TABLE)
+MEANINGS: dict[str, str] = {name: row["meaning"] for name, row in _TABLE.items()}
+CHOICES: dict[str, tuple[str, ...]] = {name: row["choices"] for name, row in _TABLE.items() if row["choices"]}
+RANGES: dict[str, tuple[float, float]] = {name: row["range"] for name, row in _TABLE.items() if row["range"]}
+# The options under UCI. `minibatch_size` is one of the engine, because 0 means the fastest size there.
+PARAMETER_NAMES = {name: row["uci"] or name.title().replace("_", "") for name, row in _TABLE.items()}
+del PARAMETER_NAMES["minibatch_size"]
 
 
 def _range(low: float, high: float) -> str:

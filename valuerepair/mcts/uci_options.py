@@ -7,54 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from valuerepair.errors import UsageError, nearest
-from valuerepair.mcts.params import CHOICES, RANGES, SearchParams
+from valuerepair.mcts.params import CHOICES, PARAMETER_NAMES, RANGES, SearchParams
 from valuerepair.nets.devices import DEVICES
 
-# The option of each parameter of the search. The names are lc0's (search/classic/params.cc, neural/shared_params.cc);
-# lc0 has no option like `q_scale` and the last six. `minibatch_size` is an option of the engine, because 0 means the
-# fastest size there.
-PARAMETER_NAMES = {
-    "cpuct": "CPuct",
-    "cpuct_base": "CPuctBase",
-    "cpuct_factor": "CPuctFactor",
-    "root_has_own_cpuct_params": "RootHasOwnCpuctParams",
-    "cpuct_at_root": "CPuctAtRoot",
-    "cpuct_base_at_root": "CPuctBaseAtRoot",
-    "cpuct_factor_at_root": "CPuctFactorAtRoot",
-    "fpu_strategy": "FpuStrategy",
-    "fpu_value": "FpuValue",
-    "fpu_strategy_at_root": "FpuStrategyAtRoot",
-    "fpu_value_at_root": "FpuValueAtRoot",
-    "q_scale": "QScale",
-    "policy_softmax_temp": "PolicyTemperature",
-    "draw_score": "DrawScore",
-    "moves_left_max_effect": "MovesLeftMaxEffect",
-    "moves_left_threshold": "MovesLeftThreshold",
-    "moves_left_slope": "MovesLeftSlope",
-    "moves_left_constant_factor": "MovesLeftConstantFactor",
-    "moves_left_scaled_factor": "MovesLeftScaledFactor",
-    "moves_left_quadratic_factor": "MovesLeftQuadraticFactor",
-    "sticky_endgames": "StickyEndgames",
-    "two_fold_draws": "TwoFoldDraws",
-    "history_fill": "HistoryFill",
-    "noise_epsilon": "DirichletNoiseEpsilon",
-    "noise_alpha": "DirichletNoiseAlpha",
-    "temperature": "Temperature",
-    "tempdecay_moves": "TempDecayMoves",
-    "tempdecay_delay_moves": "TempDecayDelayMoves",
-    "temp_cutoff_move": "TempCutoffMove",
-    "temp_endgame": "TempEndgame",
-    "temp_value_cutoff": "TempValueCutoff",
-    "temp_visit_offset": "TempVisitOffset",
-    "syzygy": "SyzygyPath",
-    "syzygy_fast_play": "SyzygyFastPlay",
-    "certainty": "Certainty",
-    "lookahead": "Lookahead",
-    "auto_extend": "AutoExtend",
-    "n_scl": "NScl",
-    "lc0_floats": "Lc0Floats",
-    "seed": "Seed",
-}
 _MOST_SPIN = 2**31 - 1  # GUIs keep numbers in 32 bits
 
 
