@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,16 +45,14 @@ class PieceSizes:
         for begin, count in zip(larger[::-1].tolist(), counts[::-1].tolist(), strict=True):
             if begin < len(weights):
                 weights[begin:] *= 1 + count / weights[begin:].sum()
-        # For each size: the weight, and the weighted sum, of it and all larger sizes.
-        self._weight, self._sum = (np.append(w[::-1].cumsum()[::-1], 0) for w in (weights, weights * self._sizes))
-        self.mean = float(self._sum[0] / self._weight[0])
+        # For each size: the mean of it and all larger sizes; 0 beyond the largest.
+        weight, sums = (w[::-1].cumsum()[::-1] for w in (weights, weights * self._sizes))
+        self._means = np.append(sums / weight, 0)
+        self.mean = float(self._means[0])
 
     def remaining(self, so_far: Floats) -> Floats:
         """[n] the mean remaining work of pieces with this progress."""
-        larger = self._sizes.searchsorted(so_far, "right")
-        within = larger < len(self._sizes)
-        larger = np.minimum(larger, len(self._sizes) - 1)
-        return np.where(within, self._sum[larger] / self._weight[larger] - so_far, 0.0)
+        return np.maximum(self._means[self._sizes.searchsorted(so_far, "right")] - so_far, 0.0)
 
 
 class Turns:
@@ -61,34 +60,30 @@ class Turns:
 
     def __init__(self, jobs: int, now: Callable[[], float] = time.monotonic, *, share: float = 0.0) -> None:
         self._jobs, self._now, self._share = jobs, now, share
-        self._waiting: deque[int] = deque()
-        self._began: dict[int, float] = {}
+        self._began: dict[int, float] = {}  # the first `jobs` run, the others wait
         self._ended: deque[float] = deque(maxlen=_MOST_ENDED)
 
     def add(self, number: int) -> None:
         """Adds the game with this number: it begins now, or waits for its turn."""
-        if len(self._began) < self._jobs:
-            self._began[number] = self._now()
-        else:
-            self._waiting.append(number)
+        self._began[number] = self._now()
 
     def ended(self, number: int) -> None:
         """Records the end of a game. A game that never had its turn does not count."""
-        if (began := self._began.pop(number, None)) is None:
-            self._waiting = deque(waiting for waiting in self._waiting if waiting != number)
-            return
-        self._ended.append(self._now() - began)
-        if self._waiting:
-            self._began[self._waiting.popleft()] = self._now()
+        now, had_its_turn = self._now(), number in islice(self._began, self._jobs)
+        began = self._began.pop(number)
+        if had_its_turn:
+            self._ended.append(now - began)
+            for following in islice(self._began, self._jobs - 1, self._jobs):
+                self._began[following] = now
 
     @property
     def running(self) -> int:
         """The number of games that have begun and are not over."""
-        return len(self._began)
+        return min(len(self._began), self._jobs)
 
     def remaining(self, games_left: int) -> float | None:
         """The seconds until `games_left` games are over; None as in `games_remaining`."""
-        running = [self._now() - began for began in self._began.values()]
+        running = [self._now() - began for began in islice(self._began.values(), self._jobs)]
         return games_remaining(self._jobs, self._ended, games_left, running, self._share)
 
 

@@ -367,11 +367,6 @@ def _ready_games(process: LineProcess, stop: Callable[[], bool], games: int) -> 
             return
 
 
-def chunk_path(folder: str | Path, number: int) -> Path:
-    """The file of the training records of a game of a run, named as lc0 does."""
-    return Path(folder) / f"game_{number:06d}.gz"
-
-
 class Lc0Chunks:
     """The training records that lc0 writes, in a folder, by the numbers of their games.
 
@@ -385,8 +380,8 @@ class Lc0Chunks:
         self.cut: Callable[[GameRecord, Path], None] = lambda game, file: None
 
     def path(self, number: int) -> Path:
-        """The file of a game of the run."""
-        return chunk_path(self.folder, number)
+        """The file of a game of the run, named as lc0 does."""
+        return Path(self.folder) / f"game_{number:06d}.gz"
 
     def keep(self, game: GameRecord, file: Path) -> None:
         """Gives the file that lc0 wrote for a game its name."""

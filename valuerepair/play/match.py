@@ -32,7 +32,7 @@ from valuerepair.play.pgn import (
     today,
 )
 from valuerepair.play.referee import Rules
-from valuerepair.play.runner import Pairing, play_games
+from valuerepair.play.runner import Pairing, each_timed, play_games
 from valuerepair.play.sprt import GO_ON, Sprt, parse_sprt
 from valuerepair.play.standing import Played, Standing, level_lines, progress_note, report_lines
 from valuerepair.play.time_control import TimeControl, parse_control
@@ -259,11 +259,6 @@ def _play(
     turns, noted_at = Turns(lineup.jobs, share=lineup.share), 0.0
     progress.advance(standing.games)
 
-    def pairings() -> Iterator[Pairing]:
-        for pairing in plan.pairings(done):
-            turns.add(pairing.number)
-            yield pairing
-
     def tick(ended: int = 0) -> None:
         nonlocal noted_at
         if ended or time.monotonic() - noted_at >= TICK_S:
@@ -274,7 +269,7 @@ def _play(
 
     with signals.left_to_loop():
         games = play_games(
-            pairings(),
+            each_timed(plan.pairings(done), turns),
             [seat.player for seat in lineup.seats],
             plan.rules,
             lineup.jobs,

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
+from valuerepair.chess.time_left import Turns
 from valuerepair.play.game import ILLEGAL_MOVE, OUT_OF_TIME, RESIGNED, Fault, Game, GameRecord, Player, Thought
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import GameEnd, Referee, Rules, own_q, winner
@@ -40,6 +41,13 @@ def game_seed(seed: int, number: int) -> int:
     return (word ^ word >> 31) >> 1
 
 
+def each_timed(pairings: Iterable[Pairing], turns: Turns) -> Iterator[Pairing]:
+    """The games, each of which `turns` counts once it is taken."""
+    for pairing in pairings:
+        turns.add(pairing.number)
+        yield pairing
+
+
 @dataclass(eq=False, slots=True)
 class _Live:
     """A game being played; `requested_at` is the time at which its next move was requested."""
@@ -55,71 +63,61 @@ class _Live:
     would_resign: tuple[int, str] | None = None
 
 
+@dataclass
 class _GamesInPlay:
     """The games that `play_games` plays."""
 
-    def __init__(
-        self,
-        pairings: Iterable[Pairing],
-        players: Sequence[Player],
-        rules: Rules,
-        jobs: int,
-        seed: int,
-        clock: TimeControl | None,
-        on_move: Callable[[], None],
-        halted: Callable[[], bool],
-    ) -> None:
-        self._coming, self._players, self._jobs = iter(pairings), players, jobs
-        self._referee, self._seed, self._clock = Referee(rules, seed), seed, clock
-        self._on_move, self._halted = on_move, halted
+    coming: Iterator[Pairing]
+    players: Sequence[Player]
+    referee: Referee
+    jobs: int
+    seed: int
+    clock: TimeControl | None
+    on_move: Callable[[], None]
+    halted: Callable[[], bool]
+
+    def __post_init__(self) -> None:
         self._live: set[_Live] = set()
         self._answers: SimpleQueue[tuple[_Live, Future[Thought], float]] = SimpleQueue()
         self._ended: list[GameRecord] = []
-        self._exhausted = False
 
-    def play(self) -> Iterator[GameRecord]:
-        """Yields each game as it ends."""
-        while True:
-            self._begin_games()
-            if self._ended:
-                yield self._ended.pop(0)
-            elif not self._live or self._halted():
-                return
-            else:
-                with suppress(Empty):
-                    self._receive(*self._answers.get(timeout=POLL_S))
-
-    def close(self) -> None:
-        """Abandons the games being played; the players stay open."""
-        for live in self._live:
-            self._forget(live)
-        self._live.clear()
+    def play(self) -> Generator[GameRecord]:
+        """Yields each game as it ends; at its own end it abandons the games being played."""
+        try:
+            while True:
+                self._begin_games()
+                if self._ended:
+                    yield self._ended.pop(0)
+                elif not self._live or self.halted():
+                    return
+                else:
+                    with suppress(Empty):
+                        self._receive(*self._answers.get(timeout=POLL_S))
+        finally:
+            for live in self._live:
+                self._forget(live)
 
     def _begin_games(self) -> None:
-        while not self._exhausted and len(self._live) < self._jobs and not self._halted():
-            pairing = next(self._coming, None)
-            if pairing is None:
-                self._exhausted = True
-                return
+        while len(self._live) < self.jobs and not self.halted() and (pairing := next(self.coming, None)) is not None:
             live = _Live(
                 pairing,
                 Game(pairing.opening),
-                game_seed(self._seed, pairing.number),
-                self._referee.plays_on(pairing.number),
-                self._clock.start() if self._clock is not None else None,
+                game_seed(self.seed, pairing.number),
+                self.referee.plays_on(pairing.number),
+                self.clock.start() if self.clock is not None else None,
             )
             self._live.add(live)
             self._request_move(live)
 
     def _request_move(self, live: _Live) -> None:
         """Requests the next move, or ends the game."""
-        verdict = self._referee.verdict(live.game, live.white_qs)
+        verdict = self.referee.verdict(live.game, live.white_qs)
         if verdict is not None:
             self._end(live, verdict)
             return
         live.requested_at = time.perf_counter()
         pairing = live.pairing
-        player = self._players[pairing.white if live.game.white_to_move else pairing.black]
+        player = self.players[pairing.white if live.game.white_to_move else pairing.black]
         future = player.think(pairing.number, live.game.position(), live.seed, live.clock)
         future.add_done_callback(lambda done: self._answers.put((live, done, time.perf_counter())))
 
@@ -130,14 +128,14 @@ class _GamesInPlay:
         except Fault as fault:
             self._end(live, GameEnd(winner(not white), fault.ending, str(fault)))
             return
-        if self._clock is not None and live.clock is not None:
+        if self.clock is not None and live.clock is not None:
             # An engine measures its own time, which excludes its start.
             seconds = thought.seconds or received_at - live.requested_at
-            live.clock = self._clock.after(live.clock, white, seconds)
+            live.clock = self.clock.after(live.clock, white, seconds)
             if live.clock is None:
                 self._end(live, GameEnd(winner(not white), OUT_OF_TIME, f"{seconds:.2f} s for the move"))
                 return
-        if self._referee.resigns(thought):
+        if self.referee.resigns(thought):
             if not live.plays_on:
                 self._end(live, GameEnd(winner(not white), RESIGNED))
                 return
@@ -148,7 +146,7 @@ class _GamesInPlay:
         q = own_q(thought)
         live.thoughts.append(thought)
         live.white_qs.append(q if q is None or white else -q)
-        self._on_move()
+        self.on_move()
         self._request_move(live)
 
     def _end(self, live: _Live, verdict: GameEnd) -> None:
@@ -162,8 +160,8 @@ class _GamesInPlay:
                 pairing.opening.start_fen,
                 pairing.opening.moves,
                 tuple(live.thoughts),
-                self._players[pairing.white].name,
-                self._players[pairing.black].name,
+                self.players[pairing.white].name,
+                self.players[pairing.black].name,
                 verdict.result,
                 verdict.ending,
                 verdict.detail,
@@ -173,7 +171,7 @@ class _GamesInPlay:
 
     def _forget(self, live: _Live) -> None:
         for player in {live.pairing.white, live.pairing.black}:
-            self._players[player].forget(live.pairing.number)
+            self.players[player].forget(live.pairing.number)
 
 
 def play_games(
@@ -194,8 +192,4 @@ def play_games(
     returns True it yields no more games and abandons the running ones. Raises the errors of players' futures, except
     Fault. Close the result (or exhaust it) before the players.
     """
-    games = _GamesInPlay(pairings, players, rules, jobs, seed, clock, on_move, halted)
-    try:
-        yield from games.play()
-    finally:
-        games.close()
+    return _GamesInPlay(iter(pairings), players, Referee(rules, seed), jobs, seed, clock, on_move, halted).play()

@@ -27,7 +27,7 @@ from valuerepair.play.game import GameRecord
 from valuerepair.play.openings import Opening
 from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
 from valuerepair.play.referee import Rules
-from valuerepair.play.runner import Pairing, play_games
+from valuerepair.play.runner import Pairing, each_timed, play_games
 from valuerepair.store import db_option
 from valuerepair.store.plays import add_plays
 from valuerepair.store.rows import RunRecord
@@ -281,17 +281,11 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
     begun = time.monotonic()
     done, turns = {game.number for game in keeper.games}, Turns(source.jobs, share=source.share)
     noted_at, nodes = 0.0, 0
-
-    def pairings() -> Iterator[Pairing]:
-        for number in range(plan.games):
-            if number not in done:
-                turns.add(number)
-                yield plan.pairing(number)
-
+    pairings = each_timed((plan.pairing(number) for number in range(plan.games) if number not in done), turns)
     progress.set_total(plan.games)
     progress.advance(before)
     with signals.left_to_loop():
-        for record in source.games(pairings(), lambda: signals.count() > 0):
+        for record in source.games(pairings, lambda: signals.count() > 0):
             keeper.keep(record)
             nodes += sum(thought.nodes for thought in record.thoughts)
             now = time.monotonic()

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import chess
 
@@ -28,15 +27,6 @@ _READY_SECONDS = 60.0
 _PROBE_SECONDS = 60.0
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
 _INCIDENTS_LOGGED = 10
-
-
-@dataclass(frozen=True, slots=True)
-class _MoveTask:
-    """A move to find: the position, the ``go`` line, and its milliseconds (None: `TimeLimit` decides)."""
-
-    position: Position
-    go: str
-    milliseconds: int | None
 
 
 class UciPlayer:
@@ -68,7 +58,8 @@ class UciPlayer:
         first = _EngineThread(self)
         self._free, self._games, self._seats = [first], dict[int, _EngineThread](), [first]
         try:
-            engine = signals.result_of(first.begin(_go(self._limits, _PROBE) if limits else "go wtime 100 btime 100"))
+            probe = _go(self._limits, _PROBE) if limits else "go wtime 100 btime 100"
+            engine = signals.result_of(first.thread.submit(first.begin, probe))
         except BaseException as error:
             self.close(cancel=True)
             if isinstance(error, BadOption):
@@ -92,13 +83,13 @@ class UciPlayer:
             go = _go(self._limits)
         else:
             go, allowed = _go_by_clock(clock), clock.white if position.white_to_move else clock.black
-        return seat.find_move(_MoveTask(position, go, allowed))
+        return seat.thread.submit(seat.find_move, position, go, allowed)
 
     def forget(self, game: int) -> None:
         """Frees the engine of a game that is over for another game."""
         seat = self._games.pop(game, None)
         if seat is not None:
-            seat.new_game()
+            seat.thread.submit(seat.prepare)
             self._free.append(seat)
 
     def close(self, *, cancel: bool = False) -> None:
@@ -108,18 +99,12 @@ class UciPlayer:
         for seat in seats:
             seat.end(kill=cancel)
         for seat in seats:
-            seat.join()
+            seat.thread.shutdown()
 
-    def seconds(self, task: _MoveTask) -> float:
-        """The seconds that the engine may take for a task before it is killed."""
-        if task.milliseconds is not None:
-            return (task.milliseconds + MARGIN_MS) / 1000
+    def seconds(self) -> float:
+        """The seconds after which a search without a time counts as hung."""
         with self._lock:
             return self._limit.seconds(1)
-
-    def overran(self, task: _MoveTask, seconds: float) -> bool:
-        """Whether a finished search took longer than its time and the margin."""
-        return task.milliseconds is not None and round(1000 * seconds) > task.milliseconds + MARGIN_MS
 
     def learn(self, nodes: int, seconds: float) -> None:
         """Records how many seconds a search of `nodes` took."""
@@ -137,39 +122,27 @@ class UciPlayer:
 
 
 class _EngineThread:
-    """A thread with an engine process, which must not outlive the thread that started it."""
+    """A thread with an engine process, which must not outlive the thread that started it.
+
+    All methods but `end` run in `thread`.
+    """
 
     def __init__(self, player: UciPlayer) -> None:
         self._player = player
-        self._thread = ThreadPoolExecutor(1, "player")
+        self.thread = ThreadPoolExecutor(1, "player")
         self._engine: UciEngine | None = None
         self._lock = threading.Lock()
 
-    def find_move(self, task: _MoveTask) -> Future[Thought]:
-        """Queues a move."""
-        return self._thread.submit(self._think, task)
-
-    def new_game(self) -> None:
-        """Prepares the engine for another game; restarts one that failed."""
-        self._thread.submit(self._prepare)
-
-    def begin(self, probe: str) -> Future[UciEngine]:
-        """Starts the engine now, and searches briefly; the future raises EngineFailure."""
-        return self._thread.submit(self._first, probe)
-
     def end(self, *, kill: bool) -> None:
         """Ends the engine after all queued work; with `kill` the search in flight fails at once."""
-        self._thread.submit(self._drop, 0.0 if kill else 1.0)
+        self.thread.submit(self._drop, 0.0 if kill else 1.0)
         with self._lock:
             engine = self._engine
         if kill and engine is not None:
             engine.kill()
 
-    def join(self) -> None:
-        """Waits for the thread's end."""
-        self._thread.shutdown()
-
-    def _first(self, probe: str) -> UciEngine:
+    def begin(self, probe: str) -> UciEngine:
+        """Starts the engine, and searches briefly; raises EngineFailure."""
         try:
             engine = self._start()
             try:
@@ -182,16 +155,19 @@ class _EngineThread:
             raise
         return engine
 
-    def _think(self, task: _MoveTask) -> Thought:
+    def find_move(self, position: Position, go: str, milliseconds: int | None) -> Thought:
+        """The engine's answer to a ``go`` line; without `milliseconds` `TimeLimit` decides how long it may take."""
         engine = self._engine or self._restart()
         try:
             engine.ready(_READY_SECONDS)  # before its clock starts
         except EngineFailure:
             self._drop()
             engine = self._restart()
+        allowed = None if milliseconds is None else milliseconds + MARGIN_MS
         started = time.monotonic()
         try:
-            report = engine.search(task.position.uci, task.go, self._player.seconds(task), unscored=True)
+            limit = self._player.seconds() if allowed is None else allowed / 1000
+            report = engine.search(position.uci, go, limit, unscored=True)
         except EngineFailure as error:
             self._drop()
             if self._player.abandoned:
@@ -199,12 +175,12 @@ class _EngineThread:
             self._player.incident(f"{error}; restarted for its next game")
             raise Fault(_ending(error), str(error)) from None
         seconds = time.monotonic() - started
-        if self._player.overran(task, seconds):
+        if allowed is not None and round(1000 * seconds) > allowed:
             raise Fault(OUT_OF_TIME, f"took {seconds:.3f} s")
         self._player.learn(report.nodes, seconds)
-        return _thought(task.position, report, seconds)
+        return _thought(position, report, seconds)
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Prepares for the next game, which then does not wait for the restart of an engine that failed."""
         if self._player.abandoned:
             return
