@@ -22,7 +22,7 @@ from valuerepair.play.openings import Opening
 from valuerepair.play.pgn import PgnWriter, game_text
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
-from valuerepair.play.selfplay import Contestant, ForestSource
+from valuerepair.play.selfplay import ForestSource
 
 VISITS = 100
 OWN_GAMES, LC0_GAMES = 64, 8  # of ours many go on at once
@@ -47,12 +47,12 @@ def lines(games: int, seed: int) -> list[Opening]:
 
 def bench_selfplay(data: BenchData) -> Comparison:
     """Games at 100 visits and temperature 0, one from each book line, until a side resigns; ours with PGN."""
-    who = Contestant((data.net,), SearchParams(), VISITS, how={"device": "cpu"})
+    rules = Rules(resign=RESIGN)
     settings = Lc0Settings(locate(data.net), VISITS, resign=RESIGN, extra=("backend=eigen",))
     seeds = count()
     with (
         tempfile.TemporaryDirectory() as folder,
-        ForestSource(who, Rules(resign=RESIGN), 0, OWN_GAMES) as source,
+        ForestSource([data.net], SearchParams(), VISITS, games=OWN_GAMES, rules=rules, device="cpu") as source,
     ):
 
         def ours() -> float:

@@ -22,7 +22,7 @@ from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import neighbours
 from valuerepair.judge.material import material_signature
-from valuerepair.judge.neighbours import Similar, SimilarOptions, distances, find_similar, shapes
+from valuerepair.judge.neighbours import Similar, distances, find_similar, shapes
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 
@@ -43,7 +43,7 @@ def db(mined: Path, tmp_path: Path) -> Path:
 
 def similar(db: Path, words: str, **options: Any) -> Similar:
     with Store.open(db) as store:
-        return find_similar(store, words, SimilarOptions(**with_question(**options)))
+        return find_similar(store, words, **with_question(**options))
 
 
 def stored(db: Path) -> pd.DataFrame:
@@ -190,11 +190,11 @@ def test_bad_input(db: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[st
 def test_an_empty_store(tmp_path: Path) -> None:
     with Store.open(tmp_path / "empty.db", create=True) as store:
         with pytest.raises(ValueRepairError, match="has no positions yet; run vr mine first"):
-            find_similar(store, ENDING, SimilarOptions())
+            find_similar(store, ENDING, Question())
         with pytest.raises(ValueRepairError, match="no position 5 in"):
-            find_similar(store, "5", SimilarOptions())
-    with pytest.raises(UsageError, match="--limit"):
-        SimilarOptions(limit=0)
+            find_similar(store, "5", Question())
+        with pytest.raises(UsageError, match="--limit"):
+            find_similar(store, ENDING, Question(), 0)
 
 
 @pytest.mark.slow

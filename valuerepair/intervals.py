@@ -63,9 +63,10 @@ class Rate:
         """The rate and its interval in per cent."""
         return f"{100 * self.rate:.2f} % (95 %: {100 * self.low:.2f} to {100 * self.high:.2f})"
 
-    def figures(self) -> dict[str, float | None]:
-        """`rate`, `low` and `high` for JSON, None where they are NaN."""
-        return {"rate": finite(self.rate), "low": finite(self.low), "high": finite(self.high)}
+    def figures(self, *counts: str) -> dict[str, float | None]:
+        """`rate`, `low` and `high` for JSON, None where they are NaN; before them both numbers under these names."""
+        numbers = dict(zip(counts, (self.count, self.total), strict=False))
+        return {**numbers, "rate": finite(self.rate), "low": finite(self.low), "high": finite(self.high)}
 
     @staticmethod
     def of_figures(row: Mapping[str, Any], count: str = "count", total: str = "total") -> Rate:

@@ -105,6 +105,12 @@ def is_candidate(disagreement: Any, threshold: Any) -> Any:
     return abs(disagreement) >= threshold
 
 
+def no_deep_score(positions: int, q_from: str) -> str:
+    """The words of an error: no position has a deep score of this kind, and what to try."""
+    other = "wdl" if q_from == "cp" else "auto"
+    return f"none of the {positions:,} positions has a deep score from {q_from}; try --alpha {other}"
+
+
 def check_threshold(threshold: float) -> None:
     """Raises UsageError for a threshold outside (0, 2]: Q lies in [-1, 1], so no two values differ by more than 2."""
     if not isinstance(threshold, SupportsFloat):

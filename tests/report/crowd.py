@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.question import Question
 from valuerepair.report.page import document
 from valuerepair.report.page_content import OF_ALL, Columns, Content, choose, content_of, with_texts
 from valuerepair.store.store import Store
@@ -19,7 +20,7 @@ def crowded_report(db: Path, path: Path, points: int, threshold: float) -> int:
         every = store.frame(only=OF_ALL)
         every = every[every["disagreement"].notna()]
         shown = choose(every, threshold)
-        content = content_of(store, every, shown, with_texts(store, every.iloc[shown.rows]), threshold)
+        content = content_of(store, every, shown, with_texts(store, Question(), every.iloc[shown.rows]), threshold)
     times = -(-points // len(shown.rows))
     path.write_bytes(document(_repeated(content, times)))
     return times * len(shown.rows)

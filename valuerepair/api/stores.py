@@ -319,11 +319,11 @@ def similar(
     `as_json()` are the output of `vr similar`. Raises UsageError for an illegal position, ValueRepairError for an
     unknown position_id and if there is nothing to compare with.
     """
-    from valuerepair.judge.neighbours import SimilarOptions, find_similar
+    from valuerepair.judge.neighbours import find_similar
 
     with opened_store(store) as opened:
-        options = SimilarOptions(resolved(opened, question), limit, candidates_only)
-        return find_similar(opened, _query_text(position), options)
+        asked = resolved(opened, question)
+        return find_similar(opened, _query_text(position), asked, limit, candidates_only=candidates_only)
 
 
 def check_store(store: Path = "valuerepair.db", *, quiet: bool = True) -> Iterator[StoreCheck]:

@@ -38,7 +38,7 @@ from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrat
 from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.two_phase import DeeperValues
-from valuerepair.question import Calibrated, QFrom, Question, is_candidate
+from valuerepair.question import Calibrated, QFrom, Question, is_candidate, no_deep_score
 from valuerepair.store.selection import selection_weights
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
@@ -179,8 +179,41 @@ class Remeasured:
     rejudged: Rejudged | None = None
 
     def lines(self) -> list[str]:
-        """Rates and comparisons as text for a terminal."""
-        return _lines(self)
+        """A line for each net, the comparisons with the first; then regret and the deeper judge, if there are any."""
+        part = "" if self.part is None else f" that are held out ({self.part})"
+        positions = f"{self.positions:,} positions{part} of {self.games:,} games, scored by {self.oracle}"
+        if self.cut:
+            positions += f" ({self.cut:,} that screening cut, by their last rung)"
+        lines = [f"{positions}; deep Q from {self._scale()}"]
+        for name, count in self.left_out.items():
+            lines.append(f"  {name}: {count:,} scored positions have no value of it; left out")
+        if self.without_q:
+            lines.append(f"  {self.without_q:,} positions without a deep Q of the requested kind are left out")
+        if self.effective < self.positions * 0.999:
+            equal = f"equivalent to {self.effective:,.0f} equal ones"
+            lines.append(f"  screened: rows weighted by inverse probability, {equal}")
+        columns = f":< | mean |disagreement|:>20.4f | spread of Q:>12.4f | candidates at {self.threshold:g}:<"
+        nets = ((net.name, net.mean_abs, net.spread, net.candidates) for net in self.nets)
+        lines += ["", *table_lines(columns, nets)]
+        keys = {net.name: net.sha256 for net in self.nets}
+        for comparison in self.comparisons:
+            if keys[comparison.first] == keys[comparison.second]:
+                lines += ["", f"A = {comparison.first}, B = {comparison.second}"]
+                lines += ["the same net: the files have the same content, so there is nothing to compare"]
+            else:
+                lines += ["", *_comparison(comparison, self.calibration)]
+        for regret in self.regret or ():
+            lines += ["", *regret_lines(regret)]
+        if self.rejudged is not None:
+            lines += ["", *rejudged_lines(self.rejudged)]
+        return lines
+
+    def _scale(self) -> str:
+        """How scores became deep Q, and whether net Q is calibrated."""
+        calibrated = "; each net's Q calibrated" if self.calibration == "fitted" else ""
+        if self.q_from == "wdl" or self.alpha.origin == values.OWN_Q:
+            return self.alpha.source(self.q_from) + calibrated
+        return f"alpha {self.alpha.value:.1f} for all nets ({self.alpha.origin}){calibrated}"
 
     def as_json(self) -> dict[str, Any]:
         """All but the positions themselves, for JSON; NaN is None."""
@@ -390,8 +423,7 @@ def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -
 def _nothing_common(store: Store, names: Sequence[str], oracle: ComparedOracle, without_q: int, q_from: QFrom) -> str:
     """The message of an error: why there is no position to compare the nets on."""
     if without_q:
-        other = "wdl" if q_from == "cp" else "auto"
-        return f"none of the {without_q:,} positions has a deep score from {q_from}; try --alpha {other}"
+        return no_deep_score(without_q, q_from)
     return (
         f"no position in {store.path} scored by {oracle.label} has a value of each of {', '.join(names)}; "
         "give the nets' files, so that what is missing can be computed"
@@ -493,47 +525,6 @@ def wrong_positions(
             table[f"beyond_scale_{i + 1}"] = np.where(without_curve | same, None, beyond_scale)
     result: pd.DataFrame = table
     return result
-
-
-def _lines(remeasured: Remeasured) -> list[str]:
-    """A line for each net, the comparisons with the first net, then regret and the deeper judge if there are any."""
-    part = "" if remeasured.part is None else f" that are held out ({remeasured.part})"
-    positions = f"{remeasured.positions:,} positions{part} of {remeasured.games:,} games, scored by {remeasured.oracle}"
-    if remeasured.cut:
-        positions += f" ({remeasured.cut:,} that screening cut, by their last rung)"
-    lines = [f"{positions}; deep Q from {_scale(remeasured)}"]
-    for name, count in remeasured.left_out.items():
-        lines.append(f"  {name}: {count:,} scored positions have no value of it; left out")
-    if remeasured.without_q:
-        lines.append(f"  {remeasured.without_q:,} positions without a deep Q of the requested kind are left out")
-    if remeasured.effective < remeasured.positions * 0.999:
-        lines.append(
-            f"  screened: rows weighted by inverse probability, equivalent to {remeasured.effective:,.0f} equal ones"
-        )
-    columns = f":< | mean |disagreement|:>20.4f | spread of Q:>12.4f | candidates at {remeasured.threshold:g}:<"
-    nets = ((net.name, net.mean_abs, net.spread, net.candidates) for net in remeasured.nets)
-    lines += ["", *table_lines(columns, nets)]
-    keys = {net.name: net.sha256 for net in remeasured.nets}
-    for comparison in remeasured.comparisons:
-        if keys[comparison.first] == keys[comparison.second]:
-            lines += ["", f"A = {comparison.first}, B = {comparison.second}"]
-            lines += ["the same net: the files have the same content, so there is nothing to compare"]
-        else:
-            lines += ["", *_comparison(comparison, remeasured.calibration)]
-    for regret in remeasured.regret or ():
-        lines += ["", *regret_lines(regret)]
-    if remeasured.rejudged is not None:
-        lines += ["", *rejudged_lines(remeasured.rejudged)]
-    return lines
-
-
-def _scale(remeasured: Remeasured) -> str:
-    """How scores became deep Q, and whether net Q is calibrated."""
-    alpha = remeasured.alpha
-    calibrated = "; each net's Q calibrated" if remeasured.calibration == "fitted" else ""
-    if remeasured.q_from == "wdl" or alpha.origin == values.OWN_Q:
-        return alpha.source(remeasured.q_from) + calibrated
-    return f"alpha {alpha.value:.1f} for all nets ({alpha.origin}){calibrated}"
 
 
 def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:

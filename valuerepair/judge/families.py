@@ -13,7 +13,6 @@ from valuerepair.intervals import Rate, WeightedCount, weighted
 from valuerepair.judge.weights import hill_numbers
 from valuerepair.question import is_candidate
 from valuerepair.store import families, screening
-from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.families import STEPS
 from valuerepair.text import finite, quantity, table_lines
 
@@ -50,7 +49,11 @@ def figures(
     if not families.any_reached(store, *pair):
         return None
     threshold = question.threshold
-    columns = _judged(store, families.reached(store, *pair), question)
+    columns = families.reached(store, *pair)
+    known = np.flatnonzero(~np.isnan(columns["net_q"]))
+    judged_q = np.full(len(columns["net_q"]), np.nan)
+    judged_q[known] = store.judged_q(question, columns["position_id"][known].tolist(), columns["net_q"][known].tolist())
+    columns["net_q"] = judged_q
     searched_all = families.left_nothing(store, np.unique(columns["run_id"]).tolist())
     rows = _FamilyRows(columns, alpha, question.q_from, threshold, searched_all=searched_all)
     archive = _archive(store, pair, sampled, threshold)
@@ -75,18 +78,6 @@ def figures(
         ],
         "roots": _roots(rows, sampled_hits),
     }
-
-
-def _judged(store: Store, columns: dict[str, NDArray[Any]], question: Question) -> Columns:
-    """The columns, with the calibrated Q in place of the net's if the question says so."""
-    if question.calibration == "none":
-        return columns
-    curve, rows = store.calibration(question).calibration, np.flatnonzero(~np.isnan(columns["net_q"]))
-    net_q = np.full(len(columns["net_q"]), np.nan)
-    if len(rows):
-        ids = columns["position_id"][rows].tolist()
-        net_q[rows] = calibrated_of(store.connection, curve, ids, columns["net_q"][rows].tolist())
-    return {**columns, "net_q": net_q}
 
 
 class _FamilyRows:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.judge.material import material_signature
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store.calibrations import calibrated_of
-from valuerepair.store.queries import net_label, table
+from valuerepair.store.queries import attrs_of, table
 from valuerepair.store.rows import signed, value_condition
 from valuerepair.text import formatted, json_fields, table_lines
 
@@ -32,18 +32,6 @@ if TYPE_CHECKING:
 _MOST_DIGITS = 18  # any such number fits into an integer of SQLite
 _SCORES = "n.q, v.cp, v.mate, v.w, v.d, v.l, v.q"
 _POSITION = "p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.best_move"
-
-
-@dataclass(frozen=True, slots=True)
-class SimilarOptions:
-    """With `candidates_only` all others are skipped. Raises UsageError for a limit below 1."""
-
-    question: Question = field(default_factory=Question)
-    limit: int = 10
-    candidates_only: bool = False
-
-    def __post_init__(self) -> None:
-        check_least("--limit", self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +103,31 @@ class Similar:
 
     def lines(self) -> list[str]:
         """The query, a line for each neighbour, and how many of these are candidates."""
-        return _lines(self)
+        scale, lines = self.scale, [f"like {self.fen}"]
+        if self.query is not None:
+            own, numbers = self.query, "net Q {}, deep Q {}, differ {}".format(*_values(self.query))
+            lines.append(f"  position {own.position_id} of the store: {numbers}  {_labels(own, self.threshold)}")
+        if scale is not None:
+            source = scale.alpha.source(scale.q_from) + (", by calibrated Q" if scale.calibration else "")
+            lines.append(f"{scale.net} against {scale.oracle}, {source}; Q from the side to move")
+        among = f"candidates at {self.threshold:g}" if self.candidates_only else "positions"
+        lines.append(
+            f"the nearest {len(self.neighbours)} of {self.searched:,} {among}; distance = material + pawns + kings"
+        )
+        rows = []
+        for near in self.neighbours:
+            one = near.position
+            labels = _labels(one, self.threshold) + (" mirrored" if near.mirrored else "")
+            parts = near.distance, near.material, near.pawns, near.kings
+            rows.append((*parts, *_values(one), str(one.position_id), one.fen, labels))
+        lines += table_lines(_COLUMNS, rows)
+        sizes = [abs(near.position.disagreement) for near in self.neighbours]
+        scored = [size for size in sizes if not math.isnan(size)]
+        if scored and not self.candidates_only:
+            wrong, mean = sum(is_candidate(size, self.threshold) for size in scored), sum(scored) / len(scored)
+            at = f"candidates at {self.threshold:g}"
+            lines.append(f"{wrong} of {len(scored)} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
+        return lines
 
     def as_json(self) -> dict[str, Any]:
         """All of it, JSON-able; NaN is None."""
@@ -138,28 +150,30 @@ class Similar:
         }
 
 
-def find_similar(store: Store, words: str, options: SimilarOptions) -> Similar:
+def find_similar(
+    store: Store, words: str, question: Question, limit: int = 10, *, candidates_only: bool = False
+) -> Similar:
     """The positions of the store nearest to the one that `words` name: a FEN, an EPD line, or a position_id.
 
-    The position itself is not among them. Equally near ones are ordered by the number of squares with other pieces,
-    then by id. Raises UsageError for words that are not a legal position, ValueRepairError for an unknown position_id,
-    a store without other positions, and, with `candidates_only`, one without candidates.
+    At most `limit`, with `candidates_only` only candidates. The position itself is not among them. Equally near ones
+    are ordered by the number of squares with other pieces, then by id. Raises UsageError for words that are not a legal
+    position and for a limit below 1, ValueRepairError for an unknown position_id, a store without other positions, and,
+    with `candidates_only`, one without candidates.
     """
+    check_least("--limit", limit)
     position, own_id = read_query(store, words)
-    scale = _scale(store, options)
-    among = _candidates(store, options.question) if options.candidates_only else None
-    ids, nearest, searched = search(store, position, among, options.limit)
+    scale = _scale(store, question)
+    among = _candidates(store, question) if candidates_only else None
+    ids, nearest, searched = search(store, position, among, limit)
     if not searched:
-        kind = f"candidate at {options.question.threshold:g}" if options.candidates_only else "position"
+        kind = f"candidate at {question.threshold:g}" if candidates_only else "position"
         raise ValueRepairError(f"{store.path} has no {kind} but this one to compare with; mine more (vr mine)")
     judged = _judged(store, scale, [*([own_id] if own_id else []), *ids.tolist()])
     columns = nearest.total, nearest.material, nearest.pawns, nearest.kings, nearest.mirrored
     parts = zip(*(column.tolist() for column in columns), strict=True)
     neighbours = [Neighbour(judged[i], *part) for i, part in zip(ids.tolist(), parts, strict=True)]
     query = judged.get(own_id)
-    return Similar(
-        position.fen, query, neighbours, searched, options.question.threshold, options.candidates_only, scale
-    )
+    return Similar(position.fen, query, neighbours, searched, question.threshold, candidates_only, scale)
 
 
 def read_query(store: Store, words: str) -> tuple[Position, int]:
@@ -183,18 +197,13 @@ def read_query(store: Store, words: str) -> tuple[Position, int]:
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-def _scale(store: Store, options: SimilarOptions) -> ValueScale | None:
-    try:
-        net_id, oracle_id = store.pick(options.question.net, options.question.oracle)
-    except ValueRepairError:
-        if options.question.net is not None or options.question.oracle is not None or options.candidates_only:
-            raise
+def _scale(store: Store, question: Question) -> ValueScale | None:
+    if (pair := store.pair_of(question)) is None:
         return None
-    alpha = store.alpha(net_id, oracle_id, options.question.alpha)
-    net = net_label(store.connection, net_id)
-    (oracle,) = store.connection.execute("SELECT label FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
-    fitted = store.calibration(options.question).calibration if options.question.calibration == "fitted" else None
-    return ValueScale(net_id, oracle_id, net, oracle, alpha, options.question.q_from, fitted)
+    alpha = store.alpha(*pair, question.alpha)
+    attrs = attrs_of(store.connection, pair, question, alpha, None)
+    fitted = store.calibration(question).calibration if question.calibration == "fitted" else None
+    return ValueScale(*pair, attrs["net"]["name"], attrs["oracle"]["label"], alpha, question.q_from, fitted)
 
 
 def _candidates(store: Store, question: Question) -> NDArray[np.int64]:
@@ -266,9 +275,10 @@ def search(
     while chunk := rows.fetchmany(CHUNK_ROWS):
         searched += len(chunk)
         ids = np.concatenate([ids, [number for number, _ in chunk]])
-        near = Distances.concat([near, distances(query, shapes([fen for _, fen in chunk]))])
+        both = zip(near, distances(query, shapes([fen for _, fen in chunk])), strict=True)
+        near = Distances._make(np.concatenate(columns) for columns in both)
         nearest = np.lexsort((ids, near.pieces, near.total))[:limit]
-        ids, near = ids[nearest], near.take(nearest)
+        ids, near = ids[nearest], Distances._make(column[nearest] for column in near)
     return ids, near, searched
 
 
@@ -302,8 +312,7 @@ class Shapes:
         return Shapes(_flip_files(self.men), kings, self.rights)
 
 
-@dataclass(frozen=True, slots=True)
-class Distances:
+class Distances(NamedTuple):
     """How far n positions are from one: the parts and their sum [n], `mirrored` where the mirror image is the nearer.
 
     `pieces` are the numbers of squares with another knight, bishop, rook or queen, which only decide between equals.
@@ -315,17 +324,6 @@ class Distances:
     kings: Floats
     mirrored: NDArray[np.bool_]
     pieces: Floats
-
-    def take(self, rows: NDArray[np.int64]) -> Distances:
-        """The given rows, in the given order."""
-        return Distances(*(getattr(self, column.name)[rows] for column in fields(self)))
-
-    @staticmethod
-    def concat(parts: Sequence[Distances]) -> Distances:
-        """The rows of all parts, in order."""
-        return Distances(
-            *(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(Distances))
-        )
 
 
 def shapes(fens: Sequence[str]) -> Shapes:
@@ -384,36 +382,6 @@ _COLUMNS = (
     "distance:>8.1f | mat.:>5.0f | pawns:>5.1f | kings:>5.1f | "
     "net Q:>8 | deep Q:>7 | differ:>7 | id:>8 | FEN:< | labels:<"
 )
-
-
-def _lines(similar: Similar) -> list[str]:
-    scale = similar.scale
-    lines = [f"like {similar.fen}"]
-    if similar.query is not None:
-        own = similar.query
-        numbers = "net Q {}, deep Q {}, differ {}".format(*_values(own))
-        lines.append(f"  position {own.position_id} of the store: {numbers}  {_labels(own, similar.threshold)}")
-    if scale is not None:
-        source = scale.alpha.source(scale.q_from) + (", by calibrated Q" if scale.calibration else "")
-        lines.append(f"{scale.net} against {scale.oracle}, {source}; Q from the side to move")
-    among = f"candidates at {similar.threshold:g}" if similar.candidates_only else "positions"
-    lines.append(
-        f"the nearest {len(similar.neighbours)} of {similar.searched:,} {among}; distance = material + pawns + kings"
-    )
-    rows = []
-    for near in similar.neighbours:
-        one = near.position
-        labels = _labels(one, similar.threshold) + (" mirrored" if near.mirrored else "")
-        parts = near.distance, near.material, near.pawns, near.kings
-        rows.append((*parts, *_values(one), str(one.position_id), one.fen, labels))
-    lines += table_lines(_COLUMNS, rows)
-    sizes = [abs(near.position.disagreement) for near in similar.neighbours]
-    scored = [size for size in sizes if not math.isnan(size)]
-    if scored and not similar.candidates_only:
-        wrong, mean = sum(is_candidate(size, similar.threshold) for size in scored), sum(scored) / len(scored)
-        at = f"candidates at {similar.threshold:g}"
-        lines.append(f"{wrong} of {len(scored)} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
-    return lines
 
 
 def _labels(one: Judged, threshold: float) -> str:

@@ -259,10 +259,6 @@ def add_families(rows: pd.DataFrame) -> pd.DataFrame:
 def opening_families(
     eco_headers: Sequence[Any], start_fens: Sequence[str], moves: Sequence[Sequence[str]]
 ) -> list[str]:
-    """The family of each opening; `moves` (UCI) are used only if the header is not a code."""
-    codes = [eco_code(header if isinstance(header, str) else None) for header in eco_headers]
-    without = [i for i, code in enumerate(codes) if not code]
-    named = _by_position([start_fens[i] for i in without], [moves[i] for i in without])
-    for i, opening in zip(without, named, strict=True):
-        codes[i] = opening.eco
-    return [family(code) for code in codes]
+    """The family of each opening; see `openings_of`."""
+    headers = [header if isinstance(header, str) else None for header in eco_headers]
+    return [family(opening.eco) for opening in openings_of(headers, start_fens, moves)]

@@ -68,13 +68,18 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
     ids = frame["position_id"].to_numpy()
     looker = _looker(store, ids, second)
     if looker is None:
-        return _nothing(frame)
+        import pandas as pd
+
+        nothing = pd.DataFrame(columns=[*_EVIDENCE, "second_best", "second_nodes"], dtype=np.float64)
+        return _judged(frame, nothing, second=None, alpha=None)
     net, first = frame.attrs["net"], second_looks.oracle_of(store.connection, frame.attrs["oracle"]["digest"])
     net_id = second_looks.net_number(store.connection, net["sha256"], net["history_fill"])
     alpha = alpha_of_second(store, frame, net_id, first, looker)
     looks = second_looks.looks(store.connection, net_id, first.id, looker.id)
     afters = second_looks.afters(store.connection, looker.id)
-    return _judged(frame, looker, alpha, looks, afters)
+    by_position = _by_position(looks, afters, alpha, frame.attrs.get("q_from", "cp"))
+    second_attrs = {"label": looker.label, "digest": looker.digest}
+    return _judged(frame, by_position, second=second_attrs, alpha={"value": alpha.value, "origin": alpha.origin})
 
 
 def _looker(store: Store, ids: NDArray[np.int64], second: str | None) -> StoredOracle | None:
@@ -115,24 +120,10 @@ def alpha_of_second(
     return values.Alpha(of_first.value, "the first look's, of another engine: none is fitted for this one")
 
 
-def _nothing(frame: pd.DataFrame) -> pd.DataFrame:
-    """`evidence` without any second look."""
+def _judged(frame: pd.DataFrame, by_position: pd.DataFrame, **attrs: dict[str, Any] | None) -> pd.DataFrame:
+    """`evidence` from the looks of one oracle, with these attrs."""
     import pandas as pd
 
-    rows: pd.DataFrame = pd.DataFrame(dict.fromkeys(_EVIDENCE, np.nan), index=frame.index, dtype=np.float64)
-    nothing = pd.Series([None] * len(frame), frame.index, object)
-    rows["second_best"], rows["second_nodes"], rows["looked"], rows["verdict"] = nothing, 0, False, nothing
-    rows.attrs.update(second=None, alpha=None)
-    return rows
-
-
-def _judged(
-    frame: pd.DataFrame, looker: StoredOracle, alpha: values.Alpha, looks: Looks, afters: Afters
-) -> pd.DataFrame:
-    """`evidence` from what the store has of one oracle."""
-    import pandas as pd
-
-    by_position = _by_position(looks, afters, alpha, frame.attrs.get("q_from", "cp"))
     rows: pd.DataFrame = by_position.reindex(frame["position_id"])
     rows.index = frame.index
     looked = rows["second_nodes"].notna().to_numpy()
@@ -152,9 +143,7 @@ def _judged(
     words = np.array([NET_RIGHT, UNRESOLVED, SEARCH_RIGHT], object)[decided + 1]
     words[~looked] = None
     rows["verdict"] = pd.Series(words, frame.index, object)
-    rows.attrs.update(
-        second={"label": looker.label, "digest": looker.digest}, alpha={"value": alpha.value, "origin": alpha.origin}
-    )
+    rows.attrs.update(attrs)
     return rows
 
 
@@ -205,7 +194,8 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | N
 
     def shares(members: NDArray[np.bool_]) -> dict[str, Any]:
         return {
-            verdict: _rate(weighted(words[members] == verdict, weights[members], game[members])) for verdict in VERDICTS
+            verdict: weighted(words[members] == verdict, weights[members], game[members]).figures("count", "total")
+            for verdict in VERDICTS
         }
 
     counted["rates"] = shares(np.full(len(words), True))
@@ -219,10 +209,6 @@ def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | N
         {"low": low, "high": high, **shares(sizes == i)} for i, (low, high) in enumerate(pairwise(edges))
     ]
     return counted
-
-
-def _rate(rate: Rate) -> dict[str, Any]:
-    return {"count": rate.count, "total": rate.total, **rate.figures()}
 
 
 def lines(figures: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@ from valuerepair.play.match import BUILT_IN, ODDS, SEQUENTIAL, MatchPlan, play_m
 from valuerepair.play.openings import Opening, built_in_openings, read_openings
 from valuerepair.play.pgn import read_written
 from valuerepair.play.referee import Rules
-from valuerepair.play.selfplay import Contestant, ForestSource, SelfplayPlan, play_selfplay
+from valuerepair.play.selfplay import ForestSource, SelfplayPlan, play_selfplay
 from valuerepair.play.standing import Played, Standing
 from valuerepair.play.time_control import TimeControl
 from valuerepair.text import finite
@@ -87,10 +87,10 @@ class Experiment:
             written = read_written(path)[0] if path.exists() else []
             games: Sequence[PlayedGame] = [PlayedGame.of_written(game) for game in written]
         else:
-            contestant = Contestant((setting.weights or self.net,), params_of(setting), nodes)
+            nets, params = [setting.weights or self.net], params_of(setting)
             with (
                 self._progress(name) as progress,
-                ForestSource(contestant, Rules(), 0, self.games) as source,
+                ForestSource(nets, params, nodes, games=self.games, rules=Rules()) as source,
             ):
                 self.folder.mkdir(parents=True, exist_ok=True)  # only now: a missing net must not leave a folder
                 plan = SelfplayPlan(self.openings, self.book, source.sides, source.facts, self.games)

@@ -39,41 +39,42 @@ log = logging.getLogger(__name__)
 TICK_S = 1.0
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """How the built-in MCTS plays: `nets` are one or two names or files, `how` are the options of `open_net`.
+class ForestSource:
+    """Games of the built-in MCTS. A context manager that closes the nets it has opened.
 
-    It plays `parallel` games at a time; None: as many as fill the nets' batches.
+    `specs` are one or two names or files of nets. It plays `parallel` games at a time; None: as many as fill the nets'
+    batches. `net_options` are those of `open_net`.
     """
 
-    nets: tuple[str | None, ...]
-    params: SearchParams
-    nodes: int
-    parallel: int | None = None
-    how: Mapping[str, Any] = field(default_factory=dict)
-
-
-class ForestSource:
-    """Games of the built-in MCTS. A context manager that closes the nets it has opened."""
-
-    def __init__(self, contestant: Contestant, rules: Rules, seed: int, games: int) -> None:
+    def __init__(
+        self,
+        specs: Sequence[str | None],
+        params: SearchParams,
+        nodes: int,
+        *,
+        games: int,
+        rules: Rules,
+        seed: int = 0,
+        parallel: int | None = None,
+        **net_options: Any,
+    ) -> None:
         """Raises UsageError and ValueRepairError, as nets and searches do."""
-        check_least("--nodes", contestant.nodes)
-        check_least("--jobs", contestant.parallel)
+        check_least("--nodes", nodes)
+        check_least("--jobs", parallel)
         self._rules, self._seed = rules, seed
         self._stack = ExitStack()
         try:
-            nets = [self._stack.enter_context(open_net(spec, **contestant.how)) for spec in contestant.nets]
+            nets = [self._stack.enter_context(open_net(spec, **net_options)) for spec in specs]
             for net in nets:
                 net.tune()
-            self.params = replace(contestant.params, history_fill=nets[0].history_fill)
-            sides = [(net, contestant.nodes, self.params) for net in nets]
-            self.jobs = min(games, contestant.parallel or games_at_once(sides))
+            self.params = replace(params, history_fill=nets[0].history_fill)
+            sides = [(net, nodes, self.params) for net in nets]
+            self.jobs = min(games, parallel or games_at_once(sides))
             self.nets, self.share = nets, ON_CPU if all(net.on_cpu for net in nets) else ON_GPU
-            self.sides, self.facts = _identity(nets, self.params, contestant)
+            self.sides, self.facts = _identity(nets, self.params, nodes)
             self._players: list[ForestPlayer] = []
             for net, name in zip(nets, _names(nets), strict=True):
-                player = ForestPlayer(net, self.params, contestant.nodes, trees=self.jobs, name=name)
+                player = ForestPlayer(net, self.params, nodes, trees=self.jobs, name=name)
                 self._stack.callback(player.close, cancel=True)
                 self._players.append(player)
         except BaseException:
@@ -110,9 +111,9 @@ def _names(nets: Sequence[Net]) -> list[str]:
     return [f"{name} ({i})" for i, name in enumerate(names, 1)] if len(set(names)) < len(names) else names
 
 
-def _identity(nets: Sequence[Net], params: SearchParams, player: Contestant) -> tuple[tuple[str, str], dict[str, str]]:
+def _identity(nets: Sequence[Net], params: SearchParams, nodes: int) -> tuple[tuple[str, str], dict[str, str]]:
     """The nets of the two sides; and tags for all else that the moves depend on: nodes, parameters, device, search."""
-    engine, facts = search_facts(nets[0], params, player.nodes)
+    engine, facts = search_facts(nets[0], params, nodes)
     sides = [f"{net.identity.name} sha256:{net.identity.key[:16]}" for net in nets]
     words = [f"{name}={text}" for name, text in sorted(facts.items(), key=lambda fact: (fact[0] != "nodes", fact[0]))]
     return (sides[0], sides[-1]), {"Engine": engine, "Search": " ".join(words)}

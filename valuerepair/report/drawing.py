@@ -10,7 +10,7 @@ import numpy as np
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Flags, Floats, Ids, Rate, weighted
-from valuerepair.question import is_candidate
+from valuerepair.question import is_candidate, no_deep_score
 from valuerepair.text import printable
 
 if TYPE_CHECKING:
@@ -70,11 +70,7 @@ def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
     net = frame["calibrated_q" if calibrated else "net_q"].to_numpy(np.float64)
     usable = ~(np.isnan(deep) | np.isnan(net))
     if not usable.any():
-        kind = frame.attrs.get("q_from", "cp")
-        raise ValueRepairError(
-            f"nothing to plot: none of the {len(frame):,} positions has a deep score from {kind}; "
-            f"try --alpha {'wdl' if kind == 'cp' else 'auto'}"
-        )
+        raise ValueRepairError(f"nothing to plot: {no_deep_score(len(frame), frame.attrs.get('q_from', 'cp'))}")
     weight = np.ones(len(frame))
     if by_weight and "weight" in frame:
         weight = frame["weight"].to_numpy(np.float64)

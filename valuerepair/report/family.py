@@ -13,7 +13,6 @@ import numpy as np
 from valuerepair.chess import values
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import families
-from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.families import STEPS, Member
 from valuerepair.store.rows import INFERRED
 from valuerepair.store.store import Store
@@ -75,18 +74,9 @@ def trees(store: Store, pair: tuple[int, int], roots: Sequence[int], question: Q
     """The families of these roots, by root, each in the order of its tree."""
     alpha = store.alpha(*pair, question.alpha).value
     by_root = {root: members for root, members in families.members(store, *pair, roots).items() if len(members) > 1}
-    net_q = _net_q(store, [member for members in by_root.values() for member in members], question)
+    net_q = {m.position_id: m.net_q for members in by_root.values() for m in members if m.net_q is not None}
+    net_q = dict(zip(net_q, store.judged_q(question, [*net_q], [*net_q.values()]).tolist(), strict=True))
     return {root: list(_tree(members, net_q, alpha, question)) for root, members in by_root.items()}
-
-
-def _net_q(store: Store, members: Sequence[Member], question: Question) -> dict[int, float]:
-    """The net's Q by position, calibrated if the question is for calibrated Q."""
-    net_q = {member.position_id: member.net_q for member in members if member.net_q is not None}
-    if question.calibration == "none" or not net_q:
-        return net_q
-    curve = store.calibration(question).calibration
-    calibrated = calibrated_of(store.connection, curve, list(net_q), list(net_q.values()))
-    return dict(zip(net_q, calibrated.tolist(), strict=True))
 
 
 def _tree(members: Sequence[Member], net_q: Mapping[int, float], alpha: float, question: Question) -> Iterator[Leaf]:

@@ -19,7 +19,7 @@ import numpy as np
 from valuerepair import outputs
 from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.files import written_whole
-from valuerepair.question import Question, is_candidate
+from valuerepair.question import Question, is_candidate, no_deep_score
 from valuerepair.report import static_page
 from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, choose, content_of, with_texts
 from valuerepair.report.static_page import template_part
@@ -68,7 +68,7 @@ def write(
     without scored positions, OSError if the folder cannot be written.
     """
     question = question or Question()
-    threshold, q_from = question.threshold, question.q_from
+    threshold = question.threshold
     check_least("points", points)
     with written_whole(path, outputs.REPORT) as partial:
         with snapshot(store.connection):
@@ -82,14 +82,10 @@ def write(
                     "nothing to report: no position of a game is scored; vr stats --expanded searched counts the others"
                 )
             if scored.empty:
-                other = "wdl" if q_from == "cp" else "auto"
-                raise ValueRepairError(
-                    f"nothing to report: none of the {len(frame):,} positions has a deep score from {q_from}; "
-                    f"try --alpha {other}"
-                )
+                raise ValueRepairError(f"nothing to report: {no_deep_score(len(frame), question.q_from)}")
             points_shown = choose(scored, threshold, points)
             on_step("positions")
-            rows = with_texts(store, scored.iloc[points_shown.rows])
+            rows = with_texts(store, question, scored.iloc[points_shown.rows])
             content = content_of(store, scored, points_shown, rows, threshold, on_step)
         partial.write_bytes(document(content))
         size = partial.stat().st_size

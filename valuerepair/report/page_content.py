@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from valuerepair.books.emit import book_lines, epd_text, pgn_entry, tag_lines
 from valuerepair.books.rows import file_name, game_name, playable
 from valuerepair.books.write import game_tags
 from valuerepair.chess.board import fens, parse_fens
-from valuerepair.chess.positions import PHASES, STARTPOS_FEN, cuts_of, decode_move, decode_moves, encode_moves, joined
+from valuerepair.chess.positions import PHASES, STARTPOS_FEN, encode_moves, joined
 from valuerepair.chess.values import Alpha
 from valuerepair.judge import labelled
 from valuerepair.judge.labels import LABELS, NAMES
@@ -25,10 +24,8 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.report import stats
 from valuerepair.report.family import ALL_MARKS, places, trees, way
 from valuerepair.report.lowess import lowess_line
-from valuerepair.store import families
+from valuerepair.store import families, queries
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.rows import value_condition
-from valuerepair.store.second_looks import net_number, oracle_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,8 +187,8 @@ def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: ShownRows) -> None
 def _add_moves(columns: Columns, rows: PageRows) -> None:
     for name in ("played", "net_best", "deep_best"):
         columns.add(name, encode_moves([move or "a1a1" for move in rows.frame[name]]))  # 0 without a move
-    columns.add_moves("moves", rows.moves, rows.begins)
-    columns.add_lines("pv", rows.frame["pv"].tolist())
+    for name in ("moves", "pv"):
+        columns.add_lines(name, rows.frame[name].tolist())
 
 
 def _lowess(scored: pd.DataFrame) -> list[list[float]] | None:
@@ -272,10 +269,7 @@ class Columns:
 
         Moves are numbers as in `valuerepair.chess.positions`; line i is ``name[name_from[i] : name_from[i + 1]]``.
         """
-        self.add_moves(name, *joined([encode_moves(line.split()) for line in lines]))
-
-    def add_moves(self, name: str, moves: NDArray[np.uint16], begins: NDArray[np.int64]) -> None:
-        """Adds lines of moves as numbers, with their beginnings."""
+        moves, begins = joined([encode_moves(line.split()) for line in lines])
         self.add(name, moves)
         self.add(f"{name}_from", begins.astype(np.uint32))
 
@@ -398,22 +392,6 @@ def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> N
 
 # The columns read for all positions; also calibrated_q and step, if the question needs them.
 OF_ALL = ("position_id", "net_q", "deep_q", "disagreement", "weight")
-_WORDS = {
-    "fen": "p.fen",
-    "start_fen": "p.start_fen",
-    "played": "p.played",
-    "side": "p.side",
-    "phase": "p.phase",
-    "deep_best": "v.best_move",
-    "pv": "v.pv",
-}
-_WHOLE = {"ply": "p.ply", "game_id": "p.game_id", "history_known": "p.history_known"}
-_REALS_OF = {
-    **{f"net_{name}": f"n.{name}" for name in "wdl"},
-    **{f"deep_{name}": f"v.{name}" for name in "wdl"},
-    **{name: f"v.{name}" for name in ("nodes", "depth", "cp", "mate")},
-}
-_COLUMNS = {**_WORDS, **_WHOLE, **_REALS_OF, "net_best": "n.best_move", "moves": "p.moves"}
 _GAME_WORDS = ("source", "number", "white", "black", "event", "date", "result")
 _HEADERS = {"site": "Site", "round": "Round", "white_elo": "WhiteElo", "black_elo": "BlackElo"}
 
@@ -421,60 +399,23 @@ _HEADERS = {"site": "Site", "round": "Round", "white_elo": "WhiteElo", "black_el
 class PageRows(NamedTuple):
     """n positions. The texts of games are untrusted: anybody may have written them.
 
-    `frame` has the columns of `Store.frame` that labels, books and the page need. `moves` are the concatenated
-    histories, as in `valuerepair.chess.positions`; row i has ``moves[begins[i] : begins[i + 1]]``. `games` has a dict
-    for each game (`_GAME`, `_HEADERS`), `game_of` int64[n] the index of each row's game.
+    `frame` has the columns of `Store.frame`. `games` has a dict for each game (`_GAME_WORDS`, `_HEADERS`), `game_of`
+    int64[n] the index of each row's game.
     """
 
     frame: pd.DataFrame
-    moves: NDArray[np.uint16]
-    begins: NDArray[np.int64]
     games: list[dict[str, Any]]
     game_of: NDArray[np.int64]
 
 
-def with_texts(store: Store, frame: pd.DataFrame) -> PageRows:
-    """Reads all columns for the rows of a frame with the columns `OF_ALL`, ascending by position.
+def with_texts(store: Store, question: Question, frame: pd.DataFrame) -> PageRows:
+    """Reads all columns for the rows of a frame of the question's with the columns `OF_ALL`, ascending by position.
 
     It reads texts for these rows only: the texts of a million positions would take gigabytes.
     """
-    net = frame.attrs["net"]
-    pair = {
-        "net": net_number(store.connection, net["sha256"], net["history_fill"]),
-        "oracle": oracle_of(store.connection, frame.attrs["oracle"]["digest"]).id,
-    }
-    cells = _read(store.connection, frame["position_id"].tolist(), pair)
-    numbers, game_of = np.unique(np.array(cells["game_id"], np.int64), return_inverse=True)
-    games = _games(store.connection, numbers)
-    moves = np.frombuffer(b"".join(cells["moves"]), "<u2")
-    begins = cuts_of([len(blob) // moves.itemsize for blob in cells["moves"]])
-    columns: dict[str, NDArray[Any]] = {name: np.array(cells[name], object) for name in _WORDS}
-    columns |= {name: np.array(cells[name], np.int64) for name in _WHOLE}
-    columns |= {name: np.array(cells[name], np.float64) for name in _REALS_OF}
-    columns["moves"] = np.array([" ".join(decode_moves(moves[a:b])) for a, b in pairwise(begins.tolist())], object)
-    columns["net_best"] = np.array([decode_move(move) if move else None for move in cells["net_best"]], object)
-    columns["game"] = np.array([game["number"] for game in games], np.int64)[game_of]
-    columns["source"] = np.array([game["source"] for game in games], object)[game_of]
-    with_columns: pd.DataFrame = frame.assign(**{name: _series(column, frame) for name, column in columns.items()})
-    return PageRows(with_columns, moves, begins, games, game_of)
-
-
-def _series(column: NDArray[Any], frame: pd.DataFrame) -> pd.Series[Any]:
-    """A series of unchanged objects: pandas would turn None among texts into NaN."""
-    import pandas as pd
-
-    series: pd.Series[Any] = pd.Series(column, frame.index, object if column.dtype == object else None)
-    return series
-
-
-def _read(connection: StoreConnection, ids: Sequence[int], pair: Mapping[str, int]) -> dict[str, Sequence[Any]]:
-    query = f"""
-        SELECT {", ".join(_COLUMNS.values())} FROM json_each(:ids) j CROSS JOIN positions p ON p.id = j.value
-        JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
-        JOIN deep_values v ON {value_condition("all", "p.id")} AND v.position_id = p.id
-    """
-    rows = connection.rows_of(ids, query, pair)
-    return dict(zip(_COLUMNS, zip(*rows, strict=True) if rows else [()] * len(_COLUMNS), strict=True))
+    rows = queries.frame(store.connection, question, ids=frame["position_id"].to_numpy(np.int64))
+    numbers, game_of = np.unique(rows["game_id"].to_numpy(np.int64), return_inverse=True)
+    return PageRows(rows, _games(store.connection, numbers), game_of)
 
 
 def _games(connection: StoreConnection, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:

@@ -24,9 +24,8 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.report import family
 from valuerepair.report.boards import legal_move, single
 from valuerepair.report.family import Leaf
-from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.one_position import one_position, played_from
-from valuerepair.store.queries import COLUMNS, net_label
+from valuerepair.store.queries import COLUMNS, attrs_of
 from valuerepair.store.rows import FULL, INFERRED
 from valuerepair.store.store import Store
 from valuerepair.text import finite, printable, quantity
@@ -89,30 +88,34 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
             f'the position is not in {store.path}; vr eval "{position.fen}" asks a net, '
             f'vr similar "{position.fen}" --db {store.path} finds the nearest ones there'
         )
-    net_id, oracle_id = _pick(store, question)
-    row = one_position(store, position_id, net_id, oracle_id)
+    pair, alpha, attrs = store.pair_of(question), None, dict[str, Any]()
+    row = one_position(store, position_id, *(pair or (0, 0)))
+    if pair is not None:
+        alpha = store.alpha(*pair, question.alpha)
+        attrs = attrs_of(store.connection, pair, question, alpha, None)
     board = chess.Board(row["fen"])
-    alpha = store.alpha(net_id, oracle_id, question.alpha) if net_id else None
     row["deep_q"] = None if alpha is None else _deep_q(row, alpha.value, question)
     both = row["net_q"] is not None and row["deep_q"] is not None
-    calibrated = _calibrated(store, row, question) if both else {}
+    calibrated = {}
+    if both and question.calibration == "fitted":
+        calibrated["calibrated_q"] = float(store.judged_q(question, [position_id], [row["net_q"]])[0])
     row |= calibrated
     disagreement = row.get("calibrated_q", row["net_q"]) - row["deep_q"] if both else None
     candidate = disagreement is not None and is_candidate(disagreement, question.threshold)
     return {
         **{name: row[name] for name in _FACTS},
-        "net": _net_of(store, net_id, row, board),
-        "deep": _deep_of(store, oracle_id, row, board),
-        "without_net": _without_net(row) if net_id and row["net_q"] is None else None,
-        "without_deep": _without_deep(row) if net_id and row["nodes"] is None else None,
+        "net": None if row["net_q"] is None else _net_of(attrs["net"], row, board),
+        "deep": None if row["nodes"] is None else _deep_of(attrs["oracle"], row, board),
+        "without_net": _without_net(row) if pair and row["net_q"] is None else None,
+        "without_deep": _without_deep(row) if pair and row["nodes"] is None else None,
         **calibrated,
         "disagreement": disagreement,
         "threshold": question.threshold,
         "candidate": candidate,
         **(
-            _of_frame(store, row, net_id, oracle_id, alpha, question, disagreement, candidate)
-            if alpha is not None and disagreement is not None
-            else _UNSCORED
+            _of_frame(store, row, attrs, disagreement, candidate)
+            if disagreement is not None
+            else {"labels": [], "opening": None, "priors": {}, "verdict": None}
         ),
         "weight": row["weight"],
         "alpha": None if alpha is None else asdict(alpha),
@@ -124,52 +127,22 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     }
 
 
-_UNSCORED: dict[str, Any] = {"labels": [], "opening": None, "priors": {}, "verdict": None}
-
-
-def _pick(store: Store, question: Question) -> tuple[int, int]:
-    """The numbers of net and oracle; 0 if no position is scored yet and the question names neither."""
-    try:
-        return store.pick(question.net, question.oracle)
-    except ValueRepairError:
-        if question.net is not None or question.oracle is not None:
-            raise
-        return 0, 0
-
-
-def _calibrated(store: Store, row: dict[str, Any], question: Question) -> dict[str, float]:
-    """The calibrated Q of a position with both values, if the question is for it."""
-    if question.calibration == "none":
-        return {}
-    used = store.calibration(question)
-    calibrated = calibrated_of(store.connection, used.calibration, [row["position_id"]], [row["net_q"]])
-    return {"calibrated_q": float(calibrated[0])}
-
-
 def _deep_q(row: dict[str, Any], alpha: float, question: Question) -> float | None:
     scores = [row[name] for name in ("cp", "mate", "deep_w", "deep_d", "deep_l", "deep_own_q")]
     return finite(float(values.deep_q(np.array(scores, np.float64), alpha, question.q_from)))
 
 
-def _net_of(store: Store, net_id: int, row: dict[str, Any], board: chess.Board) -> dict[str, Any] | None:
-    if row["net_q"] is None:
-        return None
-    query = "SELECT sha256 FROM nets WHERE id = ?"
-    (sha256,) = store.connection.execute(query, (net_id,)).fetchone()
+def _net_of(net: dict[str, str], row: dict[str, Any], board: chess.Board) -> dict[str, Any]:
     wdl = None if row["net_w"] is None else [row["net_w"], row["net_d"], row["net_l"]]
     best = _move(board, row["net_best"])
-    name = net_label(store.connection, net_id)
-    facts = {"name": name, "sha256": sha256, "q": row["net_q"], "wdl": wdl, "best": best}
+    facts = {"name": net["name"], "sha256": net["sha256"], "q": row["net_q"], "wdl": wdl, "best": best}
     return facts | {"best_p": row["net_best_p"], "entropy": row["net_entropy"]}
 
 
-def _deep_of(store: Store, oracle_id: int, row: dict[str, Any], board: chess.Board) -> dict[str, Any] | None:
-    if row["nodes"] is None:
-        return None
-    query = "SELECT label, digest FROM oracles WHERE id = ?"
-    label, digest = store.connection.execute(query, (oracle_id,)).fetchone()
+def _deep_of(oracle: dict[str, str], row: dict[str, Any], board: chess.Board) -> dict[str, Any]:
     wdl = None if row["deep_w"] is None else [row["deep_w"], row["deep_d"], row["deep_l"]]
-    facts = {"oracle": label, "digest": digest, "q": row["deep_q"], "cp": row["cp"], "mate": row["mate"], "wdl": wdl}
+    facts = {"oracle": oracle["label"], "digest": oracle["digest"], "q": row["deep_q"]}
+    facts |= {"cp": row["cp"], "mate": row["mate"], "wdl": wdl}
     facts |= {"best": _move(board, row["deep_best"]), "pv": row["pv"], "pv_san": pv_san(board, row["pv"])}
     facts |= {name: row[name] for name in ("nodes", "depth", "time_ms")}
     return facts | {"inferred": row["stage"] == INFERRED}
@@ -216,16 +189,9 @@ def pv_san(board: chess.Board, pv: list[str]) -> str:
 
 
 def _of_frame(
-    store: Store,
-    row: dict[str, Any],
-    net_id: int,
-    oracle_id: int,
-    alpha: values.Alpha,
-    question: Question,
-    disagreement: float,
-    candidate: bool,
+    store: Store, row: dict[str, Any], attrs: dict[str, Any], disagreement: float, candidate: bool
 ) -> dict[str, Any]:
-    """Labels, opening, priors and verdict, computed as for all candidates: from a frame with this one row."""
+    """Labels, opening, priors and verdict, computed as for all candidates: from a frame of one row with these attrs."""
     import pandas as pd
 
     from valuerepair.judge.labelled import labels_of, names
@@ -238,15 +204,7 @@ def _of_frame(
     frame = pd.DataFrame(
         {name: pd.Series([cell], dtype=None if cell is not None else object) for name, cell in cells.items()}
     )
-    query = "SELECT sha256, history_fill FROM nets WHERE id = ?"
-    sha256, fill = store.connection.execute(query, (net_id,)).fetchone()
-    digest = store.names(net_id, oracle_id)[1]
-    frame.attrs.update(
-        net={"sha256": sha256, "history_fill": fill},
-        oracle={"digest": digest},
-        alpha=asdict(alpha),
-        q_from=question.q_from,
-    )
+    frame.attrs.update(attrs)
     labels = labels_of(store, frame)
     label = labels.to_dict("records")[0]
     priors = {

@@ -194,7 +194,7 @@ def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
     columns, _ = table(store.connection, replace(question, calibration="none"), _OF_SCALE)
     net_q, deep_q, weight, game = (columns[name] for name in _OF_SCALE)
     both, new = beyond_scale(used.calibration, net_q, deep_q, weight, game, question.threshold)
-    return {**used.figures(), "left": {"count": both.count, "total": both.total, **both.figures()}, "new": new}
+    return {**used.figures(), "left": both.figures("count", "total"), "new": new}
 
 
 def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
@@ -221,7 +221,7 @@ def _by(
 def _candidate_rate(hits: Flags, weight: Floats, game: Ids) -> dict[str, Any]:
     """The weighted rate, which a ladder's cuts do not bias; `candidates` and `scored` count rows; see `Rate`."""
     rate = weighted(hits, weight, game)
-    return {"candidates": rate.count, "scored": rate.total, **rate.figures(), "few_drawn": rate.few_drawn}
+    return {**rate.figures("candidates", "scored"), "few_drawn": rate.few_drawn}
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
 
 def _label_rate(name: str, hits: Flags, rows: Flags, weights: Floats, game: Ids) -> dict[str, Any]:
     rate = weighted(hits[rows], weights[rows], game[rows])
-    return {"label": name, "count": rate.count, "total": rate.total, **rate.figures()}
+    return {"label": name, **rate.figures("count", "total")}
 
 
 def _frequent(prefix: str, labels: pd.DataFrame, weights: Floats, game: Ids) -> list[dict[str, Any]]:
@@ -508,7 +508,7 @@ def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
         "z": float(z.mean()),
         "net_q": float(net.mean()),
         "deep_q": float(deep.mean()),
-        "deep_nearer": {"count": nearer.count, **nearer.figures()},
+        "deep_nearer": nearer.figures("count"),
         "net_error": float(((z - net) ** 2).mean()),
         "deep_error": float(((z - deep) ** 2).mean()),
         "gain": gain.difference,

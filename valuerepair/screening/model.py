@@ -186,15 +186,10 @@ class Screen:
 
     def to_json(self) -> str:
         """The model as JSON; `from_json` is the inverse."""
-
-        def plain(value: Any) -> Any:
-            return value.tolist() if isinstance(value, np.ndarray) else value
-
         content = asdict(replace(self, calibration=None))
         content["calibration"] = None if self.calibration is None else json.loads(self.calibration.as_json())
         content["features"] = FEATURES
-        content["rungs"] = [{name: plain(value) for name, value in rung.items()} for rung in content["rungs"]]
-        return json.dumps(content)
+        return json.dumps(content, default=lambda array: array.tolist())
 
     @staticmethod
     def from_json(text: str) -> Screen | None:

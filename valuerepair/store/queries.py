@@ -80,6 +80,7 @@ def frame(
     *,
     text: bool = True,
     candidates_only: bool = False,
+    ids: NDArray[np.int64] | None = None,
     only: Sequence[str] | None = None,
     cut: bool = False,
 ) -> pd.DataFrame:
@@ -105,8 +106,8 @@ def frame(
     the last rung that was searched; one more column, `rung`, has its nodes (NaN: searched in full); and `weight` is 0,
     as audited positions represent them. Candidates are determined without them.
 
-    Without `text` the columns `_TEXTS` are left out. With `candidates_only` the frame has only the candidates. Fewer
-    columns take less time and memory.
+    Without `text` the columns `_TEXTS` are left out. With `candidates_only` the frame has only the candidates, with
+    `ids` only the positions with these position_ids. Fewer columns take less time and memory.
 
     attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from, expanded,
     calibration {origin, ...} (see `UsedCalibration.figures`; None without).
@@ -114,16 +115,18 @@ def frame(
     with snapshot(connection):
         pair = pick(connection, question.net, question.oracle)
         wanted = [name for name in only or [*COLUMNS, *_more(question, cut)] if text or name not in _TEXTS]
-        numbers = (*(("weight",) if candidates_only else NUMBERS), *OF_EXPANDED, *OF_CUT)
+        some = candidates_only or ids is not None
+        numbers = (*(("weight",) if some else NUMBERS), *OF_EXPANDED, *OF_CUT)
         table, attrs = _judged(connection, pair, question, [name for name in numbers if name in wanted], cut)
         if candidates_only:
-            rows = np.flatnonzero(is_candidate(table["disagreement"], question.threshold))
-            table = {name: column[rows] for name, column in table.items()}
+            table = _rows_of(table, is_candidate(table["disagreement"], question.threshold))
+        if ids is not None:
+            table = _rows_of(table, np.isin(table["position_id"], ids))
         cells = {name: cell for name, cell in CELLS_OF_FRAME.items() if name in wanted and name not in table}
         if cells:
             rungs = stored_rungs(connection, pair[1]) if cut else ()
             counts = value_condition(question.expanded, "v.position_id", rungs=rungs)
-            table |= _read_cells(connection, pair, table["position_id"], counts, cells, candidates_only)
+            table |= _read_cells(connection, pair, table["position_id"], counts, cells, some)
         return _assemble(table, attrs, wanted)
 
 
@@ -139,6 +142,10 @@ def table(
         numbers = [name for name in only if name in (*NUMBERS, *CODES, *OF_EXPANDED, GAME_KEY)]
         by_name, attrs = _judged(connection, pair, question, ["weight", *numbers])
         return {name: by_name[name] for name in only}, attrs
+
+
+def _rows_of(table: dict[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    return {name: column[np.flatnonzero(mask)] for name, column in table.items()}
 
 
 def _judged(
@@ -158,7 +165,7 @@ def _judged(
         calibration = calibrations.used(connection, *pair, chosen, q_from)
         judged = calibrations.calibrated_q(connection, *pair, calibration.calibration, expanded, cut)
         by_name |= {"calibrated_q": judged, "disagreement": judged - deep_q}
-    return by_name, _attrs(connection, pair, question, chosen, calibration)
+    return by_name, attrs_of(connection, pair, question, chosen, calibration)
 
 
 def _more(question: Question, cut: bool) -> tuple[str, ...]:
@@ -230,14 +237,14 @@ def _assemble(table: dict[str, Any], attrs: dict[str, Any], wanted: Sequence[str
     return result
 
 
-def _attrs(
+def attrs_of(
     connection: StoreConnection,
     pair: tuple[int, int],
     question: Question,
     chosen: values.Alpha,
     calibration: UsedCalibration | None,
 ) -> dict[str, Any]:
-    """The frame's attrs."""
+    """The attrs of a frame of this net and oracle; `chosen` is the alpha."""
     net_id, oracle_id = pair
     sha256, fill = connection.execute("SELECT sha256, history_fill FROM nets WHERE id = ?", (net_id,)).fetchone()
     label, digest = connection.execute("SELECT label, digest FROM oracles WHERE id = ?", (oracle_id,)).fetchone()

@@ -350,6 +350,18 @@ class Store:
         """
         return queries.pick(self.connection, net, oracle)
 
+    def pair_of(self, question: Question) -> tuple[int, int] | None:
+        """The numbers of the question's net and oracle; None if it names neither and nothing is scored yet.
+
+        Otherwise raises as `pick`.
+        """
+        try:
+            return self.pick(question.net, question.oracle)
+        except ValueRepairError:
+            if question.net is not None or question.oracle is not None:
+                raise
+            return None
+
     def pair_options(self, net_id: int, oracle_id: int) -> list[str]:
         """The options by which a command of the store chooses this pair: ``--net KEY``, ``--oracle DIGEST``, both, or
         neither if `pick` chooses it by default. Raises ValueRepairError if the pair has no scored position."""
@@ -410,6 +422,13 @@ class Store:
             pair = self.pick(question.net, question.oracle)
             alpha = self.alpha(*pair, question.alpha)
             return calibrations.used(self.connection, *pair, alpha, question.q_from)
+
+    def judged_q(self, question: Question, ids: Sequence[int], net_q: Sequence[float]) -> NDArray[np.float64]:
+        """[n] what deep Q is compared with in positions with these net values, `net_q` [n]: the values themselves, or
+        calibrated if the question says so. Raises TooFewPositions."""
+        if question.calibration == "none" or not len(ids):
+            return np.array(net_q, np.float64)
+        return calibrations.calibrated_of(self.connection, self.calibration(question).calibration, ids, net_q)
 
     def save_calibration(self, question: Question | None = None) -> None:
         """Fits a calibration to the positions that the question's net and oracle scored, stores it and commits.

@@ -24,7 +24,7 @@ from valuerepair.play.game import GameRecord
 from valuerepair.play.lc0_selfplay import Lc0Source, lc0_settings
 from valuerepair.play.openings import read_openings
 from valuerepair.play.referee import Rules
-from valuerepair.play.selfplay import Chunks, Contestant, ForestSource, SelfplayEnd, SelfplayPlan, play_selfplay
+from valuerepair.play.selfplay import Chunks, ForestSource, SelfplayEnd, SelfplayPlan, play_selfplay
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import BrokenChunk, pack, unpack
 from valuerepair.training.records import ChunkWriter, RecordFacts
@@ -173,10 +173,18 @@ def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestS
     if options.engine == "lc0":
         settings = lc0_settings(options.net, params, options.nodes, options.jobs, options.rules)
         return Lc0Source(settings, options.training, resume=_has_begun(output))
-    device = {"device": options.device, "threads": options.threads, "history_fill": params.history_fill}
-    nets = (options.net, options.net2) if options.net2 else (options.net,)
-    contestant = Contestant(nets, params, options.nodes, options.jobs, device)
-    return ForestSource(contestant, options.rules, options.seed, games)
+    return ForestSource(
+        [options.net, options.net2] if options.net2 else [options.net],
+        params,
+        options.nodes,
+        games=games,
+        rules=options.rules,
+        seed=options.seed,
+        parallel=options.jobs,
+        device=options.device,
+        threads=options.threads,
+        history_fill=params.history_fill,
+    )
 
 
 def _chunks(
