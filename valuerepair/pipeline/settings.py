@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +35,25 @@ POLICY = "judge:0.3"  # the policy target, as in `vr train --policy`
 _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
+def _setting(default: Any, comment: str) -> Any:
+    """A field with this default; the comment stands beside it in repair.toml."""
+    return field(default=default, metadata={"comment": comment})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """The sizes of the stages: `positions` to mine; engine nodes to `expand` and lines of the `book`, if games are
     played from it; `steps` of a training; held-out positions to `rejudge`, 0 for none; `games` of a match. The budget
     decides a size that is None."""
 
-    positions: int | None = None
-    expand: int | None = None
-    book: int | None = None
-    steps: int | None = None
-    rejudge: int | None = None
-    games: int | None = None
+    positions: int | None = _setting(None, "drawn from the archives and judged")
+    expand: int | None = _setting(None, "engine nodes for positions around the candidates")
+    book: int | None = _setting(None, "lines of the book that is played")
+    steps: int | None = _setting(None, "training steps")
+    rejudge: int | None = _setting(
+        None, f"held-out positions that test_deep judges; 0 for none, else at least {FEWEST_REJUDGED}"
+    )
+    games: int | None = _setting(None, "games of a match")
 
     def __post_init__(self) -> None:
         for size in fields(self):
@@ -61,7 +68,7 @@ class Sizes:
 class Mining:
     """How positions are mined: `aside` is their share beside the games, "" for none, or the share of each kind."""
 
-    aside: str = ASIDE
+    aside: str = _setting(ASIDE, "share of the positions that lie beside the games, or of each kind")
 
     def __post_init__(self) -> None:
         try:
@@ -78,9 +85,9 @@ class Mining:
 class HeldOutShares:
     """The positions held out from training: shares of games and of families, and whole archives."""
 
-    games: float = 0.15
-    families: float = 0.10
-    archives: tuple[str, ...] = ()
+    games: float = _setting(0.15, "share of the games to hold out")
+    families: float = _setting(0.10, "share of the positions to hold out by family")
+    archives: tuple[str, ...] = _setting((), "archives to hold out whole")
 
     def __post_init__(self) -> None:
         for name, share in (("games", self.games), ("families", self.families)):
@@ -94,9 +101,9 @@ class TrainSettings:
     policy alone. `share` is the share of candidates, by default (None) their share of the sampled positions; with
     normal games it is the share of repair games, by default that of `vr mix`."""
 
-    policy: str = POLICY
-    share: float | None = None
-    only: Only = "all"
+    policy: str = _setting(POLICY, "the policy target: net, or a share of the judge's moves")
+    share: float | None = _setting(None, "share of candidates in training; with normal games, of repair games")
+    only: Only = field(default="all", metadata={"comment": "all, heads or value"})
     batch: int = TrainOptions().batch
     lr: float = TrainOptions().lr
 
@@ -126,8 +133,8 @@ class TrainSettings:
 class Playing:
     """How our own search plays games: nodes of a move in matches, and in games from the book."""
 
-    match_nodes: int = 100
-    book_nodes: int = 200
+    match_nodes: int = _setting(100, "nodes per move in the matches")
+    book_nodes: int = _setting(200, "nodes per move in the games from the book")
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -142,18 +149,22 @@ class Settings:
     training chunks of ordinary games; without them it learns from the store alone. Raises UsageError, in the words of
     repair.toml, for invalid settings."""
 
-    archives: tuple[str, ...] = ()
-    store: str = ""
-    oracle: str = ""
-    net: str = DEFAULT_NET
-    deep: str = f"{STOCKFISH}:nodes={STOCKFISH_NODES}"
-    test_deep: str = f"{STOCKFISH}:nodes={TEST_NODES}"
-    threshold: float = DEFAULT_THRESHOLD
-    alpha: float = DEFAULT_ALPHA
+    archives: tuple[str, ...] = _setting((), "the archives to mine")
+    store: str = _setting("", "a store that is already mined; it is copied")
+    oracle: str = _setting("", "its judge, the beginning of the digest")
+    net: str = _setting(DEFAULT_NET, "the net to repair")
+    deep: str = _setting(f"{STOCKFISH}:nodes={STOCKFISH_NODES}", "the judge: the deep search, as in vr mine")
+    test_deep: str = _setting(
+        f"{STOCKFISH}:nodes={TEST_NODES}", 'a deeper judge for some held-out positions; "" for none'
+    )
+    threshold: float = _setting(DEFAULT_THRESHOLD, "|net Q - deep Q| of a candidate")
+    alpha: float = _setting(DEFAULT_ALPHA, "centipawns of the judge's Q, of candidates and targets")
     seed: int = 0
-    budget: str = BUDGET
-    control: bool = False
-    normal: tuple[str, ...] = ()
+    budget: str = _setting(BUDGET, "time for all stages, estimated by the rates of this machine (rates.json)")
+    control: bool = _setting(False, "whether a second net is trained without candidates")
+    normal: tuple[str, ...] = _setting(
+        (), "training chunks of ordinary games; without them, the nets learn from the store alone"
+    )
     sizes: Sizes = field(default_factory=Sizes)
     mine: Mining = field(default_factory=Mining)
     split: HeldOutShares = field(default_factory=HeldOutShares)
@@ -229,47 +240,12 @@ def seconds_of(budget: str) -> float:
 
 # -- repair.toml ------------------------------------------------------------------------------------------------------
 
-_TABLES: Mapping[str, type[Any]] = {
-    "sizes": Sizes,
-    "mine": Mining,
-    "split": HeldOutShares,
-    "train": TrainSettings,
-    "play": Playing,
+_TABLES: Mapping[str, Any] = {
+    table.name: table.default_factory for table in fields(Settings) if is_dataclass(table.default_factory)
 }
 _OLD_SIZES = {"confirm"}  # in folders of another version
-_COMMENTS = {
-    "archives": "the archives to mine",
-    "store": "a store that is already mined; it is copied",
-    "oracle": "its judge, the beginning of the digest",
-    "net": "the net to repair",
-    "deep": "the judge: the deep search, as in vr mine",
-    "test_deep": 'a deeper judge for some held-out positions; "" for none',
-    "threshold": "|net Q - deep Q| of a candidate",
-    "alpha": "centipawns of the judge's Q, of candidates and targets",
-    "budget": "time for all stages, estimated by the rates of this machine (rates.json)",
-    "control": "whether a second net is trained without candidates",
-    "normal": "training chunks of ordinary games; without them, the nets learn from the store alone",
-    "positions": "drawn from the archives and judged",
-    "expand": "engine nodes for positions around the candidates",
-    "book": "lines of the book that is played",
-    "steps": "training steps",
-    "rejudge": f"held-out positions that test_deep judges; 0 for none, else at least {FEWEST_REJUDGED}",
-    "games": "games of a match",
-    "aside": "share of the positions that lie beside the games, or of each kind",
-    "policy": "the policy target: net, or a share of the judge's moves",
-    "share": "share of candidates in training; with normal games, of repair games",
-    "only": "all, heads or value",
-    "match_nodes": "nodes per move in the matches",
-    "book_nodes": "nodes per move in the games from the book",
-}
-
 _EITHER = ("archives", "store")
 _OMITTED = (*_EITHER, "oracle")  # from the file, where they are empty
-_OF_SPLIT = {
-    "games": "share of the games to hold out",
-    "families": "share of the positions to hold out by family",
-    "archives": "archives to hold out whole",
-}
 
 
 def write(settings: Settings, path: Path) -> None:
@@ -282,17 +258,13 @@ def write(settings: Settings, path: Path) -> None:
         value = getattr(settings, setting.name)
         if setting.name not in _TABLES:
             if setting.name not in _OMITTED or value:
-                lines.append(_line(setting.name, value))
+                lines.append(_line(setting, value))
             continue
         lines += ["", f"[{setting.name}]"]
         if setting.name == "sizes":
             lines.append("# Derived from the budget; if a line is removed, its size is derived again.")
-        comments = _OF_SPLIT if setting.name == "split" else _COMMENTS
-        lines += [
-            _line(field.name, getattr(value, field.name), comments)
-            for field in fields(value)
-            if getattr(value, field.name) is not None
-        ]
+        cells = ((row, getattr(value, row.name)) for row in fields(value))
+        lines += [_line(row, cell) for row, cell in cells if cell is not None]
     try:
         content = ("\n".join(lines) + "\n").encode()
     except UnicodeEncodeError:
@@ -303,13 +275,13 @@ def write(settings: Settings, path: Path) -> None:
         partial.write_bytes(content)
 
 
-def _line(name: str, value: Any, comments: Mapping[str, str] = _COMMENTS) -> str:
+def _line(setting: Field[Any], value: Any) -> str:
     # JSON texts, numbers and lists of them are valid TOML, except for one control character that JSON does not escape.
     encoded = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False).replace(
         "\x7f", "\\u007f"
     )
-    text = f"{name} = {encoded}"
-    return f"{text:<32}  # {comments[name]}" if name in comments else text
+    text = f"{setting.name} = {encoded}"
+    return f"{text:<32}  # {setting.metadata['comment']}" if setting.metadata else text
 
 
 def read(path: Path) -> Settings:
