@@ -186,7 +186,8 @@ def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: ShownRows) -> None
 
 def _add_moves(columns: Columns, rows: PageRows) -> None:
     for name in ("played", "net_best", "deep_best"):
-        columns.add(name, encode_moves([move or "a1a1" for move in rows.frame[name]]))  # 0 without a move
+        # 0 without a move, which is None or, in newer versions of pandas, NaN
+        columns.add(name, encode_moves([move if isinstance(move, str) else "a1a1" for move in rows.frame[name]]))
     for name in ("moves", "pv"):
         columns.add_lines(name, rows.frame[name].tolist())
 
