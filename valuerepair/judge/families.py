@@ -50,10 +50,10 @@ def figures(
         return None
     threshold = question.threshold
     columns = families.reached(store, *pair)
-    known = np.flatnonzero(~np.isnan(columns["net_q"]))
-    judged_q = np.full(len(columns["net_q"]), np.nan)
-    judged_q[known] = store.judged_q(question, columns["position_id"][known].tolist(), columns["net_q"][known].tolist())
-    columns["net_q"] = judged_q
+    if question.calibration == "fitted":
+        known, net_q = np.flatnonzero(~np.isnan(columns["net_q"])), columns["net_q"].copy()
+        net_q[known] = store.judged_q(question, columns["position_id"][known].tolist(), net_q[known].tolist())
+        columns["net_q"] = net_q
     searched_all = families.left_nothing(store, np.unique(columns["run_id"]).tolist())
     rows = _FamilyRows(columns, alpha, question.q_from, threshold, searched_all=searched_all)
     archive = _archive(store, pair, sampled, threshold)
