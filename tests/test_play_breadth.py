@@ -24,7 +24,7 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.search import Search
 from valuerepair.nets.net import open_net
 from valuerepair.play.breadth import Breadth
-from valuerepair.play.lineup import Lineup, NetOptions, parse_side
+from valuerepair.play.lineup import Lineup, parse_side
 from valuerepair.play.match import MatchEnd, MatchPlan, play_match
 from valuerepair.play.openings import read_openings
 from valuerepair.play.referee import Rules
@@ -38,7 +38,7 @@ def run(folder: Path, *sides: str, lines: int = 4, games: int | None = None, pli
     rules, control = Rules(max_plies=plies), parse_control(str(NODES), None)
     plan = MatchPlan(openings, games or 2 * lines, "book.pgn", control=control, rules=rules)
     with (
-        Lineup([parse_side(side) for side in sides], control, 2, plan.games, NetOptions("cpu", 1)) as lineup,
+        Lineup([parse_side(side) for side in sides], control, 2, plan.games, device="cpu", threads=1) as lineup,
         Progress("match", quiet=True) as progress,
     ):
         return play_match(plan, lineup, folder / "match.pgn", progress=progress)

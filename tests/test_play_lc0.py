@@ -265,7 +265,7 @@ def test_death_in_the_middle_and_going_on(fake: Lc0Settings, tmp_path: Path) -> 
     assert not processes_below()
     (tmp_path / "script").write_text("")
     with pytest.raises(UsageError, match="not empty"):
-        play_with_lc0(OPENINGS, fake, chunks=tmp_path / "chunks")
+        list(play_with_lc0(OPENINGS, fake, chunks=tmp_path / "chunks"))
     rest = play_with_lc0(OPENINGS[2:], fake, numbers=[2, 3, 4], chunks=tmp_path / "chunks", resume=True)
     assert [(game.number, game.opening) for game in rest] == [(2, 2), (3, 3), (4, 4)]
     assert len(list((tmp_path / "chunks").iterdir())) == 5

@@ -25,7 +25,7 @@ from tests.play_doubles import INITIAL
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
-from valuerepair.play.lineup import Lineup, NetOptions, parse_side
+from valuerepair.play.lineup import Lineup, parse_side
 from valuerepair.play.match import ODDS, SHUFFLED, MatchEnd, MatchOptions, MatchPlan, play_match, play_sides
 from valuerepair.play.openings import built_in_openings, check_playable, read_openings
 from valuerepair.play.referee import DrawRule, Rules, parse_draw_rule
@@ -45,7 +45,7 @@ def no_process_left() -> Iterator[None]:
 def run(tmp_path: Path, plan: MatchPlan, *sides: str, jobs: int = 2) -> MatchEnd:
     parsed = [parse_side(side) for side in sides]
     with (
-        Lineup(parsed, plan.control, jobs, plan.games, NetOptions()) as lineup,
+        Lineup(parsed, plan.control, jobs, plan.games) as lineup,
         Progress("match", quiet=True) as progress,
     ):
         return play_match(plan, lineup, tmp_path / "match.pgn", progress=progress)

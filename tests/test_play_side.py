@@ -12,7 +12,7 @@ from valuerepair.engines.kinds import LC0, OWN_SEARCH, STOCKFISH, UCI, EngineKin
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.params import SearchParams
-from valuerepair.play.lineup import Lineup, NetOptions, distinct, limits_of, params_of, parse_side
+from valuerepair.play.lineup import Lineup, distinct, limits_of, params_of, parse_side
 from valuerepair.play.time_control import TimeControl
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
@@ -114,7 +114,7 @@ def test_names_can_be_told_apart() -> None:
 def test_engines_that_do_not_work_are_known_before_the_first_game(text: str, complaint: str) -> None:
     good = f"{sys.executable},arg={FAKE},nodes=1"
     with pytest.raises(ValueRepairError, match=complaint):
-        Lineup([parse_side(good), parse_side(text)], None, 1, 2, NetOptions())
+        Lineup([parse_side(good), parse_side(text)], None, 1, 2)
     assert psutil.Process().children(recursive=True) == []
 
 
@@ -122,7 +122,7 @@ def test_sides_that_differ_in_temperature_alone_have_other_identities(shared_dat
     """A match goes on from a file only where its sides are the same, and moves are drawn by the temperature."""
     net = shared_data / "nets" / "maia-1900.pb.gz"
     sides = [parse_side(f"net={net},nodes=1,temperature={tau}") for tau in (0.5, 0.6)]
-    with Lineup(sides, None, 1, 2, NetOptions("cpu")) as lineup:
+    with Lineup(sides, None, 1, 2, device="cpu") as lineup:
         first, second = (seat.identity for seat in lineup.seats)
     assert "temperature=0.5" in first
     assert first.replace("0.5", "0.6") == second

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -253,10 +253,15 @@ def measure(store: Store, net: Evaluator, oracle: ComparedOracle, progress: Prog
     """
     net_id = store.add_net(net.identity, net.history_fill)
     failures = dict[str, str]()
-    with store.running(_run_record(net, oracle, command)) as run:
+    sources = {"net": net.identity.key, "history_fill": net.history_fill, "oracle": oracle.digest}
+    record = RunRecord.of({"command": "remeasure", **sources}, command, sources, provider=net.provider)
+    lacking = _lacking(store, net_id, oracle)
+    with store.running(record) as run:
         store.commit()
         run.counts["evaluated"] = done = 0
-        for ids, batch in _unmeasured(store, net_id, oracle):
+        for first in range(0, len(lacking), BATCH_ROWS):
+            ids = lacking[first : first + BATCH_ROWS]
+            batch = store.positions(ids)
             values, failed = evaluated(net, batch)
             failures |= {batch[row].fen: reason for row, (reason, _) in failed.items()}
             store.add_net_values(np.delete(ids, list(failed)), net_id, values, run)
@@ -273,16 +278,3 @@ def measure(store: Store, net: Evaluator, oracle: ComparedOracle, progress: Prog
 def evaluated(net: Evaluator, batch: PositionBatch) -> tuple[NetValues, Mapping[int, tuple[str, int]]]:
     """The values of the rows that have one, and why the others, by row, have none; a net has one of each."""
     return signals.result_of(net.answer(batch)) if isinstance(net, EngineNet) else (net.evaluate(batch), {})
-
-
-def _run_record(net: Evaluator, oracle: ComparedOracle, command: str) -> RunRecord:
-    sources = {"net": net.identity.key, "history_fill": net.history_fill, "oracle": oracle.digest}
-    return RunRecord.of({"command": "remeasure", **sources}, command, sources, provider=net.provider)
-
-
-def _unmeasured(store: Store, net_id: int, oracle: ComparedOracle) -> Iterator[tuple[NDArray[np.int64], PositionBatch]]:
-    """Positions of the oracle without a value of the net, by id, `BATCH_ROWS` at a time."""
-    lacking = _lacking(store, net_id, oracle)
-    for first in range(0, len(lacking), BATCH_ROWS):
-        ids = lacking[first : first + BATCH_ROWS]
-        yield ids, store.positions(ids)

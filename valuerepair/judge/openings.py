@@ -152,19 +152,12 @@ def _families() -> dict[str, str]:
     return {eco: first for eco, (_, _, first) in shortest.items()}
 
 
-class Ply(NamedTuple):
-    """The boards after this many plies, of the lines that are long enough: `rows` [m], ascending, are their numbers."""
-
-    rows: NDArray[np.int64]
-    boards: Boards
-
-
 def plies(
     fens: Sequence[str],
     lines: Sequence[Sequence[str]],
     most: int | None = None,
-) -> Iterator[Ply]:
-    """The boards of all lines after 0, 1, 2, … plies, at most `most`.
+) -> Iterator[tuple[NDArray[np.int64], Boards]]:
+    """The boards of all lines after 0, 1, 2, … plies, at most `most`, with the numbers [m], ascending, of their lines.
 
     Line i is `lines[i]` (UCI) from `fens[i]`. It ends before its first illegal move, because expected lines come from
     other programs. Raises ValueError for a bad FEN.
@@ -173,7 +166,7 @@ def plies(
     moves, ends = _numbers(lines, most)
     at = ends[:-1].copy()
     while len(rows):
-        yield Ply(rows, boards)
+        yield rows, boards
         unfinished = np.flatnonzero(at[rows] < ends[rows + 1])
         rows, boards = rows[unfinished], boards[unfinished]
         rows, boards = _played(rows, boards, moves[at[rows]])

@@ -22,7 +22,7 @@ from valuerepair.errors import UsageError, check_least
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.elo import share_interval
 from valuerepair.play.figures import PlayedGame, disagreements, figures
-from valuerepair.play.lineup import Lineup, NetOptions, params_of, parse_side
+from valuerepair.play.lineup import Lineup, params_of, parse_side
 from valuerepair.play.match import BUILT_IN, ODDS, SEQUENTIAL, MatchPlan, play_match
 from valuerepair.play.openings import Opening, built_in_openings, read_openings
 from valuerepair.play.pgn import read_written
@@ -115,7 +115,7 @@ class Experiment:
                 standing.add(Played.of_written(game))
         else:
             with (
-                Lineup([first, second], control, None, self.games, NetOptions()) as lineup,
+                Lineup([first, second], control, None, self.games) as lineup,
                 self._progress(path.stem) as progress,
             ):
                 self.folder.mkdir(parents=True, exist_ok=True)

@@ -312,19 +312,8 @@ def play_with_lc0(
     if chunks is not None:
         _make_folder(chunks.folder, resume)
     if not openings:
-        return iter(())
-    return _play(openings, numbers or range(len(openings)), settings, command, chunks, stop)
-
-
-def _play(
-    openings: Sequence[Opening],
-    numbers: Sequence[int],
-    settings: Lc0Settings,
-    command: list[str],
-    chunks: Lc0Chunks | None,
-    stop: Callable[[], bool],
-) -> Iterator[GameRecord]:
-    waiting = dict(enumerate(zip(numbers, openings, strict=True)))
+        return
+    waiting = dict(enumerate(zip(numbers or range(len(openings)), openings, strict=True)))
     with _workplace(Path(chunks.folder).absolute() if chunks is not None else None) as place:
         book = place / "book.pgn"
         write_book(book, openings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from valuerepair.chess.time_left import ON_CPU, ON_GPU
 from valuerepair.cores import usable_cores
@@ -30,14 +30,6 @@ _USUAL = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
 
 
 @dataclass(frozen=True)
-class NetOptions:
-    """Where the built-in search runs its nets; see `nets.net.open_net`."""
-
-    device: str = "auto"
-    threads: int | None = None
-
-
-@dataclass(frozen=True)
 class Seat:
     """A player and what its moves depend on, in one line: two matches with the same line have the same side.
 
@@ -58,14 +50,14 @@ class Lineup:
         control: TimeControl | None,
         jobs: int | None,
         games: int,
-        device: NetOptions,
+        **net_options: Any,
     ) -> None:
         """Opens both players; by default `jobs` is one game per core, with two nets as many as fill their batches.
 
-        Raises UsageError and ValueRepairError.
+        `net_options` are those of `open_net`, for the built-in search. Raises UsageError and ValueRepairError.
         """
         check_least("--jobs", jobs)
-        self._device = device
+        self._net_options = net_options
         self._nets: dict[str, Net] = {}
         self._players: list[Player] = []
         self.abandons_searches = False  # whether `close` abandons searches in flight
@@ -123,8 +115,7 @@ class Lineup:
         fill = params_of(side).history_fill
         key = f"{read_net_file(locate(side.weights)).sha256} {fill}"
         if key not in self._nets:
-            options = {"device": self._device.device, "threads": self._device.threads}
-            self._nets[key] = open_net(side.weights, history_fill=fill, **options)  # type: ignore[arg-type]  # checked by open_net
+            self._nets[key] = open_net(side.weights, history_fill=fill, **self._net_options)  # type: ignore[arg-type]  # checked by open_net
         return self._nets[key]
 
     def _default_jobs(

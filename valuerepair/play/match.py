@@ -20,7 +20,7 @@ from valuerepair.chess.time_left import Turns
 from valuerepair.errors import UsageError, check_least, check_word
 from valuerepair.play.breadth import breadth_tags
 from valuerepair.play.game import GameRecord
-from valuerepair.play.lineup import Lineup, NetOptions, parse_side
+from valuerepair.play.lineup import Lineup, parse_side
 from valuerepair.play.openings import Opening, built_in_openings, check_playable, read_openings, white_material
 from valuerepair.play.pgn import (
     PgnWriter,
@@ -212,8 +212,8 @@ def play_sides(sides: Sequence[str], options: MatchOptions, path: str | Path, *,
     """The match of two sides, given as the text of `vr match`: opens them, and logs the players. See `play_match`."""
     a, b = (parse_side(side) for side in sides)
     plan = options.plan()
-    device = NetOptions(options.device, options.threads)
-    with Lineup([a, b], plan.control, options.jobs, plan.games, device) as lineup:
+    where = {"device": options.device, "threads": options.threads}
+    with Lineup([a, b], plan.control, options.jobs, plan.games, **where) as lineup:
         log.info("\n".join([*lineup.lines(), *plan.remark()]))
         return play_match(plan, lineup, path, progress=progress)
 
