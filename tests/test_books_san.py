@@ -151,3 +151,15 @@ def test_playable_as_one_by_one(games: list[list[str]]) -> None:
     can_play = playable(rows)
     np.testing.assert_array_equal(can_play.to_numpy(), expected)
     assert 0 < sum(expected) < len(expected) - 4
+
+
+@pytest.mark.parametrize("fen", ["8/5k2/8/1N6/8/8/8/1N1N1K2 w - - 0 1", "8/5k2/8/1Q6/8/8/8/1Q2Q1K1 b - - 0 1"])
+def test_three_alike_have_the_shortest_name(fen: str) -> None:
+    """Two on one file, and a third on neither its file nor its rank: the rank is enough."""
+    board = chess.Board(fen)
+    board.turn = chess.WHITE
+    moves = list(board.legal_moves)
+    lines = book_lines(
+        [board.fen()] * len(moves), [[move.uci()] for move in moves], [_end([m.uci()], board.fen()) for m in moves]
+    )
+    assert [line.sans for line in lines] == [(board.san(move),) for move in moves]

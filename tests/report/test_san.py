@@ -12,6 +12,7 @@ import pandas as pd
 
 from tests.report.browser import Visit, visit
 from tests.report.reading import Report, loneliest, pixel, show_in_list
+from valuerepair.books.emit import san_flags
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.store.store import Store
@@ -56,14 +57,24 @@ HARD = {
 def scripts() -> str:
     """The modules that write moves, without what they tell each other."""
     folder = Path(page_module.__file__).parent / "page_template"
-    text = "".join((folder / f"{name}.js").read_text("utf-8") for name in ("data", "board", "san"))
+    text = "".join((folder / f"{name}.js").read_text("utf-8") for name in ("data", "board"))
     return re.sub(r"^export ", "", re.sub(r"^import .*\n", "", text, flags=re.MULTILINE), flags=re.MULTILINE)
 
 
 def spoken(page: Visit, boards: list[chess.Board]) -> list[list[str]]:
     """What the page writes for each legal move of each board."""
-    with_moves = [[board.fen(), [move.uci() for move in board.legal_moves]] for board in boards]
-    script = "(asked) => {%s\n return asked.map(([fen, moves]) => moves.map((move) => san(parseFen(fen), move))); }"
+    moves = [[move.uci() for move in board.legal_moves] for board in boards]
+    flags = [
+        san_flags([board.fen()] * len(row), [[move] for move in row]).tolist()
+        for board, row in zip(boards, moves, strict=True)
+    ]
+    with_moves = [
+        [board.fen(), list(zip(row, own, strict=True))] for board, row, own in zip(boards, moves, flags, strict=True)
+    ]
+    script = (
+        "(asked) => {%s\n return asked.map(([fen, moves]) => moves.map(([move, flags]) => "
+        "san(parseFen(fen), move, flags))); }"
+    )
     texts: list[list[str]] = page.evaluate(script % scripts(), with_moves)
     return texts
 

@@ -39,6 +39,7 @@ from valuerepair.chess.rows import (
     Boards,
     Moves,
 )
+from valuerepair.judge.openings import plies
 
 WRAP_COLUMNS = 79
 _LINE = re.compile(rf"(.{{1,{WRAP_COLUMNS}}}|\S+)(?: |$)")  # breaks lines as textwrap does, 20 times as fast
@@ -71,6 +72,20 @@ def book_lines(
             lines.append(line)
             on_line()
     return lines
+
+
+def san_flags(fens: Sequence[str], lines: Sequence[Sequence[str]]) -> NDArray[np.uint8]:
+    """[k] what the SAN of each move has that the board before it does not show, for all lines of moves (UCI) from
+    `fens`: 1 the file, 2 the rank that it came from, 4 check, 8 mate. 0 from the first illegal move of a line on."""
+    flat, cuts = joined([encode_moves(line) for line in lines])
+    flags, numbers, earlier = np.zeros(len(flat), np.uint8), np.zeros(0, np.int64), parse_fens([])
+    for ply, (rows, boards) in enumerate(plies(fens, lines)):
+        if ply:
+            at = cuts[rows] + ply - 1
+            words, _, _ = _ply(earlier[np.searchsorted(numbers, rows)], flat[at])
+            flags[at] = words >> 20
+        numbers, earlier = rows, boards
+    return flags
 
 
 def _side_by_side(start_fens: Sequence[str], moves: Sequence[list[str]], positions: Sequence[str]) -> list[BookLine]:
@@ -226,9 +241,9 @@ def _disambiguation(boards: Boards, moves: Moves, kinds: Ints, listed: Moves, nu
     owners, origin = owners[same_kind], origin[same_kind]
     unlike = origin ^ _squares(boards[owners], moves[owners])[0]
     words = np.zeros(len(boards), np.int64)
-    # As in python-chess: by the file, unless the two differ only in rank.
-    by_rank = unlike & 7 == 0
-    np.bitwise_or.at(words, owners, np.where(by_rank, _RANK, _FILE))
+    # As in python-chess: the rank if another stands on the file; the file if one stands on the rank, or none on either.
+    np.bitwise_or.at(words, owners, np.where(unlike & 7 == 0, _RANK, 0) | np.where(unlike & 56 == 0, _FILE, 0))
+    words[owners] |= np.where(words[owners] & _RANK, 0, _FILE)
     return words
 
 

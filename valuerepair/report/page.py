@@ -95,7 +95,7 @@ def write(
 
 # In the order of their imports: each module uses only those before it.
 MODULES = (
-    *("guard", "data", "rates", "lowess", "filters", "board", "san", "words", "charts", "scatter", "book", "family"),
+    *("guard", "data", "rates", "lowess", "filters", "board", "words", "charts", "scatter", "book", "family"),
     *("detail", "list", "summary", "main"),
 )
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)

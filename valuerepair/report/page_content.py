@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.books.emit import book_lines, epd_text, pgn_entry, tag_lines
+from valuerepair.books.emit import book_lines, epd_text, pgn_entry, san_flags, tag_lines
 from valuerepair.books.rows import file_name, game_name, playable
 from valuerepair.books.write import game_tags
 from valuerepair.chess.board import fens, parse_fens
@@ -185,11 +185,18 @@ def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: ShownRows) -> None
 
 
 def _add_moves(columns: Columns, rows: PageRows) -> None:
+    """Moves and lines, and the `san_flags` of those that the page shows in SAN."""
+    fens = rows.frame["fen"].tolist()
     for name in ("played", "net_best", "deep_best"):
-        # 0 without a move, which is None or, in newer versions of pandas, NaN
-        columns.add(name, encode_moves([move if isinstance(move, str) else "a1a1" for move in rows.frame[name]]))
+        # Without a move the cell is None or, in newer versions of pandas, NaN; the number is 0.
+        moves = [[move] if isinstance(move, str) else [] for move in rows.frame[name]]
+        columns.add(name, encode_moves([line[0] if line else "a1a1" for line in moves]))
+        flags = np.zeros(len(moves), np.uint8)
+        flags[[bool(line) for line in moves]] = san_flags(fens, moves)
+        columns.add(f"{name}_san", flags)
     for name in ("moves", "pv"):
         columns.add_lines(name, rows.frame[name].tolist())
+    columns.add("pv_san", san_flags(fens, [line.split() for line in rows.frame["pv"]]))
 
 
 def _lowess(scored: pd.DataFrame) -> list[list[float]] | None:

@@ -43,6 +43,28 @@ export function play(position, uci) {
   return { men, turn: black ? "w" : "b", number: position.number + (black ? 1 : 0) };
 }
 
+/**
+ * A move in standard algebraic notation: Nf3, exd8=Q+, O-O. `flags` say what the board does not show: `san_flags` of
+ * valuerepair.books.emit.
+ * @param {any} position of `parseFen` @param {string} uci @param {number} flags
+ */
+export function san({ men }, uci, flags) {
+  const [from, to] = [square(uci), square(uci.slice(2))];
+  if (!men[from]) return uci; // of no position that there is
+  const kind = men[from].toUpperCase();
+  const sideways = (to & 7) - (from & 7);
+  const end = flags & 8 ? "#" : flags & 4 ? "+" : "";
+  if (kind === "K" && Math.abs(sideways) === 2) return (sideways > 0 ? "O-O" : "O-O-O") + end;
+  const takes = men[to] || (kind === "P" && sideways) ? "x" : "";
+  const man = kind === "P" ? (takes ? uci[0] : "") : kind + (flags & 1 ? uci[0] : "") + (flags & 2 ? uci[1] : "");
+  return man + takes + uci.slice(2, 4) + (uci[4] ? `=${uci[4].toUpperCase()}` : "") + end;
+}
+
+/** The number before a move: 19. or 19... @param {{turn: string, number: number}} position */
+export function moveNumber(position) {
+  return `${position.number}.${position.turn === "w" ? "" : ".."}`;
+}
+
 /** @param {string} tag @param {Record<string, string | number>} attributes @param {...Element} children */
 export function svg(tag, attributes, ...children) {
   const made = document.createElementNS(SVG, tag);

@@ -1,10 +1,9 @@
 // @ts-check
 // One position: its board with arrows, values, line, labels, game.
-import { draw, parseFen, play, sample } from "./board.js";
+import { draw, moveNumber, parseFen, play, sample, san } from "./board.js";
 import { Family } from "./family.js";
 import { element } from "./filters.js";
 import { counted } from "./rates.js";
-import { moveNumber, san } from "./san.js";
 import { describe, make, signed, table, values } from "./words.js";
 
 const ARROWS = [
@@ -83,7 +82,7 @@ export class Detail {
     const list = make("ul", { className: "legend" });
     for (const [kind, column, words] of ARROWS) {
       const move = this.points.move(column, this.row);
-      const said = move ? `${moveNumber(this.boards[0])} ${san(this.boards[0], move)}` : "not known";
+      const said = move ? `${moveNumber(this.boards[0])} ${san(this.boards[0], move, this.points.columns[`${column}_san`][this.row])}` : "not known";
       list.append(make("li", {}, sample(kind), `${words}: ${said}`));
     }
     return list;
@@ -92,10 +91,11 @@ export class Detail {
   stepper() {
     const go = (to, text, label) => make("button", { type: "button", onclick: () => this.goTo(to()), "aria-label": label }, text);
     const moves = make("ol", { id: "pv", "aria-label": "Line of the deep search" });
+    const flags = this.points.lineFlags(this.row);
     this.line.forEach((move, i) => {
       const position = this.boards[i];
       const number = i === 0 || position.turn === "w" ? [make("span", {}, moveNumber(position))] : [];
-      moves.append(make("li", {}, ...number, make("button", { type: "button", onclick: () => this.goTo(i + 1) }, san(position, move))));
+      moves.append(make("li", {}, ...number, make("button", { type: "button", onclick: () => this.goTo(i + 1) }, san(position, move, flags[i]))));
     });
     const tools = make(
       "div",

@@ -1,8 +1,7 @@
 // @ts-check
 // Making elements. Text is always set as text: what archives say never becomes markup.
-import { parseFen } from "./board.js";
+import { parseFen, san } from "./board.js";
 import { fixed } from "./rates.js";
-import { san } from "./san.js";
 
 /**
  * An element with properties and children; strings among the children are text.
@@ -44,7 +43,7 @@ export function opinions(points, row) {
   const position = parseFen(points.fens[row]);
   const said = (who, column, q) => {
     const move = points.move(column, row);
-    return [who, move && san(position, move), signed(q)].filter((word) => word).join(" ");
+    return [who, move && san(position, move, points.columns[`${column}_san`][row]), signed(q)].filter((word) => word).join(" ");
   };
   return [said("net", "net_best", points.netQ[row]), said("deep", "deep_best", points.deepQ[row])];
 }
