@@ -26,8 +26,9 @@ from valuerepair.chess.position_text import read_position, read_positions
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import Split, read_split, write_split
-from valuerepair.nets import canary, onnx_model, session
+from valuerepair.nets import canary, session
 from valuerepair.nets.net import open_net
+from valuerepair.nets.protobuf import LC0
 from valuerepair.nets.weights import LC0_MAGIC, read_net_file
 from valuerepair.pipeline.plan import Stage
 from valuerepair.pipeline.rates import Rates, rates
@@ -452,7 +453,7 @@ def test_an_onnx_net_that_is_one(tmp_path: Path) -> None:
 
 def net_of(blocks: int) -> bytes:
     """The beginning of an lc0 net with so many empty residual blocks."""
-    return LC0_MAGIC + onnx_model.field(10, onnx_model.field(2, b"") * blocks)
+    return LC0_MAGIC + bytes(LC0.Net(weights={"residual": [{}] * blocks}).SerializeToString())
 
 
 @pytest.mark.parametrize(

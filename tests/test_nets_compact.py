@@ -19,6 +19,7 @@ from valuerepair.nets import devices, onnx_model
 from valuerepair.nets.compact import LOGITS, MASKS, MOVES, RULE50, CompactSession, compact_file, compact_model
 from valuerepair.nets.conversion import find_lc0, to_onnx
 from valuerepair.nets.net import Net, open_net
+from valuerepair.nets.protobuf import ONNX
 from valuerepair.nets.session import RawOutputs, Session, Tensors
 from valuerepair.nets.weights import read_net_file
 
@@ -98,13 +99,12 @@ TENSORS = Tensors("x", "y", None, "y", None, np.float32, np.float32, None)
 def test_files_that_cannot_be_wrapped_say_why() -> None:
     relu = [("Relu", ["x"], ["y"])]
     assert compact_model(onnx_model.model({"x": ("n", 112, 8, 8)}, {"y": ("n", 1858)}, relu, {}), TENSORS)
-    graph = onnx_model.field(7, b"")
-    old = graph + onnx_model.field(8, onnx_model.number(2, 10))
+    old = ONNX.Model(graph={}, opset_import=[{"version": 10}])
     with pytest.raises(ValueError, match="its opset 10 is older than 11"):
-        compact_model(old, TENSORS)
-    weights = onnx_model.field(5, onnx_model.field(8, b"w") + onnx_model.number(14, 1))
+        compact_model(old.SerializeToString(), TENSORS)
+    old.graph.initializer.add(name="w", data_location=1)
     with pytest.raises(ValueError, match="its weights are in another file"):
-        compact_model(onnx_model.field(7, weights) + old, TENSORS)
+        compact_model(old.SerializeToString(), TENSORS)
     with pytest.raises(ValueError, match="its protobuf is damaged"):
         compact_model(b"\x08\x08", TENSORS)
 

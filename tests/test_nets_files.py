@@ -74,7 +74,7 @@ def test_damaged_headers_are_told_not_crashed(data: st.DataObject, shared_data: 
             gzip.compress(b"junk", mtime=0),
             "{path}: is not a net: neither lc0 weights (.pb.gz) nor an ONNX file",
         ),
-        ("cut.pb", LC0_MAGIC + b"\x52\xff\x01ab", "{path}: cannot be read as a net: its protobuf is cut off"),
+        ("cut.pb", LC0_MAGIC + b"\x52\xff\x01ab", "{path}: cannot be read as a net: its protobuf is damaged"),
     ],
 )
 def test_what_is_no_net(name: str, content: bytes, message: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ cached beside the converted one.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +23,11 @@ from valuerepair.nets.devices import TENSORRT
 from valuerepair.nets.planes import CLOCK_PLANE, PLANES
 from valuerepair.nets.providers import first_line
 from valuerepair.nets.session import RawOutputs, Session, Tensors, join_outputs, load
-from valuerepair.nets.weights import fields
 
 VERSION = 3  # of the nodes below and of the converted net: in the name of the cached file
 MASKS, RULE50, MOVES, LOGITS = "/compact/masks", "/compact/rule50", "/compact/moves", "/compact/logits"
 MIN_OPSET = 11  # the first with GatherElements
-EXTERNAL, DATA_LOCATION = 1, 14  # TensorProto.DataLocation; its field
+EXTERNAL = 1  # TensorProto.DataLocation
 MOVES_STEP, MOVES_MOST = 32, 224  # legal moves are padded to a multiple of this; more than any position has (218)
 
 
@@ -38,67 +38,44 @@ def compact_model(content: bytes, tensors: Tensors) -> bytes:
     `MOVES` int32[n, k], indices into the policy. Outputs: the net's, with `LOGITS` [n, k] in place of its policy.
     Raises ValueError if the file cannot be changed this way.
     """
-    try:
-        opsets = [
-            dict(fields(part)) for at, part in fields(content) if at == om.OPSET_FIELD and isinstance(part, bytes)
-        ]
-        inside = _wrapped(om.graph_of(content), tensors)
-    except (IndexError, StopIteration, KeyError):
-        raise ValueError("its protobuf is damaged") from None
-    opset = max((int(o.get(2, 0)) for o in opsets if not o.get(1)), default=0)
+    model = om.read_model(content)
+    graph, rows, element = model.graph, tensors.fixed_batch or "batch", np.dtype(tensors.dtype).name
+    if any(tensor.data_location == EXTERNAL for tensor in graph.initializer):
+        raise ValueError("its weights are in another file")
+    opset = max((opset.version for opset in model.opset_import if not opset.domain), default=0)
     if opset < MIN_OPSET:
         raise ValueError(f"its opset {opset} is older than {MIN_OPSET}")
-    return om.with_graph(content, inside)
-
-
-def _wrapped(graph: bytes, tensors: Tensors) -> bytes:
-    """The GraphProto with the added nodes before and after its own."""
-    replaced = {(om.INPUT_FIELD, tensors.planes), (om.OUTPUT_FIELD, tensors.policy)}
-    unchanged = []
-    for at, part in fields(graph):
-        assert isinstance(part, bytes), "every field of a GraphProto is a message or a text"
-        if at == om.WEIGHT_FIELD and (DATA_LOCATION, EXTERNAL) in fields(part):
-            raise ValueError("its weights are in another file")
-        if at in (om.INPUT_FIELD, om.OUTPUT_FIELD) and (at, _name(part)) in replaced:
-            continue
-        unchanged.append(om.field(at, part))
-    rows = tensors.fixed_batch or "batch"
-    element = np.dtype(tensors.dtype).name
-    inputs = (
+    logits = om.value(LOGITS, (rows, "moves"), np.dtype(tensors.policy_dtype).name)
+    picking = om.node("GatherElements", [tensors.policy, MOVES], [LOGITS], axis=1)
+    inputs = [
         om.value(MASKS, (rows, PLANES, 8), "uint8"),
         om.value(RULE50, (rows, 1, 1, 1)),
         om.value(MOVES, (rows, "moves"), "int32"),
-    )
-    return b"".join(
-        [
-            *_unpacking(tensors, element),
-            *unchanged,
-            om.node("GatherElements", [tensors.policy, MOVES], [LOGITS], axis=1),
-            *(om.field(om.INPUT_FIELD, content) for content in inputs),
-            om.field(om.OUTPUT_FIELD, om.value(LOGITS, (rows, "moves"), np.dtype(tensors.policy_dtype).name)),
-        ]
-    )
+    ]
+    om.replace(graph.initializer, [*_tables(tensors), *graph.initializer])
+    om.replace(graph.node, [*_unpacking(tensors, element), *graph.node, picking])
+    om.replace(graph.input, [*(part for part in graph.input if part.name != tensors.planes), *inputs])
+    om.replace(graph.output, [*(part for part in graph.output if part.name != tensors.policy), logits])
+    changed: bytes = model.SerializeToString()
+    return changed
 
 
-def _unpacking(tensors: Tensors, element: str) -> list[bytes]:
-    """Nodes and constants from bitboards to the net's own input."""
+def _tables(tensors: Tensors) -> list[Any]:
+    """The constants of `_unpacking`: the eight bits of each byte, and a mask of the half-move clock's plane."""
     table = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(tensors.dtype)
     is_clock = np.zeros((1, PLANES, 1, 1), np.bool_)
     is_clock[:, CLOCK_PLANE] = True
+    return [om.weight("/compact/bits", table), om.weight("/compact/is_clock", is_clock)]
+
+
+def _unpacking(tensors: Tensors, element: str) -> list[Any]:
+    """Nodes from bitboards to the net's own input."""
     return [
-        om.weight("/compact/bits", table),
-        om.weight("/compact/is_clock", is_clock),
         om.node("Cast", [MASKS], ["/compact/bytes"], to=om.ELEMENTS["int32"]),
         om.node("Gather", ["/compact/bits", "/compact/bytes"], ["/compact/planes"]),
         om.node("Cast", [RULE50], ["/compact/clock"], to=om.ELEMENTS[element]),
         om.node("Where", ["/compact/is_clock", "/compact/clock", "/compact/planes"], [tensors.planes]),
     ]
-
-
-def _name(value: bytes) -> str:
-    """The name of a ValueInfoProto."""
-    name = dict(fields(value)).get(1, b"")
-    return name.decode() if isinstance(name, bytes) else ""
 
 
 def compact_file(session: Session) -> Path:

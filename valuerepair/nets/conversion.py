@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ from valuerepair.nets import onnx_model as om
 from valuerepair.nets.heads import DEFAULT_HEADS, Heads
 from valuerepair.nets.planes import INPUT_FORMATS, PLANES_SHAPE, encode
 from valuerepair.nets.session import PLANES_NAME, Session
-from valuerepair.nets.weights import NetFile, fields, read_net_file
+from valuerepair.nets.weights import NetFile, read_net_file
 
 log = logging.getLogger(__name__)
 VERSION = 3  # of the conversion, in the name of the cached file
@@ -131,58 +132,45 @@ def _mend(net: NetFile, onnx: Path) -> None:
         onnx.write_bytes(mended)
 
 
-def with_float32_planes(model: bytes) -> bytes:
+def with_float32_planes(content: bytes) -> bytes:
     """The ONNX file of a net in float16 with its input in float32, which the device casts: a CPU is slow at that."""
-    half = "/input/half"
-    cast = om.node("Cast", [PLANES_NAME], [half], to=om.ELEMENTS["float16"])
-    planes = om.field(om.INPUT_FIELD, om.value(PLANES_NAME, ("batch", *PLANES_SHAPE)))
-    graph = cast + planes
-    for number, part in fields(om.graph_of(model)):
-        assert isinstance(part, bytes), "every field of a GraphProto is a message or a text"
-        if number == om.NODE_FIELD:
-            graph += om.field(number, om.renamed(part, PLANES_NAME, half))
-        elif number != om.INPUT_FIELD:
-            graph += om.field(number, part)
-    return om.with_graph(model, graph)
+    model, half = om.read_model(content), "/input/half"
+    graph, cast = model.graph, om.node("Cast", [PLANES_NAME], [half], to=om.ELEMENTS["float16"])
+    om.replace(graph.node, [cast, *(om.renamed(node, PLANES_NAME, half) for node in graph.node)])
+    om.replace(graph.input, [om.value(PLANES_NAME, ("batch", *PLANES_SHAPE))])
+    changed: bytes = model.SerializeToString()
+    return changed
 
 
-def with_one_activation(model: bytes) -> bytes:
+def with_one_activation(content: bytes) -> bytes:
     """The ONNX file with the first encoder's activation also in the feed-forward layer of the embedding.
 
     Returns the same object if there is nothing to change.
     """
-    mended = _one_activation(om.graph_of(model))
-    return model if mended is None else om.with_graph(model, mended)
-
-
-def _one_activation(graph: bytes) -> bytes | None:
-    """The repaired GraphProto; None if there is nothing to repair."""
-    wrong, right = "/attn_body/", "/encoder0/"
-    parts = [(number, part) for number, part in fields(graph) if isinstance(part, bytes)]
-    nodes = {om.node_name(part): part for number, part in parts if number == om.NODE_FIELD}
+    model, wrong, right = om.read_model(content), "/attn_body/", "/encoder0/"
+    nodes = {node.name: node for node in model.graph.node}
     if not {f"{wrong}ffn/dense2/w", f"{right}ffn/dense2/w"} <= nodes.keys():
-        return None
+        return content
 
-    def activation(layer: str) -> dict[str, bytes]:
+    def activation(layer: str) -> dict[str, Any]:
         weights = (f"{layer}ffn/dense1/w", f"{layer}ffn/dense1/b")
-        return {n: part for n, part in nodes.items() if n.startswith(f"{layer}ffn/dense1/") and n not in weights}
+        return {n: node for n, node in nodes.items() if n.startswith(f"{layer}ffn/dense1/") and n not in weights}
 
-    copied = {name.replace(right, wrong): om.renamed(part, right, wrong) for name, part in activation(right).items()}
+    copied = {name.replace(right, wrong): om.renamed(node, right, wrong) for name, node in activation(right).items()}
     if copied.keys() == activation(wrong).keys():
-        return None
-    repaired = b""
-    for number, part in parts:
-        name = om.node_name(part) if number == om.NODE_FIELD else ""
-        if name in activation(wrong):
-            continue
+        return content
+    mended = []
+    for node in model.graph.node:
+        name = node.name
         if name == f"{wrong}ffn/dense2/w":
-            weights = om.node_inputs(part)[1]
-            input_name = om.node_inputs(nodes[f"{right}ffn/dense2/w"])[0].replace(right, wrong)
-            repaired += b"".join(om.field(om.NODE_FIELD, node) for node in copied.values())
-            repaired += om.node("MatMul", [input_name, weights], [name], name=name)
-        else:
-            repaired += om.field(number, part)
-    return repaired
+            input_name = nodes[f"{right}ffn/dense2/w"].input[0].replace(right, wrong)
+            product = om.node("MatMul", [input_name, node.input[1]], [name], name=name)
+            mended += [*copied.values(), product]
+        elif name not in activation(wrong):
+            mended.append(node)
+    om.replace(model.graph.node, mended)
+    changed: bytes = model.SerializeToString()
+    return changed
 
 
 def _check(net: NetFile, onnx: Path, heads: Heads) -> None:

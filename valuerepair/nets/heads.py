@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from valuerepair.errors import UsageError
 
 # The fields of ValueHeads and PolicyHeads (lc0 proto/net.proto) by their names in lc0's options.
-VALUE_HEADS = {"winner": 1, "q": 2, "st": 3}
-POLICY_HEADS = {"vanilla": 3, "optimistic": 4, "soft": 5, "opponent": 6}
+VALUE_HEADS = {"winner": "winner", "q": "q", "st": "st"}
+POLICY_HEADS = {"vanilla": "vanilla", "optimistic": "optimistic_st", "soft": "soft", "opponent": "opponent"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import read_regular, unpack_gzip
 from valuerepair.nets.heads import DEFAULT_HEADS, POLICY_HEADS, VALUE_HEADS
+from valuerepair.nets.protobuf import LC0, parsed
 
 # First bytes of an ONNX file: `ir_version` (field 1 of ModelProto) as a varint.
 ONNX_MAGIC = b"\x08"
@@ -66,8 +67,6 @@ def _identify(path: Path, content: bytes) -> NetHeader | None:
         return None
     raise ValueRepairError(f"{path}: is not a net: neither lc0 weights (.pb.gz) nor an ONNX file")
 
-
-Field = tuple[int, int | bytes]  # field number; varints and fixed32 as int, length-delimited as bytes
 
 # Field 1, fixed32, value 0x1c0: how every lc0 net begins.
 LC0_MAGIC = b"\x0d\xc0\x01\x00\x00"
@@ -132,104 +131,43 @@ def read_header(message: bytes) -> NetHeader:
     """The header of an unpacked lc0 net. Raises ValueError for other bytes."""
     if not message.startswith(LC0_MAGIC):
         raise ValueError("it does not begin as an lc0 net does")
-    try:
-        return _read(message)
-    except (IndexError, struct.error, TypeError, AttributeError):
-        raise ValueError("its protobuf is damaged") from None
-
-
-def _read(message: bytes) -> NetHeader:
-    net = dict(fields(message))
-    version = dict(fields(_message(net, 3)))
-    layout = dict(fields(_message(dict(fields(_message(net, 4))), 2)))
-    training = dict(fields(_message(net, 5)))
-    weights = list(fields(_message(net, 10)))
-    residual = sum(number == 2 for number, _ in weights)
-    encoders = sum(number == 27 for number, _ in weights)
+    net = parsed(LC0.Net, message)
+    layout, weights, training = net.format.network_format, net.weights, net.training_params
+    residual, encoders = len(weights.residual), len(weights.encoder)
     if residual + encoders > MOST_BLOCKS:
         raise ValueError(f"it has {residual + encoders:,} blocks, which no net has")
-    steps = training.get(1)
+    version = net.min_version
     return NetHeader(
-        min_version="v" + ".".join(str(version.get(i, 0)) for i in (1, 2, 3)),
-        input_format=int(layout.get(1, 1)),
-        network=_word(NETWORKS, layout.get(3, 1)),
-        policy=_word(POLICIES, layout.get(4, 0)),
-        value=_word(VALUES, layout.get(5, 0)),
-        moves_left=bool(layout.get(6, 0)),
+        min_version=f"v{version.major}.{version.minor}.{version.patch}",
+        input_format=layout.input if layout.HasField("input") else 1,
+        network=_word(NETWORKS, layout.network if layout.HasField("network") else 1),
+        policy=_word(POLICIES, layout.policy),
+        value=_word(VALUES, layout.value),
+        moves_left=bool(layout.moves_left),
         blocks=encoders or residual,
-        filters=_width(dict(weights)),
-        training_steps=int(steps) if isinstance(steps, int) else None,
-        value_heads=_heads(weights, 44, VALUE_HEADS),
-        policy_heads=_heads(weights, 45, POLICY_HEADS),
-        training=_message(training, 6).decode(errors="replace"),
+        filters=_width(weights),
+        training_steps=training.training_steps if training.HasField("training_steps") else None,
+        value_heads=_heads(weights.value_heads, VALUE_HEADS),
+        policy_heads=_heads(weights.policy_heads, POLICY_HEADS),
+        training=training.lc0_params.decode(errors="replace"),
         mixed=bool(residual and encoders),
     )
 
 
-def _heads(weights: Sequence[Field], number: int, names: Mapping[str, int]) -> tuple[str, ...]:
-    """The heads in one of the messages ValueHeads and PolicyHeads; the first of `names` by default."""
-    numbers = {at for at, _ in fields(_message(dict(weights), number))}
-    return tuple(name for name, at in names.items() if at in numbers) or (next(iter(names)),)
+def _heads(message: Any, names: Mapping[str, str]) -> tuple[str, ...]:
+    """The heads in ValueHeads or PolicyHeads; the first of `names` by default."""
+    return tuple(name for name, field in names.items() if message.HasField(field)) or (next(iter(names)),)
 
 
-def _message(parent: dict[int, int | bytes], number: int) -> bytes:
-    value = parent.get(number, b"")
-    if not isinstance(value, bytes):
-        raise ValueError("its protobuf is damaged")
-    return value
+def _word(names: dict[int, str], value: int) -> str:
+    return names.get(value, f"unknown ({value})")
 
 
-def _word(names: dict[int, str], value: int | bytes) -> str:
-    return names.get(int(value), f"unknown ({value!r})")
-
-
-def _width(weights: dict[int, int | bytes]) -> int:
-    """Channels of the tower: the embedding's biases (26), else the means or biases of the input convolution (1)."""
-    layer = dict(fields(_message(weights, 26)))
-    if not layer:
-        convolution = dict(fields(_message(weights, 1)))
-        layer = dict(fields(_message(convolution, 3 if 3 in convolution else 2)))
-    if (encoding := layer.get(4, LINEAR16)) not in (0, LINEAR16):
-        raise ValueError(f"its weights are {_word(ENCODINGS, encoding)}; only LINEAR16 is supported")
-    return len(_message(layer, 3)) // 2  # LINEAR16: two bytes a weight
-
-
-def fields(message: bytes) -> Iterator[Field]:
-    """The fields of a protobuf message, in order, with every occurrence of a repeated one.
-
-    Raises IndexError, struct.error or ValueError for bytes that are not a message.
-    """
-    at, end = 0, len(message)
-    while at < end:
-        tag, at = read_varint(message, at)
-        wire_type = tag & 7
-        if wire_type == 0:
-            value, at = read_varint(message, at)
-            yield tag >> 3, value
-        elif wire_type == 5:
-            yield tag >> 3, struct.unpack_from("<I", message, at)[0]
-            at += 4
-        elif wire_type == 1:
-            yield tag >> 3, struct.unpack_from("<Q", message, at)[0]
-            at += 8
-        elif wire_type == 2:
-            length, at = read_varint(message, at)
-            if at + length > end:
-                raise ValueError("its protobuf is cut off")
-            yield tag >> 3, message[at : at + length]
-            at += length
-        else:
-            raise ValueError("its protobuf is damaged")
-
-
-def read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """(the integer that begins at byte `at`, the byte after it)."""
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-        if shift >= 70:  # no number in a protobuf is longer; megabytes of bytes would take hours
-            raise ValueError("its protobuf is damaged")
+def _width(weights: Any) -> int:
+    """Channels of the tower: the embedding's biases, else the means or biases of the input convolution."""
+    layer = weights.ip_emb_b
+    if not weights.HasField("ip_emb_b"):
+        layer = weights.input.bn_means if weights.input.HasField("bn_means") else weights.input.biases
+    if layer.encoding not in (0, LINEAR16):
+        raise ValueError(f"its weights are {_word(ENCODINGS, layer.encoding)}; only LINEAR16 is supported")
+    return len(layer.params) // 2  # LINEAR16: two bytes a weight

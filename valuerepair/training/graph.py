@@ -8,8 +8,7 @@ formats that count hectoplies have it in hundredths already.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from valuerepair.nets.heads import Heads
 from valuerepair.nets.planes import CLOCK_PLANE, HECTOPLIES
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import MOVES_LEFT_NAME, PLANES_NAME, POLICY_NAME, VALUE_NAME, WDL_NAME
-from valuerepair.nets.weights import NetFile, fields, read_net_file
+from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.training import winograd
 
 CLOCK = 99.0
@@ -296,58 +295,24 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 def read_graph(content: bytes) -> tuple[list[Node], dict[str, NDArray[Any]]]:
     """The nodes of an ONNX file, in their order, and its initialisers. Raises ValueError for another file."""
-    graph = next(part for number, part in fields(content) if number == om.GRAPH_FIELD and isinstance(part, bytes))
-    nodes, constants = [], {}
-    for number, part in fields(graph):
-        if number == om.NODE_FIELD and isinstance(part, bytes):
-            nodes.append(_node(part))
-        elif number == om.WEIGHT_FIELD and isinstance(part, bytes):
-            name, array = _tensor(part)
-            constants[name] = array
-    return nodes, constants
+    graph = om.read_model(content).graph
+    nodes = [
+        Node(node.op_type, tuple(node.input), tuple(node.output), {part.name: _value(part) for part in node.attribute})
+        for node in graph.node
+    ]
+    return nodes, {tensor.name: _array(tensor) for tensor in graph.initializer}
 
 
-def _node(part: bytes) -> Node:
-    parts = list(fields(part))
-
-    def texts(number: int) -> tuple[str, ...]:
-        return tuple(text.decode() for key, text in parts if key == number and isinstance(text, bytes))
-
-    attributes = dict(_attribute(attribute) for key, attribute in parts if key == 5 and isinstance(attribute, bytes))
-    return Node(texts(4)[0], texts(1), texts(2), attributes)
+def _value(attribute: Any) -> Any:
+    """The value of an AttributeProto: an integer, a real number, or integers."""
+    for field in ("f", "i"):
+        if attribute.HasField(field):
+            return getattr(attribute, field)
+    return list(attribute.ints)
 
 
-def _attribute(part: bytes) -> tuple[str, Any]:
-    """Name and value of an AttributeProto: an integer, a real number, or integers."""
-    parts = list(fields(part))
-    by_number = dict(parts)
-    name = by_number[1]
-    assert isinstance(name, bytes)
-    if 2 in by_number:
-        return name.decode(), struct.unpack("<f", struct.pack("<I", by_number[2]))[0]
-    if 3 in by_number:
-        return name.decode(), _signed(by_number[3])
-    return name.decode(), list(_integers(parts, 8))
-
-
-def _tensor(part: bytes) -> tuple[str, NDArray[Any]]:
-    parts = list(fields(part))
-    by_number = dict(parts)
-    name, content = by_number[8], by_number[9]
-    assert isinstance(name, bytes)
-    assert isinstance(content, bytes)
-    dtype = next(np.dtype(word) for word, number in om.ELEMENTS.items() if number == by_number[2])
-    flat = np.frombuffer(content, dtype.newbyteorder("<")).astype(dtype)
-    return name.decode(), flat.reshape(list(_integers(parts, 1)))
-
-
-def _integers(parts: Sequence[tuple[int, int | bytes]], number: int) -> Iterator[int]:
-    """The integers of a repeated field, packed or not."""
-    for key, value in parts:
-        if key == number:
-            yield from [_signed(value)] if isinstance(value, int) else map(_signed, om.varints(value))
-
-
-def _signed(value: int | bytes) -> int:
-    assert isinstance(value, int)
-    return value - (1 << 64) if value >> 63 else value
+def _array(tensor: Any) -> NDArray[Any]:
+    """The value of a TensorProto."""
+    dtype = next(np.dtype(word) for word, number in om.ELEMENTS.items() if number == tensor.data_type)
+    flat = np.frombuffer(tensor.raw_data, dtype.newbyteorder("<")).astype(dtype)
+    return np.asarray(flat.reshape(tensor.dims))

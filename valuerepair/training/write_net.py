@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import gzip
 import re
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,98 +25,85 @@ from numpy.typing import NDArray
 from valuerepair import outputs
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.nets import onnx_model as om
 from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
 from valuerepair.nets.planes import CLOCK_PLANE
-from valuerepair.nets.weights import NetFile, fields, read_net_file, read_varint, unpack
+from valuerepair.nets.protobuf import LC0, parsed
+from valuerepair.nets.weights import LINEAR16, NetFile, read_net_file, unpack
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     from valuerepair.training.graph import NetGraph
 
 Floats = NDArray[np.float32]
-FieldPath = tuple[tuple[int, int], ...]  # from message to message: field number, index among the fields with it
 
 LEVELS = 65535
 EPSILON = 1e-5  # lc0 src/neural/network_legacy.cc
 TOLERANCE = 1e-5  # relative difference that folding a layer makes by rounding
-WEIGHTS, VALUES, POLICIES, RESIDUAL, ENCODER = 10, 44, 45, 2, 27
-TRAINING, TRAINING_STEPS, LEARNING_RATE, LOSSES, LC0_PARAMETERS = 5, 1, 2, (3, 4, 5), 6
-# Fields of ConvBlock
-KERNEL, BIASES, MEANS, VARIANCES, GAMMAS, BETAS = 1, 2, 3, 4, 5, 6
 
-# Field numbers of lc0's proto/net.proto by parameter names of lc0's converter (src/neural/onnx/converter.cc).
-_FEED_FORWARD = {"dense1/w/w": 1, "dense1/b/w": 2, "dense2/w/w": 3, "dense2/b/w": 4}
-_ATTENTION = {"Q/w/w": 1, "Q/b/w": 2, "K/w/w": 3, "K/b/w": 4, "V/w/w": 5, "V/b/w": 6}
-_ATTENTION |= {"out/dense/w/w": 7, "out/dense/b/w": 8}
-_SMOLGEN = {"compress/w": 1, "dense1/w/w": 2, "dense1/b/w": 3, "ln1/w/scale": 4, "ln1/w/bias": 5}
-_SMOLGEN |= {"dense2/w/w": 6, "dense2/b/w": 7, "ln2/w/scale": 8, "ln2/w/bias": 9}
-_ENCODER: dict[str, tuple[int, ...]] = {
-    **{f"mha/{name}": (1, number) for name, number in _ATTENTION.items()},
-    **{f"smolgen/{name}": (1, 9, number) for name, number in _SMOLGEN.items()},
-    **{f"ffn/{name}": (4, number) for name, number in _FEED_FORWARD.items()},
-    "ln1/w/scale": (2,),
-    "ln1/w/bias": (3,),
-    "ln2/w/scale": (5,),
-    "ln2/w/bias": (6,),
+# Fields of lc0's proto/net.proto by parameter names of lc0's converter (src/neural/onnx/converter.cc).
+_FEED_FORWARD = {f"dense{n}/{part}/w": f"dense{n}_{part}" for n in (1, 2) for part in "wb"}
+_NORM_FIELDS = {"scale": "gammas", "bias": "betas"}
+_NORMS = {f"ln{n}/w/{part}": f"ln{n}_{field}" for n in (1, 2) for part, field in _NORM_FIELDS.items()}
+_ATTENTION = {f"{part}/{kind}/w": f"{part.lower()}_{kind}" for part in "QKV" for kind in "wb"}
+_ATTENTION |= {f"out/dense/{kind}/w": f"dense_{kind}" for kind in "wb"}
+_ENCODER = {
+    **_NORMS,
+    **{f"mha/{name}": f"mha.{field}" for name, field in _ATTENTION.items()},
+    **{f"smolgen/{name}": f"mha.smolgen.{field}" for name, field in {**_FEED_FORWARD, **_NORMS}.items()},
+    "smolgen/compress/w": "mha.smolgen.compress",
+    **{f"ffn/{name}": f"ffn.{field}" for name, field in _FEED_FORWARD.items()},
 }
-_SE = {"matmul1/w": 1, "add1/w": 2, "matmul2/w": 3, "add2/w": 4}
-_TRUNK: dict[str, tuple[int, ...]] = {
-    "/inputconv": (1,),
-    "/mlh/conv": (12,),
-    "/mlh/dense1/matmul/w": (13,),
-    "/mlh/dense1/add/w": (14,),
-    "/mlh/dense2/matmul/w": (15,),
-    "/mlh/dense2/add/w": (16,),
-    "/mlh/embed/matmul/w": (31,),
-    "/mlh/embed/add/w": (32,),
-    "/attn_body/matmul/w": (25,),
-    "/attn_body/add/w": (26,),
-    "/ip_mul_gate/w": (33,),
-    "/ip_add_gate/w": (34,),
-    "/const/smolgen_w": (35,),
-    "/attn_body/embedding/preprocess/matmul/w": (37,),
-    "/attn_body/embedding/preprocess/add/w": (38,),
-    "/attn_body/ln/w/scale": (39,),
-    "/attn_body/ln/w/bias": (40,),
-    **{f"/attn_body/ffn/{name}": (41, number) for name, number in _FEED_FORWARD.items()},
-    "/attn_body/ln2/w/scale": (42,),
-    "/attn_body/ln2/w/bias": (43,),
+_RESIDUAL = {"conv1": "conv1", "conv2": "conv2"}
+_RESIDUAL |= {"conv2/se/matmul1/w": "se.w1", "conv2/se/add1/w": "se.b1"}
+_RESIDUAL |= {"conv2/se/matmul2/w": "se.w2", "conv2/se/add2/w": "se.b2"}
+_TRUNK = {
+    "/inputconv": "input",
+    "/mlh/conv": "moves_left",
+    "/mlh/dense1/matmul/w": "ip1_mov_w",
+    "/mlh/dense1/add/w": "ip1_mov_b",
+    "/mlh/dense2/matmul/w": "ip2_mov_w",
+    "/mlh/dense2/add/w": "ip2_mov_b",
+    "/mlh/embed/matmul/w": "ip_mov_w",
+    "/mlh/embed/add/w": "ip_mov_b",
+    "/attn_body/matmul/w": "ip_emb_w",
+    "/attn_body/add/w": "ip_emb_b",
+    "/ip_mul_gate/w": "ip_mult_gate",
+    "/ip_add_gate/w": "ip_add_gate",
+    "/const/smolgen_w": "smolgen_w",
+    "/attn_body/embedding/preprocess/matmul/w": "ip_emb_preproc_w",
+    "/attn_body/embedding/preprocess/add/w": "ip_emb_preproc_b",
+    "/attn_body/ln/w/scale": "ip_emb_ln_gammas",
+    "/attn_body/ln/w/bias": "ip_emb_ln_betas",
+    **{f"/attn_body/ffn/{name}": f"ip_emb_ffn.{field}" for name, field in _FEED_FORWARD.items()},
+    "/attn_body/ln2/w/scale": "ip_emb_ffn_ln_gammas",
+    "/attn_body/ln2/w/bias": "ip_emb_ffn_ln_betas",
 }
-# Two field numbers: in Weights, for nets with one head of a kind, and in ValueHead or PolicyHead, for all others.
+# In Weights, for nets with one head of a kind, and in ValueHead or PolicyHead, for all others.
 _VALUE = {
-    "/value/conv": (6, 11),
-    "/value/embed/matmul/w": (29, 1),
-    "/value/embed/add/w": (30, 2),
-    "/value/dense1/matmul/w": (7, 3),
-    "/value/dense1/add/w": (8, 4),
-    "/value/dense2/matmul/w": (9, 5),
-    "/value/dense2/add/w": (10, 6),
+    "/value/conv": "value",
+    "/value/embed/matmul/w": "ip_val_w",
+    "/value/embed/add/w": "ip_val_b",
+    "/value/dense1/matmul/w": "ip1_val_w",
+    "/value/dense1/add/w": "ip1_val_b",
+    "/value/dense2/matmul/w": "ip2_val_w",
+    "/value/dense2/add/w": "ip2_val_b",
 }
 _POLICY = {
-    "/policy/conv1": (11, 10),
-    "/policy/conv2": (3, 11),
-    "/policy/conv": (3, 11),
-    "/policy/dense1/matmul/w": (4, 1),
-    "/policy/dense/matmul/w": (4, 1),
-    "/policy/dense1/add/w": (5, 2),
-    "/output/policy/w": (5, 2),
-    "/policy/Q/matmul/w": (17, 3),
-    "/policy/Q/add/w": (18, 4),
-    "/policy/K/matmul/w": (19, 5),
-    "/policy/K/add/w": (20, 6),
-    "/policy/promotion/matmul/w": (22, 7),
+    "/policy/conv1": "policy1",
+    "/policy/conv2": "policy",
+    "/policy/conv": "policy",
+    "/policy/dense1/matmul/w": "ip_pol_w",
+    "/policy/dense/matmul/w": "ip_pol_w",
+    "/policy/dense1/add/w": "ip_pol_b",
+    "/output/policy/w": "ip_pol_b",
+    "/policy/Q/matmul/w": "ip2_pol_w",
+    "/policy/Q/add/w": "ip2_pol_b",
+    "/policy/K/matmul/w": "ip3_pol_w",
+    "/policy/K/add/w": "ip3_pol_b",
+    "/policy/promotion/matmul/w": "ip4_pol_w",
 }
-_POLICY_ENCODERS = (21, 8)
-_EMBEDDING = (1, 2)  # in PolicyHead; and in PolicyHeads, for the heads that have no embedding of their own
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterPlace:
-    """Where a parameter is stored: in a layer, or as kernel or bias of a convolution block."""
-
-    path: FieldPath
-    part: str | None = None  # "kernel" or "bias" of a block
+_OF_BLOCK = re.compile(r"(.*conv[12]?)/w/(kernel|bias)")  # a parameter of a convolution block
+_EMBEDDING = ("ip_pol_w", "ip_pol_b")  # in PolicyHeads, for the heads that have no embedding of their own
 
 
 def write_net(
@@ -138,24 +124,21 @@ def write_net(
 
     file, heads = read_net_file(Path(old)), heads or Heads()
     before = NetGraph.of_file(file, heads)
-    message = unpack(file.path.read_bytes())
-    weights = _content(message, ((WEIGHTS, -1),))
-    places = {name: place_of(name, weights, heads) for name in changed}
-    blocks = {name.rsplit("/w/", 1)[0]: place.path for name, place in places.items() if place.part is not None}
+    net = parsed(LC0.Net, unpack(file.path.read_bytes()))
     for name in sorted(changed):
         expected = before.scaled(name, before.parameters[name], 1 / before.clock)
-        _check_same(file, name, read_parameter(weights, places[name], expected.shape), expected)
-    for name in sorted(changed):
-        if places[name].part is None:
+        _check_same(file, name, read_parameter(net.weights, name, heads, expected.shape), expected)
+    for name in changed:
+        if not _OF_BLOCK.fullmatch(name):
             layer = encoded(as_field(before.scaled(name, parameters[name], 1 / before.clock)))
-            weights = _replaced(weights, places[name].path, layer)
-    for name in sorted(blocks):
-        kernel = before.scaled(f"{name}/w/kernel", parameters[f"{name}/w/kernel"], 1 / before.clock)
-        block = convolution_block(kernel, np.asarray(parameters[f"{name}/w/bias"], np.float32))
-        weights = _replaced(weights, blocks[name], block)
-    message = _replaced(message, ((WEIGHTS, -1),), weights)
+            place_of(name, net.weights, heads).CopyFrom(layer)
+    for block in {match[1] for name in changed if (match := _OF_BLOCK.fullmatch(name))}:
+        kernel = before.scaled(f"{block}/w/kernel", parameters[f"{block}/w/kernel"], 1 / before.clock)
+        bias = np.asarray(parameters[f"{block}/w/bias"], np.float32)
+        place_of(block, net.weights, heads).CopyFrom(convolution_block(kernel, bias))
+    _note(net.training_params, file, notes)
     with written_whole(path, outputs.NET) as partial:
-        partial.write_bytes(gzip.compress(_noted(message, file, notes), 9, mtime=0))
+        partial.write_bytes(gzip.compress(net.SerializeToString(), 9, mtime=0))
 
 
 def _check_same(file: NetFile, name: str, stored: Floats, expected: Floats) -> None:
@@ -166,132 +149,41 @@ def _check_same(file: NetFile, name: str, stored: Floats, expected: Floats) -> N
         )
 
 
-def _noted(message: bytes, file: NetFile, notes: Mapping[str, Any]) -> bytes:
-    """The net's message with updated training parameters: steps are added up, losses of earlier trainings removed."""
-    training = next((content for number, content in reversed(list(fields(message))) if number == TRAINING), b"")
-    assert isinstance(training, bytes)
-    old = dict(fields(training))
-    old_note, old_steps = old.get(LC0_PARAMETERS, b""), old.get(TRAINING_STEPS, 0)
-    assert isinstance(old_note, bytes)
-    assert isinstance(old_steps, int)
+def _note(training: Any, file: NetFile, notes: Mapping[str, Any]) -> None:
+    """Updates the TrainingParams of a net: steps are added up, losses of earlier trainings removed."""
     steps, rate = int(notes.get("steps", 0)), float(notes.get("lr", 0.0))
     note = f"valuerepair {__version__}: {steps} steps at {rate:g} from {file.name} {file.sha256[:12]}"
     note += f", lambda {notes['lambda']:g}" if "lambda" in notes else ""
-    updated = (TRAINING_STEPS, LEARNING_RATE, *LOSSES, LC0_PARAMETERS)
-    new = om.number(TRAINING_STEPS, old_steps + steps) + _float_field(LEARNING_RATE, rate)
-    new += b"".join(raw for number, raw in _raw_fields(training) if number not in updated)
-    new += om.field(LC0_PARAMETERS, b"; ".join(text for text in (old_note, note.encode()) if text))
-    return b"".join(raw for number, raw in _raw_fields(message) if number != TRAINING) + om.field(TRAINING, new)
+    training.training_steps += steps
+    training.learning_rate = rate
+    for field in ("mse_loss", "policy_loss", "accuracy"):
+        training.ClearField(field)
+    training.lc0_params = b"; ".join(text for text in (training.lc0_params, note.encode()) if text)
 
 
-# -- the place of a parameter -----------------------------------------------------------------------------------------
+def place_of(name: str, weights: Any, heads: Heads) -> Any:
+    """The Layer of a parameter, or the ConvBlock of this name, in the message Weights.
 
-
-def place_of(name: str, weights: bytes, heads: Heads) -> ParameterPlace:
-    """The place of a parameter in the message Weights. Raises ValueRepairError for an unknown name."""
-    match = re.fullmatch(r"(.*conv[12]?)/w/(kernel|bias)", name)
-    block, part = (match[1], match[2]) if match else (name, None)
-    path = _path_of(block, weights, heads)
-    if path is None:
-        raise ValueRepairError(f"the parameter {name} has no known place in lc0's format")
-    return ParameterPlace(path, part)
-
-
-def _path_of(name: str, weights: bytes, heads: Heads) -> FieldPath | None:
-    present = {number for number, _ in fields(weights)}
+    Raises ValueRepairError for an unknown name, LookupError and AttributeError if the net has no such layer.
+    """
+    of_values = getattr(weights.value_heads, VALUE_HEADS[heads.value]) if weights.HasField("value_heads") else weights
+    has_heads = weights.HasField("policy_heads")
+    of_policy = getattr(weights.policy_heads, POLICY_HEADS[heads.policy]) if has_heads else weights
     if name in _TRUNK:
-        return _single(*_TRUNK[name])
-    if match := re.fullmatch(r"/block(\d+)/conv([12])", name):
-        return ((RESIDUAL, int(match[1])), *_single(int(match[2])))
-    if (match := re.fullmatch(r"/block(\d+)/conv2/se/(.+)", name)) and match[2] in _SE:
-        return ((RESIDUAL, int(match[1])), *_single(3, _SE[match[2]]))
-    if (match := re.fullmatch(r"/encoder(\d+)/(.+)", name)) and match[2] in _ENCODER:
-        return ((ENCODER, int(match[1])), *_single(*_ENCODER[match[2]]))
+        return attrgetter(_TRUNK[name])(weights)
     if name in _VALUE:
-        in_weights, in_head = _VALUE[name]
-        return _single(VALUES, VALUE_HEADS[heads.value], in_head) if VALUES in present else _single(in_weights)
-    return _policy_path(name, weights, heads, has_heads=POLICIES in present)
-
-
-def _policy_path(name: str, weights: bytes, heads: Heads, *, has_heads: bool) -> FieldPath | None:
-    """`has_heads`: the net has the message PolicyHeads."""
-    head = _single(POLICIES, POLICY_HEADS[heads.policy])
-    if (match := re.fullmatch(r"/policy/enc_layer_(\d+)/(.+)", name)) and match[2] in _ENCODER:
-        in_weights, in_head = _POLICY_ENCODERS
-        layer, within_layer = int(match[1]), _single(*_ENCODER[match[2]])
-        return (*head, (in_head, layer), *within_layer) if has_heads else ((in_weights, layer), *within_layer)
-    if name not in _POLICY:
-        return None
-    in_weights, in_head = _POLICY[name]
-    if not has_heads:
-        return _single(in_weights)
-    if in_head in _EMBEDDING and not _has(weights, (*head, (in_head, -1))):
-        shared = _single(POLICIES, in_head)
-        return shared if _has(weights, shared) else _single(in_weights)
-    return (*head, (in_head, -1))
-
-
-def _single(*numbers: int) -> FieldPath:
-    """The path through fields that occur once; of repeated fields, protobuf takes the last."""
-    return tuple((number, -1) for number in numbers)
-
-
-# -- protobuf ---------------------------------------------------------------------------------------------------------
-
-
-def _raw_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """The number and the bytes of each field of a message; the bytes include the tag."""
-    at = 0
-    while at < len(message):
-        begin = at
-        tag, at = read_varint(message, at)
-        kind = tag & 7
-        if kind == 0:
-            _, at = read_varint(message, at)
-        elif kind == 2:
-            size, at = read_varint(message, at)
-            at += size
-        else:
-            at += 4 if kind == 5 else 8
-        yield tag >> 3, message[begin:at]
-
-
-def _field_index(message: bytes, step: tuple[int, int]) -> int:
-    """The index, among all fields of a message, of a path's next field. Raises LookupError if it is missing."""
-    number, which = step
-    return [i for i, (other, _) in enumerate(fields(message)) if other == number][which]
-
-
-def _content(message: bytes, path: FieldPath) -> bytes:
-    """The message or layer at a path. Raises LookupError if it is missing."""
-    for step in path:
-        content = list(fields(message))[_field_index(message, step)][1]
-        assert isinstance(content, bytes)
-        message = content
-    return message
-
-
-def _has(message: bytes, path: FieldPath) -> bool:
-    try:
-        return bool(_content(message, path))
-    except LookupError:
-        return False
-
-
-def _replaced(message: bytes, path: FieldPath, content: bytes) -> bytes:
-    """The message with new content at a path; all other bytes stay."""
-    if not path:
-        return content
-    step, *inner_path = path
-    parts = [raw for _, raw in _raw_fields(message)]
-    inner = _replaced(_content(message, (step,)), tuple(inner_path), content)
-    parts[_field_index(message, step)] = om.field(step[0], inner)
-    return b"".join(parts)
-
-
-def _float_field(number: int, value: float) -> bytes:
-    """A field that holds a float."""
-    return bytes([number << 3 | 5]) + struct.pack("<f", value)
+        return getattr(of_values, _VALUE[name])
+    if field := _POLICY.get(name):
+        homes = (of_policy, weights.policy_heads, weights) if has_heads and field in _EMBEDDING else (of_policy,)
+        return getattr(next((home for home in homes if home.HasField(field)), of_policy), field)
+    for pattern, layers, fields in (
+        (r"/block(\d+)/(.+)", weights.residual, _RESIDUAL),
+        (r"/encoder(\d+)/(.+)", weights.encoder, _ENCODER),
+        (r"/policy/enc_layer_(\d+)/(.+)", of_policy.pol_encoder, _ENCODER),
+    ):
+        if (match := re.fullmatch(pattern, name)) and match[2] in fields:
+            return attrgetter(fields[match[2]])(layers[int(match[1])])
+    raise ValueRepairError(f"the parameter {name} has no known place in lc0's format")
 
 
 # -- layers -----------------------------------------------------------------------------------------------------------
@@ -302,40 +194,34 @@ def as_field(array: Floats) -> Floats:
     return array.T if array.ndim == 2 else array
 
 
-def read_parameter(weights: bytes, place: ParameterPlace, shape: tuple[int, ...]) -> Floats:
+def read_parameter(weights: Any, name: str, heads: Heads, shape: tuple[int, ...]) -> Floats:
     """The stored parameter in ONNX's layout, batch normalisation folded in as by lc0; empty if it cannot be read."""
+    match = _OF_BLOCK.fullmatch(name)
     try:
-        if place.part is None:
-            flat = decoded(_content(weights, place.path))
+        place = place_of(match[1] if match else name, weights, heads)
+        if match is None:
+            flat = decoded(place)
             return flat.reshape(shape[::-1]).T if len(shape) == 2 else flat.reshape(shape)
-        kernel, bias = folded(_content(weights, place.path))
-        return kernel.reshape(shape) if place.part == "kernel" else bias.reshape(shape)
-    except (LookupError, ValueError):
+        return folded(place)[match[2] == "bias"].reshape(shape)
+    except (LookupError, AttributeError, ValueError):
         return np.empty(0, np.float32)
 
 
-def decoded(layer: bytes) -> Floats:
+def decoded(layer: Any) -> Floats:
     """The values of a Layer, as lc0 reads them."""
-    low = high = np.float32(0)
-    steps: NDArray[np.uint16] = np.empty(0, "<u2")
-    for number, content in fields(layer):
-        if number in (1, 2) and isinstance(content, int):
-            value = np.array(content, "<u4").view("<f4")[()]
-            low, high = (value, high) if number == 1 else (low, value)
-        elif number == 3 and isinstance(content, bytes):
-            steps = np.frombuffer(content, "<u2")
-        elif number == 4 and content not in (0, 1):
-            raise ValueError("the encoding is not LINEAR16")
-    values: Floats = steps.astype(np.float32) / np.float32(LEVELS) * (high - low) + low
+    if layer.encoding not in (0, LINEAR16):
+        raise ValueError("the encoding is not LINEAR16")
+    low, high = np.float32(layer.min_val), np.float32(layer.max_val)
+    steps = np.frombuffer(layer.params, "<u2").astype(np.float32)
+    values: Floats = steps / np.float32(LEVELS) * (high - low) + low
     return values
 
 
-def encoded(values: Floats, steps: NDArray[np.floating[Any]] | None = None) -> bytes:
+def encoded(values: Floats, steps: NDArray[np.floating[Any]] | None = None) -> Any:
     """A Layer with these values; `steps`: the values as steps that the caller has rounded."""
     low, high = limits(values)
     rounded = np.rint(steps_of(values)) if steps is None else steps
-    content = rounded.clip(0, LEVELS).astype("<u2").tobytes()
-    return _float_field(1, float(low)) + _float_field(2, float(high)) + om.field(3, content)
+    return LC0.Layer(min_val=low, max_val=high, params=rounded.clip(0, LEVELS).astype("<u2").tobytes())
 
 
 def limits(values: Floats) -> tuple[np.float32, np.float32]:
@@ -350,22 +236,22 @@ def steps_of(values: Floats) -> NDArray[np.float64]:
     return (values.astype(np.float64) - float(low)) / span * LEVELS if span > 0 else np.zeros(values.shape)
 
 
-def folded(block: bytes) -> tuple[Floats, Floats]:
+def folded(block: Any) -> tuple[Floats, Floats]:
     """Kernel [outputs, ...] and bias of a ConvBlock, normalisation folded in (as lc0 src/neural/network_legacy.cc)."""
-    layers = {number: decoded(content) for number, content in fields(block) if isinstance(content, bytes)}
-    means = layers.get(MEANS, np.empty(0, np.float32))
+    layers = {field.name: decoded(layer) for field, layer in block.ListFields()}
+    means = layers.get("bn_means", np.empty(0, np.float32))
     zeros = np.zeros_like(means)
-    bias = layers.get(BIASES, zeros)
-    kernel = layers[KERNEL].reshape(len(bias), -1)
+    bias = layers.get("biases", zeros)
+    kernel = layers["weights"].reshape(len(bias), -1)
     if not len(means):
         return kernel, bias
-    betas = layers.get(BETAS, zeros)
-    gammas = layers.get(GAMMAS, zeros + 1) if len(betas) else zeros + 1
-    gammas = gammas * (np.float32(1) / np.sqrt(layers[VARIANCES] + np.float32(EPSILON)))
+    betas = layers.get("bn_betas", zeros)
+    gammas = layers.get("bn_gammas", zeros + 1) if len(betas) else zeros + 1
+    gammas = gammas * (np.float32(1) / np.sqrt(layers["bn_stddivs"] + np.float32(EPSILON)))
     return kernel * gammas[:, None], -gammas * (means - bias) + betas
 
 
-def convolution_block(kernel: Floats, bias: Floats) -> bytes:
+def convolution_block(kernel: Floats, bias: Floats) -> Any:
     """A ConvBlock with this kernel [outputs, inputs, y, x]; each output channel has its own range of weights."""
     largest = np.abs(kernel).max(axis=(1, 2, 3))
     gammas = decoded(encoded(np.where(largest > 0, largest, largest.max() or 1).astype(np.float32)))
@@ -376,10 +262,9 @@ def convolution_block(kernel: Floats, bias: Floats) -> bytes:
     steps = np.rint(steps_of(normalised))
     if kernel.shape[1] > CLOCK_PLANE and kernel.shape[2:] == (3, 3):
         steps[:, CLOCK_PLANE] = rounded_together(steps_of(normalised)[:, CLOCK_PLANE])
-    layers = {MEANS: means, VARIANCES: variances, GAMMAS: gammas, BETAS: betas}
-    return om.field(KERNEL, encoded(normalised, steps)) + b"".join(
-        om.field(number, encoded(values)) for number, values in layers.items()
-    )
+    layers = {"bn_means": means, "bn_stddivs": variances, "bn_gammas": gammas, "bn_betas": betas}
+    normalisation = {field: encoded(values) for field, values in layers.items()}
+    return LC0.ConvBlock(weights=encoded(normalised, steps), **normalisation)
 
 
 def rounded_together(steps: NDArray[np.float64]) -> NDArray[np.float64]:
