@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.mcts_doubles import FakeNet, after, position, searched
+from tests.mcts_doubles import COLOUR_PLANE, FakeNet, after, leaf_of, position, searched
 from tests.search_trees import (
     OPTIONS,
     Node,
@@ -117,6 +117,50 @@ def test_searches_to_the_end_find_the_value_of_exhaustive_play_in_thousands_of_p
 
 
 # --- What certainty does to visits and values
+
+
+# White, a queen down, can repeat for the third time by f3g1.
+QUEEN_DOWN = position(
+    "rnbq1bnr/pppkpppp/8/3p4/8/P5PP/1PPPPP2/RNB1KBNR b - - 0 12", "g8f6 g1f3 f6g8 f3g1 g8f6 g1f3 f6g8"
+)
+
+
+class WhiteIsLost(FakeNet):
+    """A net that gives White no hope, and some moves hardly a chance to be tried."""
+
+    def __init__(self, disliked: int) -> None:
+        super().__init__()
+        self.disliked = disliked
+
+    def __call__(self, leaves: Leaves) -> Evaluations:
+        answer = super().__call__(leaves)
+        q = np.where(leaves.masks[:, COLOUR_PLANE] != 0, 0.8, -0.8).astype(np.float32)
+        logits = answer.logits - np.float32(9) * (leaves.indices == self.disliked)
+        return answer._replace(q=q, d=np.full_like(q, 0.1), logits=logits)
+
+
+@pytest.mark.parametrize("nodes", [2, 40, 200])
+def test_a_value_is_not_below_a_draw_that_is_proven_at_the_root(nodes: int) -> None:
+    """The net never tries the move."""
+    board = board_of(QUEEN_DOWN)
+    board.push_uci("f3g1")
+    assert board.is_repetition(3)
+    leaf, names = leaf_of(QUEEN_DOWN, SearchParams())
+    net = WhiteIsLost(int(leaf.indices[names.index("f3g1")]))
+    result = searched(QUEEN_DOWN, nodes, net, certainty=True, lookahead=True).result(0)
+    assert (result.best_move, result.certain, result.q, result.best.visits) == ("f3g1", 0, 0.0, 0)
+    unproven = searched(QUEEN_DOWN, nodes, net, lookahead=True).result(0)  # as lc0
+    assert unproven.best_move != "f3g1"
+    assert unproven.q < -0.5
+
+
+def test_a_draw_that_is_worth_less_than_the_best_move_is_not_played() -> None:
+    """What a draw is worth decides, not 0: a draw counts as a loss here."""
+    leaf, names = leaf_of(QUEEN_DOWN, SearchParams())
+    net = WhiteIsLost(int(leaf.indices[names.index("f3g1")]))
+    result = searched(QUEEN_DOWN, 40, net, certainty=True, lookahead=True, draw_score=-1.0).result(0)
+    assert result.best_move != "f3g1"
+    assert -1 < result.q < -0.5
 
 
 def grow(search: Search, start: Position, steps: tuple[int, ...]) -> Iterator[Node]:

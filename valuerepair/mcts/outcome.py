@@ -85,16 +85,48 @@ def best_edge(trees: Trees, node: int) -> int:
     return best
 
 
-@allocating_kernel
-def ordered(trees: Trees, node: int) -> NDArray[np.int64]:
-    """The edges of a node: `best_edge`, then the others.
+@kernel
+def proven_draw(trees: Trees, edge: int, opened: bool) -> bool:
+    """Whether a move is proven to draw, by its node or, without a visit, by look-ahead."""
+    if not opened or trees.visits[edge] == 0:
+        return bool(len(trees.certain) > 0 and trees.certain[edge] == 0)
+    kind = trees.nodes[trees.child[edge], layout.KIND]
+    return bool(kind != layout.OPEN and kind != layout.TWO_FOLD and trees.means[trees.child[edge], layout.WL] == 0.0)
 
-    `best_edge` comes first, as `preferred` is not transitive: it compares draws by their length, other moves by visits.
+
+@kernel
+def best_at_root(trees: Trees, root: int, draw_score: float, certainty: bool) -> int:
+    """The edge to play from a root: `best_edge`, or with certainty a proven draw if that one is valued below a draw.
+
+    `draw_score` is what a draw is worth to the player to move. A draw of a small prior may have no visit.
+    """
+    best = best_edge(trees, root)
+    first = np.int64(trees.nodes[root, layout.FIRST])
+    last_opened = first + trees.nodes[root, layout.OPENED]
+    if best < 0 or not certainty or rank(trees, best, best < last_opened) > UNDECIDED:
+        return best
+    value = -trees.means[root, layout.WL] + draw_score * trees.means[root, layout.DRAW]
+    if best < last_opened and trees.visits[best] > 0:
+        value = np.float64(trees.q[best])
+    if value >= draw_score or proven_draw(trees, best, best < last_opened):
+        return best
+    draw = -1
+    for edge in range(first, first + trees.nodes[root, layout.COUNT]):
+        if proven_draw(trees, edge, edge < last_opened) and (draw < 0 or preferred(trees, edge, draw, last_opened)):
+            draw = edge
+    return draw if draw >= 0 else best
+
+
+@allocating_kernel
+def ordered(trees: Trees, node: int, best: int) -> NDArray[np.int64]:
+    """The edges of a node, the best one first.
+
+    It does not follow from the order of the others, as `preferred` is not transitive: it compares draws by their
+    length, other moves by visits.
     """
     first, count = np.int64(trees.nodes[node, layout.FIRST]), np.int64(trees.nodes[node, layout.COUNT])
     last_opened = first + trees.nodes[node, layout.OPENED]
     order = np.empty(count, np.int64)
-    best = best_edge(trees, node)
     order[:1], filled = best, 1
     for edge in range(first, first + count):
         if edge == best:
@@ -144,7 +176,7 @@ def read_result(
     draw_score = -float(rules.draw_score) if black else float(rules.draw_score)
     wl, d, m, own = trees.means[root].tolist()
     leaves = max(slots[layout.LEAVES], 1)
-    root_moves = tuple(_root_moves(trees, tree, root, black, draw_score, lines))
+    root_moves = tuple(_root_moves(trees, rules, tree, black, draw_score, lines))
     return SearchResult(
         int(trees.nodes[root, layout.VISITS]),
         slots[layout.EVALUATIONS],
@@ -167,9 +199,13 @@ def _own_draw_and_left(trees: Trees, root: int, own: float) -> tuple[float, floa
     return (NAN, NAN) if own != own or plies_left < 0 else (draw / layout.DRAW_UNIT, plies_left / layout.LEFT_UNIT)
 
 
-def _root_moves(trees: Trees, tree: int, root: int, black: int, draw_score: float, lines: int) -> Iterator[RootMove]:
+def _root_moves(
+    trees: Trees, rules: SearchRules, tree: int, black: int, draw_score: float, lines: int
+) -> Iterator[RootMove]:
     """The moves of a root, the best first; `black` is 1 when Black is to move."""
-    order, line = ordered(trees, root), np.empty(LONGEST_LINE, np.uint16)
+    root = tree * rules.node_room
+    best = best_at_root(trees, root, draw_score, rules.certainty)
+    order, line = ordered(trees, root, best), np.empty(LONGEST_LINE, np.uint16)
     last_opened = int(trees.nodes[root, layout.FIRST] + trees.nodes[root, layout.OPENED])
     moves, priors = decode_moves(trees.move[order] ^ np.uint16(FLIP * black)), trees.prior[order].tolist()
     policy = own_policy(trees, tree, order)

@@ -67,9 +67,9 @@ class SearchResult:
     wrong sign. `net_wl` is the root's own evaluation before search, W - L, with `net_d`, the share of draws, and
     `net_m`, plies to the end (0 for nets without that head), both NaN where the net did not evaluate the root itself.
     `draw_score` is what a draw is worth to the side to move. `moves` are all legal moves in the order of root
-    selection: certain wins (shortest first), then by visits, Q, prior, last certain losses; the first is `best_move`.
-    `certain` and `mate` are those of the best move. `depth` is the mean and `seldepth` the largest depth of the leaves
-    of this search.
+    selection: certain wins (shortest first), then by visits, Q, prior, last certain losses. The first is `best_move`:
+    with certainty it is a proven draw if the one with most visits is valued below a draw. `certain` and `mate` are
+    those of the best move. `depth` is the mean and `seldepth` the largest depth of the leaves of this search.
     """
 
     nodes: int
