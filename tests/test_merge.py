@@ -218,15 +218,20 @@ def test_older_stores_are_read_and_stay_as_they_are(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["new.db", "old.db", target.name])
 
 
-def test_a_store_that_is_being_written_gives_what_is_committed(tmp_path: Path) -> None:
-    path = write_store(tmp_path / "a.db", [PLAIN], {})
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_store_that_is_being_written_gives_what_is_committed(is_link: bool, tmp_path: Path) -> None:
+    path = named = write_store(tmp_path / "a.db", [PLAIN], {})
+    if is_link:  # the log is beside the file, not beside the link
+        named = tmp_path / "elsewhere" / "link.db"
+        named.parent.mkdir()
+        named.symlink_to(path)
     with Store.open(path, write=True) as store:
         with store.writing() as connection:
             connection.execute("INSERT INTO alpha_fits VALUES (1, 1, 150, NULL, NULL, 'l1', 400, 0.1, '2026')")
         store.commit()
         with store.writing() as connection:
             connection.execute("DELETE FROM net_values")
-        rows = contents(merged(tmp_path, path)[0])
+        rows = contents(merged(tmp_path, named)[0])
     assert (len(rows["alpha_fits"]), len(rows["net_values"])) == (1, 1)
 
 

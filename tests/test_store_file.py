@@ -235,6 +235,33 @@ def test_one_writer_at_a_time_but_readers_any(tmp_path: Path, archive: Path) -> 
     Store.open(path, write=True).close()
 
 
+def test_a_link_to_a_store_is_the_store(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, link = tmp_path / "a.db", tmp_path / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    mine_by_key(archive, link)
+    with Store.open(link, write=True) as writer:
+        assert f"{path} is being written by another vr" in message(path, write=True)
+        assert f"{link} is being written by another vr" in message(link, write=True)
+        with writer.writing() as connection:
+            connection.execute("DELETE FROM deep_values")
+        writer.commit()
+        # A reader without the right to write opens a file without a log as one that cannot change.
+        monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+        with Store.open(link) as reader:
+            assert reader.connection.execute("SELECT count(*) FROM deep_values").fetchone() == (0,)
+        monkeypatch.undo()
+    assert os.listdir(link.parent) == ["link.db"]
+
+
+def test_a_link_to_a_store_that_nothing_was_written_to_stays(tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to("a.db")
+    Store.open(link, create=True).close()
+    assert link.is_symlink()
+    assert os.listdir(tmp_path) == ["link.db"]
+
+
 def test_readers_leave_no_files_and_cannot_write(tmp_path: Path, archive: Path) -> None:
     path = tmp_path / "a.db"
     mine_by_key(archive, path)

@@ -36,7 +36,7 @@ def check_file(path: str, *, create: bool, advice: str = "give another --db") ->
     if os.path.exists(path) and not os.path.isfile(path):
         raise ValueRepairError(f"{path} is a device, pipe or socket, not a valuerepair store; {advice}")
     if not os.path.exists(path):
-        folder = os.path.dirname(os.path.abspath(path))
+        folder = os.path.dirname(os.path.realpath(path))
         if not create:
             raise ValueRepairError(f"there is no store at {path}; make one with vr mine, or {advice}")
         if not os.path.isdir(folder):
@@ -54,7 +54,7 @@ def connect(path: str, write: bool, *, is_raw: bool = False) -> StoreConnection:
     """A connection in autocommit mode that refuses to write unless `write`; `is_raw` as in `StoreConnection`."""
     if write:
         return _open(path, "rwc", is_raw)
-    if os.access(os.path.dirname(os.path.abspath(path)), os.W_OK) and os.access(path, os.W_OK):
+    if os.access(os.path.dirname(os.path.realpath(path)), os.W_OK) and os.access(path, os.W_OK):
         # Not mode=ro: such a connection could not remove the -wal and -shm files that it makes.
         connection = _open(path, "rw", is_raw)
         close_when_leaving(connection)
@@ -65,17 +65,17 @@ def connect(path: str, write: bool, *, is_raw: bool = False) -> StoreConnection:
 
 
 def log_sizes(path: str) -> list[int]:
-    """The size in bytes of each log that a store has."""
-    sizes = []
+    """The size in bytes of each log that a store has. SQLite puts it beside the file that a link leads to."""
+    sizes, file = [], os.path.realpath(path)
     for end in LOGS:
         with suppress(FileNotFoundError):
-            sizes.append(os.stat(path + end).st_size)
+            sizes.append(os.stat(file + end).st_size)
     return sizes
 
 
 def _open(path: str, mode: str, is_raw: bool = False) -> StoreConnection:
     log.debug("%s: for %s", path, "writing" if mode == "rwc" else "reading")
-    address = f"file:{quote(os.path.abspath(path))}?mode={mode}"
+    address = f"file:{quote(os.path.realpath(path))}?mode={mode}"
     try:
         connection = sqlite3.connect(address, _BUSY_S, isolation_level=None, factory=StoreConnection, uri=True)
     except sqlite3.OperationalError as error:
@@ -125,12 +125,14 @@ class WriteLock:
 
     The lock is held on a side file ``STORE.lock``, not on the store: closing any descriptor of the store itself would
     drop the locks SQLite has on it. The side file names the holder's process and is removed with the lock. `was_left`:
-    there was a side file already, or a log of SQLite's, which a writer that died leaves behind.
+    there was a side file already, or a log of SQLite's, which a writer that died leaves behind. `file` is the store's
+    file itself, where a link leads.
     """
 
     def __init__(self, store_path: str) -> None:
         """Takes the lock, before SQLite opens the store. Raises ValueRepairError if another process holds it."""
-        path = store_path + ".lock"
+        self.file = os.path.realpath(store_path)
+        path = self.file + ".lock"
         self._held, self._is_spoiled = ExitStack(), False
         try:
             self._descriptor = self._held.enter_context(claimed(path))

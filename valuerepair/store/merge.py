@@ -132,7 +132,7 @@ def _check_target(target: str, *, new: bool) -> None:
         raise UsageError(f"{target} already exists; give --into {target} to add to it, or another --output")
     if not new and not os.path.exists(target):
         raise ValueRepairError(f"there is no store at {target} to add to; give --output {target} to make one")
-    for old_log in (target + end for end in LOGS if new):
+    for old_log in (os.path.realpath(target) + end for end in LOGS if new):
         # SQLite would replay it into the new store and overwrite its pages.
         if os.path.exists(old_log):
             reason = f"{old_log} is the log of a store that no longer exists, and would damage a new one"
@@ -140,7 +140,7 @@ def _check_target(target: str, *, new: bool) -> None:
     if new:
         outputs.check_regular(target, outputs.NEW_STORE)
     else:
-        outputs.check_folder(os.path.dirname(os.path.abspath(target)))
+        outputs.check_folder(os.path.dirname(os.path.realpath(target)))
 
 
 @contextmanager
@@ -185,7 +185,7 @@ def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progre
 def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progress: Progress, strict: bool) -> None:
     """Merges into a store in one transaction; several sources are merged into one first."""
     if len(sources) > 1:
-        folder = os.path.dirname(os.path.abspath(into))
+        folder = os.path.dirname(os.path.realpath(into))
         with tempfile.TemporaryDirectory(prefix=os.path.basename(into) + ".", suffix=".part", dir=folder) as scratch:
             all_sources = os.path.join(scratch, "all.db")
             Path(all_sources).touch()
@@ -215,7 +215,7 @@ def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progr
 @contextmanager
 def _workspace(connection: StoreConnection, target: str) -> Iterator[None]:
     """A file next to the target for temporary tables, as ``work``: they grow with the stores, and memory does not."""
-    folder = os.path.dirname(os.path.abspath(target))
+    folder = os.path.dirname(os.path.realpath(target))
     with tempfile.TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as scratch:
         connection.execute("ATTACH ? AS work", (address_of(os.path.join(scratch, "work.db")) + "?mode=rwc",))
         try:

@@ -57,20 +57,20 @@ def open_sources(paths: Sequence[str], target: str) -> Iterator[list[SourceStore
         status = os.stat(target)
         if (same := by_file.get((status.st_dev, status.st_ino))) is not None:
             raise UsageError(f"{same} is both merged and merged into; name it once")
-    folder = os.path.dirname(os.path.abspath(target))
+    folder = os.path.dirname(os.path.realpath(target))
     with TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as copies:
         yield [_open(path, os.path.join(copies, f"{i}.db")) for i, path in enumerate(paths)]
 
 
 def address_of(path: str, *, fixed: bool = False) -> str:
     """The URI of a file for SQLite's ATTACH; `fixed`: read-only, and assumed not to change."""
-    return f"file:{quote(os.path.abspath(path))}" + ("?mode=ro&immutable=1" if fixed else "")
+    return f"file:{quote(os.path.realpath(path))}" + ("?mode=ro&immutable=1" if fixed else "")
 
 
 def _open(path: str, copy: str) -> SourceStore:
     before = _fingerprint(path)
     # A lock that a killed writer left behind costs a copy, no more.
-    written = before[-1] or os.path.exists(path + ".lock")
+    written = before[-1] or os.path.exists(os.path.realpath(path) + ".lock")
     if not written:
         with closing(sqlite3.connect(address_of(path, fixed=True), uri=True)) as connection:
             version = _version(connection, path)

@@ -108,10 +108,9 @@ class Store:
             # A failed commit must not lose the file and the lock too.
             empty = self._created and self._is_empty()
             self.connection.close()
-            if empty:
-                for suffix in ("", "-wal", "-shm"):
-                    Path(self.path + suffix).unlink(missing_ok=True)
             if self._lock is not None:
+                for suffix in ("", "-wal", "-shm") if empty else ():
+                    Path(self._lock.file + suffix).unlink(missing_ok=True)
                 self._lock.release()
                 self._lock = None
 
