@@ -12,6 +12,7 @@ import tarfile
 from collections import Counter
 from pathlib import Path
 
+import chess
 import pytest
 from click.testing import CliRunner
 
@@ -30,6 +31,11 @@ RESULTS = {0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}
 def game(white: str, black: str, result: str, moves: str = "1. e4 e5", **tags: str) -> str:
     every = {"White": white, "Black": black, "Result": result, **tags}
     return "".join(f'[{name} "{text}"]\n' for name, text in every.items()) + f"\n{moves} {result}\n\n"
+
+
+def own_line(line: int) -> dict[str, str]:
+    """The tags of a line of a book of positions, as in games of `vr match`."""
+    return {"FEN": chess.Board.from_chess960_pos(line).fen(), "BookLine": str(line + 1), "BookPlies": "0"}
 
 
 def fastchess(pair: int, first_is_white: bool, points: float) -> str:
@@ -392,7 +398,7 @@ def test_games_of_self_play_are_paired_by_their_lines(tmp_path: Path) -> None:
         turn, line = divmod(number, 10)
         white, black = "AB" if (turn + line) % 2 == 0 else "BA"
         won = line % 3 == 0  # by White, whoever that is: each side has one point of each pair
-        tags = {"Round": str(number + 1), "Run": "0123456789abcdef", "Book": "b", "BookLine": str(line + 1)}
+        tags = {"Round": str(number + 1), "Run": "0123456789abcdef", **own_line(line)}
         texts.append(game(white, black, "1-0" if won else "1/2-1/2", **tags))
     standing = read(texts, tmp_path)
     assert standing.unit == "pairs"
@@ -404,10 +410,10 @@ def test_games_at_odds_are_tested_one_by_one(tmp_path: Path) -> None:
     texts = []
     for line in range(80):
         white, black = "AB" if line % 2 == 0 else "BA"
-        tags = {"Round": str(2 * line + line % 2 + 1), "Run": "0123456789abcdef", "BookLine": str(line + 1)}
+        tags = {"Round": str(2 * line + line % 2 + 1), "Run": "0123456789abcdef", **own_line(line)}
         points = (0.0, 0.5, 1.0, 1.0)[line // 2 % 4]
         result = RESULTS[points if white == "A" else 1 - points]
-        texts.append(game(white, black, result, BookOrder="odds", Book="b", **tags))
+        texts.append(game(white, black, result, BookOrder="odds", **tags))
     standing = read(texts, tmp_path, sprt="elo0=0,elo1=10")
     assert (standing.unit, standing.paired, standing.tested) == ("games", False, MatchScore(40, 20, 20))
     assert standing.as_json()["sprt"]["llr"] > 0

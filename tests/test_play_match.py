@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import valuerepair as vr
 from tests.match_doubles import fake_side, read_games, write_book
 from tests.play_doubles import INITIAL
 from valuerepair.chess.progress import Progress
@@ -385,3 +386,21 @@ def test_one_limit_only() -> None:
 
 def _fewer(plan: MatchPlan, games: int) -> MatchPlan:
     return replace(plan, games=games)
+
+
+def test_a_line_that_a_book_has_twice_is_one_opening(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two lines, each three times in the book, say what the book with each of them once says, played three times."""
+    once, said = write_book(tmp_path / "once.pgn", 2).read_text(), []
+    (tmp_path / "thrice.pgn").write_text(3 * once)
+    for book in ("once", "thrice"):
+        options = MatchOptions(openings=str(tmp_path / f"{book}.pgn"), games=12, nodes="10", jobs=1)
+        caplog.clear()
+        with caplog.at_level("INFO", "valuerepair"), Progress("match", quiet=True) as progress:
+            sides = [fake_side("one"), fake_side("two")]
+            end = play_sides(sides, options, tmp_path / f"{book}-games.pgn", progress=progress)
+        assert "2 different openings for 12 games, so games by nodes" in caplog.text
+        again = vr.elo(tmp_path / f"{book}-games.pgn").whole
+        assert again is not None
+        said.append((end.standing.as_json(), again.as_json()["elo"], end.standing.unit, again.unit))
+    assert said[0] == said[1]
+    assert said[0][2:] == ("openings", "openings")

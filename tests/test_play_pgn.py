@@ -216,7 +216,8 @@ def made(result: str, would_resign: tuple[int, str] | None = None, ending: str =
 def test_the_ratio_and_the_rate_of_wrong_resignations() -> None:
     due = [made("1-0", (40, "white")), made("1/2-1/2", (40, "black")), *[made("1-0", (40, "black"))] * 6]
     games = [*due, made("*", (3, "white")), *[made("0-1", None, "resigned")] * 5]
-    counted = figures([replace(game, opening=number % 4) for number, game in enumerate(games)])
+    lines_of_4 = [replace(game, opening=i % 4, start_fen=f"start {i % 4}") for i, game in enumerate(games)]
+    counted = figures(lines_of_4)
     assert counted["resign"]["due"] == 8
     assert (counted["resign"]["won"], counted["resign"]["drawn"], counted["resign"]["taken"]) == (1, 1, 5)
     assert counted["resign"]["rate"] == 0.25

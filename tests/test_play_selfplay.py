@@ -346,6 +346,21 @@ def test_games_that_will_be_copies_are_told_before_and_are_copies(
     assert "copies" not in done.stderr
 
 
+def test_a_line_that_a_book_has_six_times_is_one_opening(tmp_path: Path, net: str, book: Path) -> None:
+    """Its games say what those of the book with the line once say, played six times."""
+    told = []
+    for lines in (1, 6):
+        book.write_text(lines * "1. e4 c5 *\n\n")
+        (tmp_path / "games.pgn").unlink(missing_ok=True)
+        done = run(tmp_path, net, "--no-db", "--json", "--repeat", str(6 // lines), "--draw", "1,4,0.9")
+        assert done.exit_code == 0, done.output
+        told.append(json.loads(done.stdout))
+    assert [f["decisive_ratio_low"] for f in told] == [None, None]
+    counted = ("games", "wins", "draws", "losses", "endings", "repeated", "mean_plies", "decisive_ratio_high")
+    assert [told[1][name] for name in counted] == [told[0][name] for name in counted]
+    assert told[1]["draws"] == 6
+
+
 def test_z_against_the_values_of_the_store(tmp_path: Path, net: str, book: Path) -> None:
     """By hand: three positions, of which games from two are decided."""
     assert run(tmp_path, net, "--repeat", "2", "--temperature", "0").exit_code == 0

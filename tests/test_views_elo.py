@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import chess
 import chess.pgn
 import numpy as np
 import pandas as pd
@@ -17,7 +18,6 @@ from matplotlib.container import ErrorbarContainer
 from scipy.stats import t as student
 
 from tests.figure_parts import band, line, words
-from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
@@ -31,6 +31,16 @@ from valuerepair.report import figures
 from valuerepair.report.experiment import read_table, write_table
 
 _MOVES = (Thought("f2f3"), Thought("e7e5"))
+
+
+def start_of(line: int) -> str:
+    """The start of a line: another arrangement of the pieces, without castling; in later ones pawns are missing."""
+    turn, arrangement = divmod(line, 960)
+    board = chess.Board.from_chess960_pos(arrangement)
+    board.set_castling_fen("-")
+    for square in range(turn):
+        board.remove_piece_at(chess.A7 + square)
+    return board.fen()
 
 
 def write_match(
@@ -51,7 +61,8 @@ def write_match(
         of_white = point if number % 2 == 0 or point is None else 1 - point
         result = {None: "*", 0.0: "0-1", 0.5: "1/2-1/2", 1.0: "1-0"}[of_white]
         ending = TOO_LONG if point is None else CHECKMATE
-        game = GameRecord(number, number // 2 % lines, STARTPOS_FEN, (), _MOVES, white, black, result, ending)
+        line = number // 2 % lines
+        game = GameRecord(number, line, start_of(line), (), _MOVES, white, black, result, ending)
         texts.append(game_text(game, {"Event": "vr match", "Run": "00", "BookOrder": "sequential"}))
     path.write_text("".join(texts))
 

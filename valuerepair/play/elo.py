@@ -6,7 +6,7 @@ Everything is from the first player's side: wins are its wins, Elo above 0 means
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple, Protocol
@@ -88,10 +88,10 @@ class ByOpening:
     points: tuple[float, ...]
 
     @staticmethod
-    def of(games: Iterable[tuple[int, bool, float]]) -> ByOpening | None:
+    def of(games: Iterable[tuple[Hashable, bool, float]]) -> ByOpening | None:
         """From (opening, whether the first player is White, its points); None if no opening is repeated."""
-        points: dict[int, list[float]] = {}
-        earlier: set[tuple[int, bool]] = set()
+        points: dict[Hashable, list[float]] = {}
+        earlier: set[tuple[Hashable, bool]] = set()
         is_repeated = False
         for opening, white, share in games:
             points.setdefault(opening, []).append(share)

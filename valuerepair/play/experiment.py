@@ -189,7 +189,7 @@ def selfplay_row(setting: EngineSpec, games: Sequence[PlayedGame], threshold: fl
     the number of positions, in a thousand, whose net value and search value are at least `threshold` apart.
     """
     kind, value = next(iter(setting.options.items())) if len(setting.options) == 1 else ("setting", "")
-    results, apart, openings = figures(games), disagreements(games, threshold), len({game.opening for game in games})
+    results, apart, openings = figures(games), disagreements(games, threshold), len({game.beginning for game in games})
     row = {"kind": kind, "setting": name_of(setting), "value": number(value), "games": len(games)}
     row |= {name: results[name] for name in ("undecided", "wins", "draws", "losses")} | {"openings": openings}
     row |= {f"ratio{end}": results[f"decisive_ratio{end}"] for end in ("", "_low", "_high")}

@@ -13,6 +13,7 @@ import numpy as np
 
 from valuerepair.intervals import Rate, weighted, wilson
 from valuerepair.play.game import RESIGNED, Z
+from valuerepair.play.openings import opening_of
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.question import is_candidate
 from valuerepair.store.plays import Play
@@ -20,13 +21,12 @@ from valuerepair.text import quantity
 
 # Games are compared up to this many plies after the book.
 DEPTHS = (10, 20, 40, 80)
-_COMMENT = re.compile(r"\{[^}]*\}")
 _VALUES = re.compile(r"\bq=(\S+)[^}]*?\bnet=([^\s}]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedGame:
-    """A finished game, read from its PGN: `sans` are all moves in SAN, those of the book first.
+    """A finished game, read from its PGN: `opening` is the number of its line in the book, `sans` are all moves in SAN.
 
     `would_resign` is the ply and the colour of the first resignation that was due and not taken. `gaps` are the net's
     own value less the search's, for the side to move, in each position that our own search searched.
@@ -49,7 +49,6 @@ class PlayedGame:
         """Parses a written game."""
         tags = game.tags
         moves = game.text.split("\n\n", 1)[1]
-        words = _COMMENT.sub(" ", moves).split()
         due = tags.get("WouldResign", "").split()
         return PlayedGame(
             game.number,
@@ -60,10 +59,15 @@ class PlayedGame:
             tags["Result"],
             tags["Ending"].split(":", 1)[0],
             int(tags["BookPlies"]),
-            tuple(word for word in words[:-1] if not word.endswith(".")),
+            game.sans,
             (int(due[0]), due[1]) if len(due) == 2 else None,
             tuple(float(net) - float(q) for q, net in _VALUES.findall(moves)),
         )
+
+    @property
+    def beginning(self) -> tuple[str, ...]:
+        """What the game began with (`openings.opening_of`)."""
+        return opening_of(self.start_fen, self.sans[: self.book_plies])
 
     @property
     def plies(self) -> int:
@@ -129,9 +133,11 @@ def share_by_game(hits: Sequence[float], of: Sequence[int], games: Sequence[Play
     total = sum(of)
     if not total:
         return Rate(0, 0, math.nan, math.nan, math.nan)
-    copies = defaultdict[tuple[int, tuple[str, ...]], list[int]](list)
+    copies, first_line = defaultdict[tuple[int, tuple[str, ...]], list[int]](list), dict[tuple[str, ...], int]()
+    for game in games:
+        first_line[game.beginning] = min(game.opening, first_line.get(game.beginning, game.opening))
     for place, game in enumerate(games):
-        copies[game.opening, game.sans].append(place)
+        copies[first_line[game.beginning], game.sans].append(place)
     flags, weights, openings = list[bool](), list[float](), list[int]()
     for (opening, _), places in copies.items():
         hit, all_of = (sum(numbers[i] for i in places) for numbers in (hits, of))

@@ -21,7 +21,14 @@ from valuerepair.errors import UsageError, check_least, check_word
 from valuerepair.play.breadth import breadth_tags
 from valuerepair.play.game import GameRecord
 from valuerepair.play.lineup import Lineup, parse_side
-from valuerepair.play.openings import Opening, built_in_openings, check_playable, read_openings, white_material
+from valuerepair.play.openings import (
+    Opening,
+    built_in_openings,
+    check_playable,
+    opening_of,
+    read_openings,
+    white_material,
+)
 from valuerepair.play.pgn import (
     PgnWriter,
     WrittenGame,
@@ -36,6 +43,7 @@ from valuerepair.play.runner import Pairing, each_timed, play_games
 from valuerepair.play.sprt import GO_ON, Sprt, parse_sprt
 from valuerepair.play.standing import Played, Standing, level_lines, progress_note, report_lines
 from valuerepair.play.time_control import TimeControl, parse_control
+from valuerepair.text import quantity
 from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)
@@ -101,10 +109,12 @@ class MatchPlan:
             lines.append(
                 f"openings: {len(self.openings):,} built-in lines, one per ECO code; --openings BOOK for others"
             )
-        if pairs > len(self.openings):
+        played = [self.opening(pair) for pair in range(min(pairs, len(self.openings)))]
+        different = len({opening_of(opening.start_fen, opening.moves) for opening in played})
+        if pairs > different:
             lines.append(
-                f"{len(self.openings):,} openings for {self.games:,} games, so they are repeated: games by nodes and "
-                "without temperature are then the same; intervals are over openings, an SPRT counts copies as new games"
+                f"{quantity(different, 'different opening')} for {self.games:,} games, so games by nodes and without "
+                "temperature are repeated; intervals are over openings, an SPRT counts copies as new games"
             )
         return lines
 

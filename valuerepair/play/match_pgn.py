@@ -32,6 +32,8 @@ from valuerepair.play.game import (
     TABLEBASE,
     WIN_AGREED,
 )
+from valuerepair.play.openings import opening_of
+from valuerepair.play.pgn import sans_of
 from valuerepair.play.standing import Played
 
 log = logging.getLogger(__name__)
@@ -264,14 +266,14 @@ def _game(text: bytes, place: int) -> TaggedGame | None:
 
 
 def _opening(tags: Mapping[str, str], moves: str) -> bytes | None:
-    """Identifies a game's opening: by book and line in games of `vr match`, else by FEN and first moves.
+    """Identifies a game's opening: by FEN and the moves of the book, in games of other programs by the first moves.
 
     The FEN of the initial position does not identify an opening: every game without a FEN begins there, too.
     """
     words: tuple[str, ...]
     fen = tags.get("FEN", "")
-    if "BookLine" in tags:
-        words = (tags.get("Book", ""), tags["BookLine"])
+    if (plies := int_of_text(tags.get("BookPlies", ""))) is not None:
+        words = opening_of(fen, sans_of(moves)[:plies])
     elif not fen or fen.split()[:4] == STARTPOS_FEN.split()[:4]:
         words = tuple(_beginning(moves, bare=True))
     else:

@@ -200,6 +200,14 @@ def book_digest(openings: Sequence[Opening]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def opening_of(start_fen: str, moves: Sequence[str]) -> tuple[str, ...]:
+    """What makes openings the same: the position at their start, without its counters, and their moves.
+
+    A book may have a line more than once, and so may two books.
+    """
+    return " ".join(start_fen.split()[:4]), *moves
+
+
 def white_material(fen: str) -> int:
     """White's material less Black's, in pawns (1, 3, 3, 5, 9)."""
     worth = {"p": 1, "n": 3, "b": 3, "r": 5, "q": 9}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from valuerepair.play.referee import Rules
 
 WRAP_COLUMNS = 100
 _GAME = b"[Event "
+_COMMENT = re.compile(r"\{[^}]*\}")
 _NO_BREAK = "\0"  # a blank at which a line must not end
 # PGN's words (supplement to the standard, 1994); all other endings are adjudications.
 _TERMINATION = {
@@ -146,6 +148,16 @@ class WrittenGame:
     def number(self) -> int:
         """The game's number in its run, from 0."""
         return int(self.tags["Round"]) - 1
+
+    @property
+    def sans(self) -> tuple[str, ...]:
+        """All moves in SAN, those of the book first."""
+        return sans_of(self.text.split("\n\n", 1)[1])
+
+
+def sans_of(movetext: str) -> tuple[str, ...]:
+    """The moves in SAN of a game as `game_text` writes it, without comments, move numbers and result."""
+    return tuple(word for word in _COMMENT.sub(" ", movetext).split() if word[0].isalpha())
 
 
 def read_written(path: Path) -> tuple[list[WrittenGame], int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ from valuerepair.play.elo import (
     verdicts,
 )
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME
+from valuerepair.play.openings import opening_of
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.play.sprt import GO_ON, H0, H1, Sprt
 from valuerepair.text import finite, quantity
@@ -127,7 +128,7 @@ class Played:
     """
 
     number: int
-    opening: int
+    opening: Hashable
     result: str
     ending: str
     plies: int
@@ -139,8 +140,8 @@ class Played:
         tags = game.tags
         ending = tags["Ending"].partition(": ")[0]
         white, black = (Breadth.of_tag(tags.get(f"{colour}Breadth", "")) for colour in ("White", "Black"))
-        opening, plies = int(tags["BookLine"]) - 1, int(tags["PlyCount"])
-        return Played(game.number, opening, tags["Result"], ending, plies, (white, black))
+        opening = opening_of(tags.get("FEN", ""), game.sans[: int(tags["BookPlies"])])
+        return Played(game.number, opening, tags["Result"], ending, int(tags["PlyCount"]), (white, black))
 
 
 class Standing:
@@ -156,9 +157,9 @@ class Standing:
         self.games = self.plies = 0
         self.breadth = Breadth(), Breadth()
         # By opening, the sums of squared Q of both players, both scaled to their mean number of roots.
-        self._q_squares: dict[int, NDArray[np.float64]] = {}
+        self._q_squares: dict[Hashable, NDArray[np.float64]] = {}
         # Number, opening, whether the first player is White, and its points, for each decided game.
-        self._decided: list[tuple[int, int, bool, float]] = []
+        self._decided: list[tuple[int, Hashable, bool, float]] = []
         self.verdict = GO_ON  # of the SPRT
 
     def add(self, game: Played) -> None:
@@ -180,7 +181,7 @@ class Standing:
         if self.sprt is not None:
             self.verdict = self.sprt.verdict(self.tested)
 
-    def _add_breadth(self, opening: int, first: Breadth, second: Breadth) -> None:
+    def _add_breadth(self, opening: Hashable, first: Breadth, second: Breadth) -> None:
         self.breadth = self.breadth[0] + first, self.breadth[1] + second
         if first.roots and second.roots:
             means = np.array([first.squares / first.roots, second.squares / second.roots])
