@@ -304,19 +304,20 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_committed(tmp_path: Path, a
         assert store.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
-def test_a_read_only_store_is_read_and_not_written(tmp_path: Path, archive: Path) -> None:
+@pytest.mark.parametrize("folder_mode", [0o555, 0o777])
+def test_a_read_only_store_is_read_and_not_written(tmp_path: Path, archive: Path, folder_mode: int) -> None:
     path = tmp_path / "sub" / "a.db"
     path.parent.mkdir()
     mine_by_key(archive, path)
-    # Root may write anywhere: as another user, in a folder that others may only read.
+    # Root may write anywhere: as another user.
     for folder in [path.parent, *path.parent.parents]:
         if folder.stat().st_uid == os.getuid() and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o055)
-    path.parent.chmod(0o555)
+    path.parent.chmod(folder_mode)
     path.chmod(0o444)
     program = (
         "import os, sys\nfrom valuerepair.store.store import Store\n"
-        "Store.open(sys.argv[1]).frame()\n"  # so that all modules are there, which only root may read
+        "with Store.open(sys.argv[1]) as store:\n    store.frame()\n"  # so that all modules are there, which only root may read
         "os.getuid() or os.setuid(65534)\n"
         "print(len(Store.open(sys.argv[1]).frame()) > 0)\n"
         "try:\n    Store.open(sys.argv[1], write=True)\nexcept Exception as error:\n    print(error)\n"
@@ -326,3 +327,4 @@ def test_a_read_only_store_is_read_and_not_written(tmp_path: Path, archive: Path
     lines = done.stdout.splitlines()
     assert lines[0] == "True", done.stderr
     assert "cannot be written: Permission denied" in lines[1]
+    assert os.listdir(path.parent) == ["a.db"]  # SQLite's files would have the mode of the store, for good

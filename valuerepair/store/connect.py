@@ -136,6 +136,9 @@ class WriteLock:
         self._held, self._is_spoiled = ExitStack(), False
         try:
             self._descriptor = self._held.enter_context(claimed(path))
+            # SQLite would make its files with the mode of the store, and nobody could write them later on.
+            if os.path.exists(self.file) and not os.access(self.file, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self.file)
             if (content := os.pread(self._descriptor, 20, 0)) and not content.isdigit():
                 raise OSError(errno.EEXIST, "it is not a lock file of vr, and is left as it is", path)
             self.was_left = bool(content) or any(log_sizes(store_path))
@@ -153,7 +156,7 @@ class WriteLock:
             if error.errno == errno.ENOSPC:
                 raise ValueRepairError(explained(store_path, "disk is full")) from error
             raise ValueRepairError(
-                f"{store_path} cannot be written: {error.strerror} for {path}; give another --db"
+                f"{store_path} cannot be written: {error.strerror} for {error.filename or path}; give another --db"
             ) from error
 
     def check_undamaged(self, connection: StoreConnection) -> None:
