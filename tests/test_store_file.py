@@ -317,7 +317,7 @@ def test_a_read_only_store_is_read_and_not_written(tmp_path: Path, archive: Path
     path.chmod(0o444)
     program = (
         "import os, sys\nfrom valuerepair.store.store import Store\n"
-        "with Store.open(sys.argv[1]) as store:\n    store.frame()\n"  # so that all modules are there, which only root may read
+        "with Store.open(sys.argv[1]) as store:\n    store.frame()\n"  # loads all modules, which only root may read
         "os.getuid() or os.setuid(65534)\n"
         "print(len(Store.open(sys.argv[1]).frame()) > 0)\n"
         "try:\n    Store.open(sys.argv[1], write=True)\nexcept Exception as error:\n    print(error)\n"
