@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess import v6
-from valuerepair.chess.bits import CASTLING_KEPT, KING, ONE, ZERO, lowest, mirrored, popcount
+from valuerepair.chess.bits import CASTLING_KEPT, KING, ONE, ZERO, files_flipped, lowest, mirrored, popcount
 from valuerepair.chess.fen import BACK_RANKS, key_from_scratch, opponent_in_check
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import (
@@ -59,8 +59,6 @@ SCRATCH = HISTORY + 1
 WORDS, POLICY_BEGIN, POLICY_SIZE = v6.RECORD.itemsize // 4, 2, len(v6.POLICY_MOVES)
 
 _E1, _G1, _C1 = np.uint64(0x10), np.uint64(0x40), np.uint64(0x04)
-_ODD, _PAIRS, _NIBBLES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
-_TWO, _FOUR = np.uint64(2), np.uint64(4)
 _SAME = np.uint64(0xF) | ONE << BLACK_SHIFT | SIXTEEN_BITS << CLOCK_SHIFT  # of the state: rights, side, clock
 
 
@@ -79,16 +77,6 @@ def count_legal_moves(words: NDArray[np.uint32], legal: Index) -> None:
 
 
 @kernel
-def plane(planes: Masks, i: int, k: int) -> np.uint64:
-    """Plane k of record i as a bitboard: reverses the bits within each byte."""
-    bits = planes[i, k]
-    bits = (bits >> ONE & _ODD) | (bits & _ODD) << ONE
-    bits = (bits >> _TWO & _PAIRS) | (bits & _PAIRS) << _TWO
-    result: np.uint64 = (bits >> _FOUR & _NIBBLES) | (bits & _NIBBLES) << _FOUR
-    return result
-
-
-@kernel
 def place(planes: Masks, i: int, k: int, rows: Boards, r: int) -> bool:
     """Puts the men of the board k plies before record i on row r, as the record's mover sees them.
 
@@ -99,7 +87,7 @@ def place(planes: Masks, i: int, k: int, rows: Boards, r: int) -> bool:
     men = 0
     for side in range(2):
         for kind in range(6):
-            bits = plane(planes, i, PLANES_OF_BOARD * k + 6 * side + kind)
+            bits = files_flipped(planes[i, PLANES_OF_BOARD * k + 6 * side + kind])
             men += popcount(bits)
             drop(rows, r, bits, kind, side)
     us, them, kings = rows[r, US], rows[r, THEM], rows[r, KINGS]

@@ -80,10 +80,10 @@ def header_reject(text: bytes, options: SampleOptions) -> str | None:
     """Why the options leave a game out because of its headers; None if they do not."""
     headers = read_headers(text)
     if options.min_elo is not None:
-        ratings = [_rating(headers.get(tag, "")) for tag in ("WhiteElo", "BlackElo")]
-        if None in ratings:
+        ratings = [int_of_text(headers.get(tag, "").strip()) or 0 for tag in ("WhiteElo", "BlackElo")]
+        if min(ratings) <= 0:
             return "no Elo"
-        if min(r for r in ratings if r is not None) < options.min_elo:
+        if min(ratings) < options.min_elo:
             return f"Elo below {options.min_elo}"
     if options.player is not None:
         name = options.player.casefold()
@@ -134,11 +134,6 @@ def _castles_960(fen: str) -> bool:
         if not moved and ranks[rank][rook_file] != rook and rook in ranks[rank]:
             return True
     return False
-
-
-def _rating(text: str) -> int | None:
-    rating = int_of_text(text.strip())
-    return rating if rating is not None and rating > 0 else None
 
 
 def game_result(headers: Mapping[str, str], text: bytes) -> str | None:

@@ -61,7 +61,8 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
         if path == "-":
             sources.append(Source("-", "-"))
         elif os.path.isdir(path):
-            inside = sorted(p for p in Path(path).rglob("*") if p.is_file() and _is_archive(p))
+            files = (p for p in Path(path).rglob("*") if p.is_file())
+            inside = sorted(p for p in files if bare_name(p.name).endswith(ENDINGS) or counts_as_chunk(p))
             if not inside:
                 endings = ", ".join(ENDINGS)
                 raise ValueRepairError(
@@ -78,10 +79,6 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
     for source in sources:
         check_name(source.path)
     return sources
-
-
-def _is_archive(path: Path) -> bool:
-    return bare_name(path.name).endswith(ENDINGS) or counts_as_chunk(path)
 
 
 def bare_name(name: str) -> str:

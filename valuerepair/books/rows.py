@@ -68,7 +68,10 @@ def add_knowledge(
     `judge.split.PARTS`, for the `split`. Raises UsageError for an unknown label.
     """
     for label in options.labels:
-        _check_label(label)
+        kind, colon, word = label.partition(":")
+        if label not in NAMES and not (colon and word and kind in KINDS):
+            families = ", ".join(f"{kind}:NAME" for kind in KINDS)
+            raise UsageError(f"--label {label}: no such label; the labels are {', '.join(NAMES)} and {families}")
     columns: dict[str, Any] = {
         "eco_header": header_of_games(store.connection, "ECO", rows["game_id"].tolist()),
         GAME_KEY: games_of(store.connection, rows["position_id"].to_numpy(np.int64)),
@@ -90,13 +93,6 @@ def add_knowledge(
         held = store.connection.rows_of(ids[np.isin(parts, HELD_OUT)].tolist(), query)
         held_fens = [fen for (fen,) in held]
     return rows.assign(**columns), confirmed, held_fens
-
-
-def _check_label(label: str) -> None:
-    kind, colon, word = label.partition(":")
-    if label not in NAMES and not (colon and word and kind in KINDS):
-        families = ", ".join(f"{kind}:NAME" for kind in KINDS)
-        raise UsageError(f"--label {label}: no such label; the labels are {', '.join(NAMES)} and {families}")
 
 
 NEAR_HELD = "near-duplicate of a held-out position"

@@ -246,7 +246,7 @@ class _ParentAdder:
             self._add_parent(parent, row, parent_weight(weight, parent.plies_before))
 
     def _add_parent(self, parent: Parent, candidate: dict[Hashable, Any], weight: float) -> None:
-        origin = _origin(parent, candidate)
+        origin = f"{quantity(parent.plies_before, 'ply')} before {game_name(candidate)} ply {candidate['ply']}"
         if (known_row := self._by_key.get(parent.key)) is not None:
             known_row["book_weight"] += weight
             known_row["parent_of"] = ", ".join(filter(None, (known_row["parent_of"], origin)))
@@ -275,10 +275,6 @@ def _row(parent: Parent, candidate: dict[Hashable, Any], weight: float, origin: 
     row |= {"net_q": float("nan"), "deep_q": float("nan"), "disagreement": float("nan")}
     row |= {"book_weight": weight, "plies_before": parent.plies_before, "parent_of": origin}
     return row | {"material_family": material_family(row)}
-
-
-def _origin(parent: Parent, candidate: dict[Hashable, Any]) -> str:
-    return f"{quantity(parent.plies_before, 'ply')} before {game_name(candidate)} ply {candidate['ply']}"
 
 
 @dataclass(frozen=True, slots=True)

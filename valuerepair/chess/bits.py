@@ -7,11 +7,12 @@ prefix fills (Kogge-Stone), 16 operations a direction for any number.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import chess
 import numpy as np
 from chess.polyglot import POLYGLOT_RANDOM_ARRAY
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
@@ -26,33 +27,26 @@ FILES_A_TO_F, FILES_C_TO_H = np.uint64(0x3F3F3F3F3F3F3F3F), np.uint64(0xFCFCFCFC
 SEVEN, NINE, EIGHT = np.uint64(7), np.uint64(9), np.uint64(8)
 TWO, FOUR, SIXTEEN = np.uint64(2), np.uint64(4), np.uint64(16)
 INNER = np.uint64(63)
+_ODD, _PAIRS, _NIBBLES = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333), np.uint64(0x0F0F0F0F0F0F0F0F)
 
 
-def _count_bits(typingctx: Any, word: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
+def _instruction(result: Any, emit: Callable[[Any, Any], Any]) -> Any:
+    """A single machine instruction that Numba does not offer, as a function of a uint64 for kernels."""
 
-    return types.int64(types.uint64), codegen
+    def typed(typingctx: Any, word: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return emit(builder, args[0])
 
+        return result(types.uint64), codegen
 
-def _lowest_bit(typingctx: Any, word: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], context.get_constant(types.boolean, True))
-
-    return types.int64(types.uint64), codegen
+    return intrinsic(typed)
 
 
-def _swap_bytes(typingctx: Any, word: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bswap(args[0])
-
-    return types.uint64(types.uint64), codegen
-
-
-# Single machine instructions that Numba does not offer; the functions above describe them to its compiler.
-popcount: Callable[[np.uint64], int] = cast(Any, intrinsic(_count_bits))  # the number of bits set
-lowest: Callable[[np.uint64], int] = cast(Any, intrinsic(_lowest_bit))  # index of the lowest bit; undefined for 0
-mirrored: Callable[[np.uint64], np.uint64] = cast(Any, intrinsic(_swap_bytes))  # the board with its ranks upside down
+_TRUE = ir.Constant(ir.IntType(1), 1)
+# The number of bits set; the index of the lowest bit, undefined for 0; the board with its ranks upside down.
+popcount: Callable[[np.uint64], int] = _instruction(types.int64, lambda builder, word: builder.ctpop(word))
+lowest: Callable[[np.uint64], int] = _instruction(types.int64, lambda builder, word: builder.cttz(word, _TRUE))
+mirrored: Callable[[np.uint64], np.uint64] = _instruction(types.uint64, lambda builder, word: builder.bswap(word))
 
 
 def count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
@@ -65,6 +59,15 @@ def count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
 
 # One instruction a word where numpy is new enough (2.0).
 bit_count: Callable[[NDArray[np.uint64]], NDArray[np.uint8]] = getattr(np, "bitwise_count", count_bits)
+
+
+@kernel
+def files_flipped(board: np.uint64) -> np.uint64:
+    """The board with its files reversed: a becomes h."""
+    board = (board >> ONE & _ODD) | (board & _ODD) << ONE
+    board = (board >> TWO & _PAIRS) | (board & _PAIRS) << TWO
+    result: np.uint64 = (board >> FOUR & _NIBBLES) | (board & _NIBBLES) << FOUR
+    return result
 
 
 @kernel

@@ -149,7 +149,7 @@ def _read_moves(fen: str, name: str, sans: str) -> tuple[str, ...]:
     board, moves = chess.Board(fen), []
     for word in MATE_IN.sub(" ", sans).replace(",", " ").split():
         if san := word.rstrip("+#!?"):
-            move = _move(board, san)
+            move = read_move(board, san)
             if not move:  # python-chess reads -- as a null move
                 raise WrongLine("illegal move", f"{name} {word[:20]}: no legal move")
             moves.append(move.uci())
@@ -158,8 +158,8 @@ def _read_moves(fen: str, name: str, sans: str) -> tuple[str, ...]:
     return tuple(moves)
 
 
-def _move(board: chess.Board, word: str) -> chess.Move:
-    """A legal move in SAN, or in UCI as some programs write it; else the null move."""
+def read_move(board: chess.Board, word: str) -> chess.Move:
+    """A legal move in SAN or UCI; else the null move."""
     for parse in (board.parse_san, board.parse_uci):
         with suppress(ValueError):
             return parse(word)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
 import chess
 
 from valuerepair.chess.board import keys, parse_fens
-from valuerepair.chess.epd import numbered_lines, read_epd
+from valuerepair.chess.epd import numbered_lines, read_epd, read_move
 from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 
@@ -41,7 +40,9 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
         start, played = line.start_fen, [*decode_moves(line.moves), *further]
     board = chess.Board(start)
     for word in played:
-        board.push(_move_of(board, word))
+        if not (move := read_move(board, word)):
+            raise ValueError(f"move {one_line(word)!r} is not legal in {board.fen()}")
+        board.push(move)
     fen = board.fen()
     return Position(
         fen=fen,
@@ -51,14 +52,6 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
         key=int(keys(parse_fens([fen]))[0]),
         history_known=bool(played) or start == STARTPOS_FEN,
     )
-
-
-def _move_of(board: chess.Board, word: str) -> chess.Move:
-    for parse in (board.parse_uci, board.parse_san):
-        with suppress(ValueError):
-            if move := parse(word):  # python-chess reads 0000 and -- as null moves
-                return move
-    raise ValueError(f"move {one_line(word)!r} is not legal in {board.fen()}")
 
 
 def read_argument(text: str, moves: Iterable[str]) -> Position:

@@ -229,14 +229,9 @@ def phases(men: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 def _mixedness(white: NDArray[np.bool_], black: NDArray[np.bool_]) -> NDArray[np.int64]:
     """[n] sums of `_region_score` over the 49 squares of 2 x 2."""
-    w, b = (_men_in_regions(side) for side in (white, black))
+    men = np.stack([white, black]).astype(np.int64)
+    w, b = men[:, :, :-1, :-1] + men[:, :, 1:, :-1] + men[:, :, :-1, 1:] + men[:, :, 1:, 1:]
     return np.asarray(_SCORES[np.arange(7)[None, :, None], w, b].sum((1, 2)))
-
-
-def _men_in_regions(side: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """[n, 7, 7] men of one side in each 2 x 2 square."""
-    men = side.astype(np.int64)
-    return np.asarray(men[:, :-1, :-1] + men[:, 1:, :-1] + men[:, :-1, 1:] + men[:, 1:, 1:])
 
 
 def _region_score(y: int, white: int, black: int) -> int:

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.bits import ALL, ONE, ZERO, lowest, mirrored
+from valuerepair.chess.bits import ALL, ONE, ZERO, files_flipped, lowest, mirrored
 from valuerepair.chess.board import owned, parse_fens
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, clock, copy_row, make, mark_repetition
@@ -55,16 +55,6 @@ FLIP_FILES, MIRROR_RANKS, TRANSPOSE = 1, 2, 4
 FILES_A_TO_D, RANKS_5_TO_8 = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0xFFFFFFFF00000000)
 ABOVE_DIAGONAL, ON_DIAGONAL = np.uint64(0xE0C08000), np.uint64(0x10204080)
 PAWN_BACK = np.uint64(2**48 + 2**32)  # their pawn from its fifth rank back to its seventh, on file a
-
-
-@kernel
-def files_flipped(board: np.uint64) -> np.uint64:
-    """The board with its files reversed: a becomes h."""
-    for i in range(3):
-        shift = np.uint64(1 << i)
-        low = np.uint64((0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F)[i])
-        board = (board >> shift & low) | (board & low) << shift
-    return board
 
 
 @kernel

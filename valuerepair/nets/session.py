@@ -242,17 +242,14 @@ class Session:
         """Uses this batch size instead of a measured one."""
         self._batch = batch
 
-    def _tuning_file(self) -> Path:
-        word = self.device.word.replace(":", "-")
-        return cache_folder("tuning") / f"{self.sha256[:32]}{self.variant}-{word}-{self.threads}.json"
-
     def tune(self) -> None:
         """Measures the best batch size, once for net, provider and threads; later reads it from the cache."""
         if self.tensors.fixed_batch or self._batch:
             return
         import onnxruntime
 
-        path, version = self._tuning_file(), str(onnxruntime.__version__)
+        version, word = str(onnxruntime.__version__), self.device.word.replace(":", "-")
+        path = cache_folder("tuning") / f"{self.sha256[:32]}{self.variant}-{word}-{self.threads}.json"
         with suppress(OSError, ValueRepairError):  # not measured yet, or by another version
             tuning = read_json(path, _Tuning, "a batch size that was measured")
             if tuning.onnxruntime == version:

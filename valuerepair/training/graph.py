@@ -242,34 +242,14 @@ def _layer_normalization(attributes: Mapping[str, Any], x: Any, scale: Any, bias
     return centred * jax.lax.rsqrt(variance + attributes["epsilon"]) * scale + bias
 
 
-def _reduce_mean(attributes: Mapping[str, Any], x: Any) -> Any:
-    return jnp.mean(x, axis=tuple(attributes["axes"]), keepdims=bool(attributes.get("keepdims", 1)))
-
-
-def _reshape(attributes: Mapping[str, Any], x: Any, shape: NDArray[np.int64]) -> Any:
-    return x.reshape([int(size) for size in shape])
-
-
 def _split(attributes: Mapping[str, Any], x: Any, sizes: NDArray[np.int64] | None = None) -> Any:
     cuts = 2 if sizes is None else [int(cut) for cut in np.cumsum(sizes)[:-1]]
     return list(jnp.split(x, cuts, axis=attributes["axis"]))
 
 
-def _slice(attributes: Mapping[str, Any], x: Any, starts: Any, ends: Any) -> Any:
-    return x[tuple(slice(int(start), int(end)) for start, end in zip(starts, ends, strict=True))]
-
-
 def _concat(attributes: Mapping[str, Any], *arrays: Any) -> Any:
     joined: Any = np.concatenate if all(isinstance(x, np.ndarray) for x in arrays) else jnp.concatenate
     return joined(arrays, axis=attributes["axis"])
-
-
-def _gather(attributes: Mapping[str, Any], x: Any, indices: NDArray[np.int32]) -> Any:
-    return jnp.take(x, indices, axis=attributes["axis"])
-
-
-def _expand(attributes: Mapping[str, Any], x: Any, shape: NDArray[np.int64]) -> Any:
-    return jnp.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(size) for size in shape)))
 
 
 OPERATORS: dict[str, Callable[..., Any]] = {
@@ -278,15 +258,17 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "MatMul": lambda attributes, a, b: jnp.matmul(a, b),
     "Softmax": lambda attributes, x: jax.nn.softmax(x, axis=attributes["axis"]),
     "LayerNormalization": _layer_normalization,
-    "ReduceMean": _reduce_mean,
-    "Reshape": _reshape,
+    "ReduceMean": lambda attributes, x: jnp.mean(
+        x, axis=tuple(attributes["axes"]), keepdims=bool(attributes.get("keepdims", 1))
+    ),
+    "Reshape": lambda attributes, x, shape: x.reshape([int(size) for size in shape]),
     "Transpose": lambda attributes, x: jnp.transpose(x, attributes["perm"]),
     "Split": _split,
-    "Slice": _slice,
+    "Slice": lambda attributes, x, starts, ends: x[tuple(map(slice, starts.tolist(), ends.tolist()))],
     "Concat": _concat,
-    "Gather": _gather,
+    "Gather": lambda attributes, x, indices: jnp.take(x, indices, axis=attributes["axis"]),
     "Shape": lambda attributes, x: np.array(x.shape, np.int64),
-    "Expand": _expand,
+    "Expand": lambda attributes, x, shape: jnp.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape.tolist()))),
 }
 
 

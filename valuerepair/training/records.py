@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess import v6
-from valuerepair.chess.bits import ONE
+from valuerepair.chess.bits import ONE, files_flipped
 from valuerepair.chess.board import owned, parse_fens
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, clock, copy_row, make, mark_repetition
@@ -40,7 +40,6 @@ from valuerepair.nets.planes import (
     HistoryFill,
     Masks,
     canonical_transform,
-    files_flipped,
     is_initial,
     write_masks,
 )
