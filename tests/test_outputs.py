@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -400,6 +403,29 @@ def test_a_new_folder_where_a_link_leads(tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere" / "chunk").read_bytes() == b"mine"
     with pytest.raises(UsageError, match="not empty"), whole_folder(tmp_path / "out"):
         pytest.fail("began")
+
+
+@pytest.mark.parametrize("name", ["out", "out[1]"])
+def test_what_a_killed_process_left_of_a_new_folder_is_removed(name: str, tmp_path: Path) -> None:
+    """Processes in containers have the same few numbers, so a number does not tell whether a process lives."""
+    program = (
+        "import os, sys, signal\nfrom valuerepair.files import whole_folder\n"
+        "with whole_folder(sys.argv[1]) as partial:\n"
+        "    (partial / 'chunk').touch()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path / name)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert os.listdir(tmp_path)
+    (tmp_path / f".{name}.{os.getpid()}.part").mkdir()  # as a killed one of an earlier version
+    with whole_folder(tmp_path / f"{name}.a") as beside, whole_folder(tmp_path / name) as partial:
+        assert beside.exists()
+        (partial / "chunk").touch()
+        with (
+            pytest.raises(ValueRepairError, match=re.escape(f"{name}: another process is writing it")),
+            whole_folder(tmp_path / name),
+        ):
+            pytest.fail("two at once")
+    assert sorted(os.listdir(tmp_path)) == [f".{name}.{os.getpid()}.part", name, f"{name}.a"]
 
 
 def test_files_of_a_new_folder_are_on_the_disk_before_it_has_its_name(

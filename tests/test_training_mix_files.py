@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -104,12 +103,3 @@ def test_nothing_is_left_when_it_fails(sides: MixOptions, tmp_path: Path, monkey
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 0, 10))
     with pytest.raises(ValueRepairError, match=r": 0\.\d*[1-9]\d* MB are needed, 0.00 MB are free"):
         mix(sides, tmp_path / "out", quiet=True)
-
-
-def test_what_a_killed_run_left_is_cleared(sides: MixOptions, tmp_path: Path) -> None:
-    left, running = tmp_path / ".out.999999999.part", tmp_path / f".out.{os.getppid()}.part"
-    left.mkdir()
-    running.mkdir()
-    mix(sides, tmp_path / "out", quiet=True)
-    assert not left.exists()
-    assert running.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import gzip
 import hashlib
 import io
@@ -265,28 +266,34 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
 
     Its files are on the disk before it gets its name, except hard links, whose files others wrote. Raises UsageError if
     `out` is a file or a folder that is not empty, ValueRepairError if nothing can be written (no permission, disk
-    full).
+    full), or if another process is writing it.
     """
     check_new_folder(out)
     target = Path(os.path.realpath(out))
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(target)
-        partial = target.parent / f".{target.name}.{os.getpid()}.part"
-        partial.mkdir()
-    except OSError as error:
-        raise ValueRepairError(f"{out}: cannot be written: {error.strerror or error}") from None
-    try:
-        yield partial
-        sync_all(path for path in partial.rglob("*") if path.is_file() and path.stat().st_nlink == 1)
-        check_empty(target, out)
-        last_check()
-        os.rename(partial, target)
-    except OSError as error:
-        where = error.filename or out
-        raise ValueRepairError(f"{where}: {error.strerror or error}; nothing was written to {out}") from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    with contextlib.ExitStack() as held:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(ValueRepairError):  # without locks, what a killed run left stays
+                held.enter_context(claimed(target.with_name(f".{target.name}.lock")))
+                for left in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}.part"):
+                    shutil.rmtree(left, ignore_errors=True)
+            partial.mkdir()
+        except HeldError:
+            raise ValueRepairError(f"{out}: another process is writing it; give another name") from None
+        except OSError as error:
+            raise ValueRepairError(f"{out}: cannot be written: {error.strerror or error}") from None
+        try:
+            yield partial
+            sync_all(path for path in partial.rglob("*") if path.is_file() and path.stat().st_nlink == 1)
+            check_empty(target, out)
+            last_check()
+            os.rename(partial, target)
+        except OSError as error:
+            where = error.filename or out
+            raise ValueRepairError(f"{where}: {error.strerror or error}; nothing was written to {out}") from None
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def check_new_folder(out: str | os.PathLike[str], inputs: Iterable[str] = ()) -> None:
@@ -320,23 +327,3 @@ def check_room(target: Path, needed: int) -> None:
 
 def _size(number: int) -> str:
     return f"{number / 1e9:,.2f} GB" if number >= 1e9 else f"{number / 1e6:,.2f} MB"
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Removes the hidden folders for this target that killed runs left behind."""
-    for folder in target.parent.glob(f".{target.name}.*.part"):
-        pid = folder.name.removesuffix(".part").rpartition(".")[2]
-        if pid.isdigit() and not _alive(int(pid)):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    if not hasattr(os, "killpg"):
-        return True  # on Windows signal 0 is Ctrl-C
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # the process is another user's
-    return True
