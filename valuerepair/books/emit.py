@@ -29,16 +29,7 @@ from valuerepair.chess.board import (
     white_to_move,
 )
 from valuerepair.chess.positions import STARTPOS_FEN, decode_move, encode_moves, joined
-from valuerepair.chess.rows import (
-    EP_SHIFT,
-    NUMBER_SHIFT,
-    PAWNS,
-    STATE,
-    THEM,
-    US,
-    Boards,
-    Moves,
-)
+from valuerepair.chess.rows import EP_SHIFT, NUMBER_SHIFT, PAWNS, STATE, THEM, US, Boards, Moves
 from valuerepair.judge.openings import plies
 
 WRAP_COLUMNS = 79

@@ -29,21 +29,8 @@ REASONS = (
     "the side that is not to move is in check",
     "more than six fields",
 )
-(
-    FINE,
-    FIELDS_MISSING,
-    BAD_RANKS,
-    BAD_LETTER,
-    BAD_KINGS,
-    BAD_PAWNS,
-    TOO_MANY,
-    BAD_SIDE,
-    BAD_CASTLING,
-    BAD_EP,
-    BAD_NUMBER,
-    OPPONENT_IN_CHECK,
-    TOO_LONG,
-) = range(len(REASONS))
+FINE, FIELDS_MISSING, BAD_RANKS, BAD_LETTER, BAD_KINGS, BAD_PAWNS, TOO_MANY = range(7)
+BAD_SIDE, BAD_CASTLING, BAD_EP, BAD_NUMBER, OPPONENT_IN_CHECK, TOO_LONG = range(7, len(REASONS))
 
 LETTERS: Bytes = np.frombuffer(b"PNBRQKpnbrqk", np.uint8).copy()
 BACK_RANKS = np.uint64(0xFF000000000000FF)

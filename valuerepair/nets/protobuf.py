@@ -27,7 +27,9 @@ def message_types(description: str) -> Any:
             kind, *words = group.split()
             label = FieldDescriptorProto.LABEL_REPEATED if kind.endswith("*") else FieldDescriptorProto.LABEL_OPTIONAL
             kind = kind.rstrip("*")
-            of_type = {"type_name": f".{kind}"} if kind in bodies else {"type": f"TYPE_{kind.upper()}"}
+            of_type = {"type": f"TYPE_{kind.upper()}"}
+            if kind in bodies:
+                of_type = {"type": "TYPE_MESSAGE", "type_name": f".{kind}"}
             for field, number in zip(words[::2], words[1::2], strict=True):
                 message.field.add(name=field, number=int(number), label=label, **of_type)
     pool = DescriptorPool()

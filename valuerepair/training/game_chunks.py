@@ -44,14 +44,7 @@ from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import HELD_OUT, in_order
 from valuerepair.training.chunk_output import SHARD_CHUNKS, ChunkForm, ChunkOutput
 from valuerepair.training.judged import JudgedBoards
-from valuerepair.training.records import (
-    LAST_CLOCK,
-    MOST_VISITS,
-    RecordFacts,
-    compressed,
-    divergence,
-    fill_boards,
-)
+from valuerepair.training.records import LAST_CLOCK, MOST_VISITS, RecordFacts, compressed, divergence, fill_boards
 
 log = logging.getLogger(__name__)
 

@@ -32,14 +32,7 @@ from valuerepair.text import positions_of_games
 from valuerepair.training.chunk_output import ChunkForm, ChunkOutput
 from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.nnue import game_results
-from valuerepair.training.records import (
-    LAST_CLOCK,
-    MOST_VISITS,
-    RecordFacts,
-    compressed,
-    divergence,
-    fill_positions,
-)
+from valuerepair.training.records import LAST_CLOCK, MOST_VISITS, RecordFacts, compressed, divergence, fill_positions
 from valuerepair.training.samples import chances, sampled_results
 
 ResultFrom = Literal["sampled", "judge", "game"]
