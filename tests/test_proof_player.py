@@ -119,6 +119,13 @@ def test_each_net_plays_by_its_own_best_settings(there: Player) -> None:
     ]  # fmt: skip
 
 
+def test_both_nets_play_by_the_narrowest_of_these_settings(there: Player) -> None:
+    tried = next(step for phase in there.settled(there.out) for step in phase)
+    commands = {step.name: list(step.command) for phase in there.narrowed(there.out) for step in phase}
+    sides = [side.partition(",nodes=100,")[2] for side in commands[f"match-{REPEATED}-100-narrowest"][1:3]]
+    assert sides == [list(tried.command)[2]] * 2
+
+
 def test_no_game_is_learned_from_and_judged_by(there: Player) -> None:
     by = {
         name: {list(step.command)[1] for step in steps(there) if step.command[0] == "mine" and name in step.command[1]}

@@ -179,6 +179,12 @@ class Player:
         """The net of `repeated` against the old one, each by the settings that it plays best by."""
         yield from self._at_best_settings(REPEATED, _NARROWER, _NARROWER_GAMES, _SETTLED_GAMES, results)
 
+    def narrowed(self, results: Path) -> Iterator[Iterable[Step]]:
+        """The same two nets, both by the narrowest of these settings."""
+        narrowest = f",{_NARROWER[0]}"
+        yield [self._match(f"{REPEATED}-100-narrowest", REPEATED, 100, _SETTLED_GAMES, new=narrowest, old=narrowest)]
+        yield self.telling(results)
+
     def _at_best_settings(
         self, name: str, settings: tuple[str, ...], tried_games: int, games: int, results: Path
     ) -> Iterator[Iterable[Step]]:
