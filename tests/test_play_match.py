@@ -404,3 +404,50 @@ def test_a_line_that_a_book_has_twice_is_one_opening(tmp_path: Path, caplog: pyt
         said.append((end.standing.as_json(), again.as_json()["elo"], end.standing.unit, again.unit))
     assert said[0] == said[1]
     assert said[0][2:] == ("openings", "openings")
+
+
+LONG = "x" * 200
+
+
+def long_sides() -> list[str]:
+    """Two sides whose names and descriptions differ only after 200 characters."""
+    return [fake_side("s", settings=f"option.Book Path={LONG}{n}").replace(",name=s", "") for n in (1, 2)]
+
+
+def test_sides_that_differ_only_late_are_told_apart(tmp_path: Path) -> None:
+    """By their names and by all else that says what played, also by python-chess and `vr elo`."""
+    end = run(tmp_path, plan_of(tmp_path), *long_sides())
+    games = read_games(tmp_path / "match.pgn")
+    assert {game.headers["White"] for game in games} == set(end.standing.names)
+    for game in games:
+        assert game.headers["White"] != game.headers["Black"]
+        for colour in ("White", "Black"):
+            option = f"Book Path={LONG}{game.headers[colour][-1]}"
+            assert option in game.headers[f"{colour}Side"]
+            assert re.search(r" sha256:[0-9a-f]{12}$", game.headers[f"{colour}Side"])
+    whole = vr.elo(tmp_path / "match.pgn").whole
+    assert whole is not None
+    assert whole.as_json() == end.standing.as_json()
+
+
+def test_what_differs_is_named_also_of_long_sides_and_odd_blanks(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, lines=1)
+    for sides in (long_sides(), [fake_side("a  b"), fake_side("c", settings="option.Book Path=x  y")]):
+        (tmp_path / "match.pgn").unlink(missing_ok=True)
+        run(tmp_path, plan, *sides)
+        with pytest.raises(UsageError, match="game 1 is of another run: Seed was '0' and now is '1'; give another"):
+            run(tmp_path, replace(plan, seed=1), *sides)
+
+
+def test_a_match_of_a_version_that_cut_long_tags_goes_on(tmp_path: Path) -> None:
+    """With the names that its file has: other ones would be other players."""
+    path, sides = tmp_path / "match.pgn", [long_sides()[0].replace("Path=", f"Path={n}") for n in (1, 2)]
+    run(tmp_path, _fewer(plan_of(tmp_path), 4), *sides)
+    path.write_text(re.sub(r'^(\[\w+ ".{200}).*("\])$', r"\1\2", path.read_text(), flags=re.MULTILINE))
+    end = run(tmp_path, plan_of(tmp_path), *sides)
+    assert (end.before, end.standing.games) == (4, 8)
+    whole = vr.elo(path).whole
+    assert whole is not None
+    assert whole.as_json()["score"] == end.standing.as_json()["score"]
+    with pytest.raises(UsageError, match="game 1 is of another run: Seed was '0'"):
+        run(tmp_path, replace(plan_of(tmp_path), seed=1), *sides)

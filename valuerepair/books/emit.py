@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -127,9 +127,12 @@ def pgn_entry(line: BookLine, tags: Mapping[str, str]) -> str:
     return "\n".join([*tag_lines(tags, line.start_fen), "", *_movetext(line), "", ""])
 
 
-def tag_lines(tags: Mapping[str, str], start_fen: str = STARTPOS_FEN) -> list[str]:
-    """The lines of PGN tags; with the tags of the start if it is not the initial position."""
-    lines = [f'[{name} "{tag_value(text)}"]' for name, text in tags.items()]
+def tag_lines(tags: Mapping[str, str], start_fen: str = STARTPOS_FEN, whole: Container[str] = frozenset()) -> list[str]:
+    """The lines of PGN tags; with the tags of the start if it is not the initial position.
+
+    Values are cut to `MAX_TAG_LENGTH` characters, except those of the tags that are `whole`.
+    """
+    lines = [f'[{name} "{tag_value(text, None if name in whole else MAX_TAG_LENGTH)}"]' for name, text in tags.items()]
     return lines if start_fen == STARTPOS_FEN else [*lines, '[SetUp "1"]', f'[FEN "{start_fen}"]']
 
 
@@ -142,12 +145,12 @@ def _movetext(line: BookLine) -> list[str]:
 
 
 @lru_cache(65_536)  # most texts repeat those of the previous entry
-def tag_value(text: str) -> str:
-    """`text` for the quotes of a tag: one line, `"` and `\\` escaped, no control characters."""
-    return _one_line(text)[:MAX_TAG_LENGTH].replace("\\", "\\\\").replace('"', '\\"')
+def tag_value(text: str, most: int | None) -> str:
+    """`text` for the quotes of a tag: one line of `most` characters, `"` and `\\` escaped, no control characters."""
+    return one_line(text)[:most].replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Without line breaks, control characters and lone surrogates, which break readers or the encoding."""
     if text.isascii() and text.isprintable():  # nearly every text
         return " ".join(text.split())
@@ -174,7 +177,7 @@ def _operand(value: str | int) -> str:
 
 def epd_text(text: str, most: int = MAX_TAG_LENGTH) -> str:
     """`text` for the quotes of an EPD operand, cut to the given number of characters."""
-    return _one_line(text)[:most].replace('"', "'").replace(";", ",").replace("\\", "/")
+    return one_line(text)[:most].replace('"', "'").replace(";", ",").replace("\\", "/")
 
 
 Ints = NDArray[np.int64]

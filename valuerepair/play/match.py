@@ -242,6 +242,8 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
         facts = _Facts(plan, lineup)
         planned = f"{plan.games} games; give more --games"
         done, size = resumed(Path(path), facts.run, max(plan.numbers), planned, facts.difference)
+        if done:
+            facts.keep_names(done[0])
         for game in done:
             standing.add(Played.of_written(game))
         if done:
@@ -315,6 +317,11 @@ class _Facts:
         facts = json.dumps([self._names, self._sides, self.common, limits])
         self.run = hashlib.sha256(facts.encode()).hexdigest()[:16]
 
+    def keep_names(self, game: WrittenGame) -> None:
+        """Gives the games to come the players' names of an earlier game, which earlier versions cut."""
+        white, black = game.tags["White"], game.tags["Black"]
+        self._names = [black, white] if game.number % 2 else [white, black]
+
     def sides(self, number: int) -> dict[str, str]:
         """Tags of the game's players: names and identities."""
         white, black = number % 2, 1 - number % 2
@@ -329,16 +336,15 @@ class _Facts:
         """All tags of a game besides the standard ones."""
         opening = self._openings[record.opening]
         named = {name: opening.tags[name] for name in ("ECO", "Opening", "Variation") if name in opening.tags}
-        sides = {name: text for name, text in self.sides(record.number).items() if name.endswith("Side")}
         head = {"Event": "vr match", "Site": f"valuerepair {__version__}", "Date": today()}
-        return {**head, "Run": self.run, **sides, **self.common, **named, **breadth_tags(record)}
+        return {**head, "Run": self.run, **self.sides(record.number), **self.common, **named, **breadth_tags(record)}
 
     def difference(self, game: WrittenGame) -> str:
         """The first difference between a written game and this match, in words."""
         number = game.number
         for name, now in {**self.sides(number), **self.common}.items():
-            before = game.tags.get(name, "not given")
-            if before != now:
+            if not game.has(name, now):
+                before = game.tags.get(name, "not given")
                 colour = name.removesuffix("Side")
                 side = {("White", "Black")[number % 2]: "side A", ("Black", "White")[number % 2]: "side B"}.get(colour)
                 return f"{side or name} was {before!r} and now is {now!r}"

@@ -14,7 +14,7 @@ from pathlib import Path
 import chess
 
 from valuerepair import outputs
-from valuerepair.books.emit import tag_lines
+from valuerepair.books.emit import MAX_TAG_LENGTH, one_line, tag_lines
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, RULES, STOPPED, TOO_LONG, GameRecord, Thought
@@ -23,6 +23,8 @@ from valuerepair.play.referee import Rules
 
 WRAP_COLUMNS = 100
 _GAME = b"[Event "
+# Tags with the texts of books and engines, which may be of any length. All others are whole: they say what played.
+_CUT = {"ECO", "Opening", "Variation", "Source", "Ending"}
 _COMMENT = re.compile(r"\{[^}]*\}")
 _NO_BREAK = "\0"  # a blank at which a line must not end
 # PGN's words (supplement to the standard, 1994); all other endings are adjudications.
@@ -69,7 +71,9 @@ def game_text(game: GameRecord, tags: Mapping[str, str], *, timed: bool = False)
     }
     if game.would_resign is not None:
         all_tags["WouldResign"] = "{} {}".format(*game.would_resign)
-    return "\n".join([*tag_lines(all_tags, game.start_fen), "", *_movetext(game, timed), "", ""])
+    return "\n".join(
+        [*tag_lines(all_tags, game.start_fen, all_tags.keys() - _CUT), "", *_movetext(game, timed), "", ""]
+    )
 
 
 def _movetext(game: GameRecord, timed: bool) -> list[str]:
@@ -148,6 +152,11 @@ class WrittenGame:
     def number(self) -> int:
         """The game's number in its run, from 0."""
         return int(self.tags["Round"]) - 1
+
+    def has(self, name: str, text: str) -> bool:
+        """Whether the tag was written for this text; no tag for an empty one. Earlier versions cut tags."""
+        written = one_line(text)
+        return self.tags.get(name, "") in (written, written[:MAX_TAG_LENGTH])
 
     @property
     def sans(self) -> tuple[str, ...]:

@@ -391,10 +391,10 @@ def _difference(game: WrittenGame, plan: SelfplayPlan) -> str:
     """The first difference between a written game and this run, in words."""
     planned = plan.tags(game.number)
     for name in ("WhiteNet", "BlackNet"):
-        if game.tags.get(name) != planned[name]:
+        if not game.has(name, planned[name]):
             written = game.tags.get(name, "not given")
             return f"the net was {written}, now it is {planned[name]}, and must not change within a run"
     for name in (*plan.common, "Seed"):
-        if game.tags.get(name) != planned.get(name):
+        if not game.has(name, planned.get(name, "")):
             return f"its {name} is {game.tags.get(name, 'not given')!r}, now it is {planned.get(name, 'not given')!r}"
     return "it was not played by vr selfplay"
