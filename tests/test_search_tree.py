@@ -336,7 +336,9 @@ def test_a_tree_deeper_than_python_recurses_is_written(maia: str, tmp_path: Path
     board, nodes = chess.Board(), [outcome.tree.nodes[0]]
     for i, uci in enumerate(["g1f3", "g8f6", "f3g1", "f6g8"] * 400):
         board.push_uci(uci)
-        nodes.append(TreeNode(i, uci, i + 1, 1, 0.5, 0, 0, 0, 0, 0.1, -1, 1, "open", False, False, None, 20))
+        values: dict[str, Any] = {"prior": 0.5, "q": 0, "wl": 0, "d": 0, "net_q": 0.1, "lower": -1, "upper": 1}
+        values |= {"visits": 1, "kind": "open", "frozen": None, "moves": 20}
+        nodes.append(TreeNode(parent=i, move=uci, depth=i + 1, **values))
     deep = replace(outcome, tree=Snapshot(tuple(nodes), len(nodes), outcome.tree.params))
     for name in ("tree.html", "tree.json"):
         vr.write_tree(deep, tmp_path / name)

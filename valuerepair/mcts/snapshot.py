@@ -20,7 +20,7 @@ from valuerepair.mcts.result import NAN, Value
 KINDS = {layout.OPEN: "open", layout.ENDED: "proven", layout.TABLEBASE: "tablebase", layout.TWO_FOLD: "repetition"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TreeNode:
     """A position of the tree, reached by `move` (UCI) from the node `parent`, a number in the list of nodes.
 
@@ -40,20 +40,20 @@ class TreeNode:
     parent: int | None
     move: str
     depth: int
-    visits: int
+    visits: int = 0
     prior: float
     q: float
     wl: float
     d: float
-    m: float
-    net_q: float
+    m: float = 0.0
+    net_q: float = NAN
     lower: int
     upper: int
     kind: str
-    forced: bool
-    sampled: bool
+    forced: bool = False
+    sampled: bool = False
     frozen: int | None
-    moves: int
+    moves: int = 0
 
     @property
     def wdl(self) -> tuple[float, float, float]:
@@ -170,20 +170,14 @@ class _TreeReader:
                 parent=self.numbers[node],
                 move=self._move(edge, depth + 1),
                 depth=depth + 1,
-                visits=0,
                 prior=self._prior(edge),
                 q=value + self._worth_of_draw(depth + 1) * d,
                 wl=float(value),
                 d=d,
-                m=0.0,
-                net_q=NAN,
                 lower=value,
                 upper=value,
                 kind=KINDS[layout.ENDED],
-                forced=False,
-                sampled=False,
                 frozen=self._frozen(node, edge),
-                moves=0,
             )
 
     def _root_bounds(self) -> tuple[int, int, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 from valuerepair.play.game import GameRecord, Thought
 
@@ -55,12 +56,7 @@ class Breadth:
         return self.effective / self.searches if self.searches else None
 
     def __add__(self, other: Breadth) -> Breadth:
-        return Breadth(
-            self.effective + other.effective,
-            self.searches + other.searches,
-            self.squares + other.squares,
-            self.roots + other.roots,
-        )
+        return Breadth(*map(add, astuple(self), astuple(other)))
 
 
 def breadth_tags(game: GameRecord) -> dict[str, str]:

@@ -422,11 +422,8 @@ def _workplace(folder: Path | None) -> Iterator[Path]:
     if folder is not None:
         for leftover in folder.glob(".lc0-*"):  # of a run that was killed: only one at a time writes to a folder
             shutil.rmtree(leftover, ignore_errors=True)
-    place = Path(tempfile.mkdtemp(prefix=".lc0-", dir=folder))
-    try:
-        yield place
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=".lc0-", dir=folder, ignore_cleanup_errors=True) as place:
+        yield Path(place)
 
 
 class Lc0Source:

@@ -92,10 +92,6 @@ class AlphaTable:
         if name is None:
             advice = "vr stats --save-alpha slope (or results) saves it for this net and oracle"
             return [f"in use now: {self.now.source()}", f"not saved; {advice}"]
-        return self.change(name)
-
-    def change(self, name: FitTo) -> list[str]:
-        """The effect of replacing the alpha in use by the fit of that name, as text."""
         fit = Alpha(self.fits[name].alpha, "")
         before, after = self.rates["now"].count, self.rates[name].count
         instead = "as many as" if after == before else f"instead of {before:,}"

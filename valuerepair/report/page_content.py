@@ -70,7 +70,9 @@ def content_of(
     on_step("lowess")
     line = _lowess(scored)
     on_step("books")
-    entries = entries_of(rows, threshold)
+    of_books = _of_books(rows)
+    can_be_played = playable(frame).to_numpy()  # books have only positions from which lc0 would play on
+    weights = weights_of(frame["disagreement"].to_numpy(np.float64), threshold).tolist()
     on_step("packing")
     columns = Columns()
     _add_numbers(columns, frame.assign(second_q=looks["second_q"]), shown)
@@ -78,8 +80,9 @@ def content_of(
     columns.add("labels", masks(labels))
     verdict = [1 + VERDICTS.index(word) if word else 0 for word in looks["verdict"]]
     columns.add("verdict", np.array(verdict, np.uint8))
-    columns.add("playable", entries.playable.astype(np.uint8))
-    columns.add("book_weight", entries.weights)
+    columns.add("playable", can_be_played.astype(np.uint8))
+    # Python's round is exact, as its formatting is.
+    columns.add("book_weight", np.array([round(round(w, 4) * WEIGHT_STEPS) for w in weights], np.uint16))
     columns.add("game", rows.game_of.astype(np.uint32))
     if "step" in frame:
         columns.add("reached", frame["step"].notna().to_numpy().astype(np.uint8))
@@ -99,7 +102,7 @@ def content_of(
             # Nearly all histories begin at the same FEN, hence a column of numbers and a list.
             "starts": columns.add_words("start", ["" if fen == STARTPOS_FEN else fen for fen in frame["start_fen"]]),
             "layout": columns.layout,
-            **_of_books(rows, entries),
+            **of_books,
             "second": looks.attrs["second"],
             "threshold": threshold,
             "shown": {"strata": list(STRATA), "shown": shown.shown, "of": shown.stored, "complete": shown.complete},
@@ -151,8 +154,8 @@ def masks(labels: pd.DataFrame) -> NDArray[np.uint32]:
     return bits
 
 
-def _of_books(rows: PageRows, entries: BookEntries) -> dict[str, Any]:
-    """The data of the page's books and games."""
+def _of_books(rows: PageRows) -> dict[str, Any]:
+    """The parts of book entries that the page cannot compute, and the games."""
     games = []
     for game in rows.games:
         row = {**game, "game": game["number"]}
@@ -161,9 +164,9 @@ def _of_books(rows: PageRows, entries: BookEntries) -> dict[str, Any]:
         operand = epd_text(game_name(row))
         games.append({**game, "source": file_name(game["source"]), "tags": tags, "operand": operand})
     return {
-        "fens": entries.fens,
+        "fens": fens(parse_fens(rows.frame["fen"].tolist())),
         "weight_steps": WEIGHT_STEPS,
-        "movetexts": entries.movetexts,
+        "movetexts": _movetexts(rows.frame),
         "games": [[game[name] for name in _FIELDS] for game in games],
     }
 
@@ -298,37 +301,9 @@ MOVETEXTS = 2_000
 WEIGHT_STEPS = 10_000  # books give weights with four decimals
 
 
-class BookEntries(NamedTuple):
-    """The parts of book entries of n positions that the page cannot compute: their FENs as books write them, and more.
-
-    `weights` are in steps of 1 / `WEIGHT_STEPS`. `playable`: lc0 would play on from here; books have only playable
-    positions. `movetexts`, by row, is the text after the tags in PGN if it is more than a FEN.
-    """
-
-    fens: list[str]
-    weights: NDArray[np.uint16]
-    playable: NDArray[np.bool_]
-    movetexts: dict[int, str]
-
-
-def entries_of(rows: PageRows, threshold: float) -> BookEntries:
-    """The parts of the rows' book entries, with weights for this threshold.
-
-    The `MOVETEXTS` rows with the largest disagreement have their moves.
-    """
-    frame = rows.frame
-    weights = weights_of(frame["disagreement"].to_numpy(np.float64), threshold).tolist()
-    return BookEntries(
-        fens(parse_fens(frame["fen"].tolist())),
-        # Python's round is exact, as its formatting is.
-        np.array([round(round(weight, 4) * WEIGHT_STEPS) for weight in weights], np.uint16),
-        playable(frame).to_numpy(),
-        _movetexts(frame),
-    )
-
-
 def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
-    """The text after the tags, by row; in the order of moves, because lines that begin alike compress well."""
+    """By row, the text after the tags in PGN if it is more than a FEN, of the `MOVETEXTS` rows with the largest
+    disagreement; in the order of moves, because lines that begin alike compress well."""
     worst = np.argsort(-frame["disagreement"].abs().to_numpy(), kind="stable")[:MOVETEXTS].tolist()
     starts, moves, positions = (frame[name].tolist() for name in ("start_fen", "moves", "fen"))
     rows = sorted(worst, key=lambda i: (starts[i], moves[i], positions[i], i))
