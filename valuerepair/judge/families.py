@@ -244,8 +244,9 @@ def lines(expansion: dict[str, Any]) -> list[str]:
     ]
     cells = [_cells("archive", expansion["archive"])]
     for row in sorted(expansion["steps"], key=lambda row: (STEPS.index(row["step"]), row["distance"] or 0)):
-        name = _STEP_NAMES[row["step"]] if row["distance"] is None else f"  {_distance(row['step'], row['distance'])}"
-        cells.append(_cells(name, row))
+        step, distance = row["step"], row["distance"]
+        at = f"move {distance}" if step == "child" else quantity(distance or 0, "ply")
+        cells.append(_cells(_STEP_NAMES[step] if distance is None else f"  {at}", row))
     shown += table_lines(_COLUMNS, cells, "  ")
     shown += _inferred_lines(expansion["inferred"])
     shown += _yield_lines(expansion)
@@ -261,12 +262,6 @@ def diversity_line(expansion: dict[str, Any]) -> str:
     """How diverse the roots are."""
     of_order = ", ".join(f"{number:,.1f}" for number in expansion["roots"]["hill"])
     return f"{expansion['roots']['roots']:,} roots count for {of_order} (Hill numbers of order 1, 2)"
-
-
-def _distance(step: str, distance: int) -> str:
-    if step == "child":
-        return f"move {distance}"
-    return quantity(distance, "ply")
 
 
 def _cells(name: str, row: dict[str, Any]) -> list[str | int]:

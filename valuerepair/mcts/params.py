@@ -147,7 +147,8 @@ class SearchParams:
         for name, (low, high) in RANGES.items():
             value = getattr(self, name)
             if not low <= value <= high:
-                raise UsageError(f"{where}{name}={value:g}: must be {_range(low, high)}")
+                allowed = f"at least {low:g}" if high >= _MOST else f"from {low:g} to {high:g}"
+                raise UsageError(f"{where}{name}={value:g}: must be {allowed}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise UsageError(f"{where}{name}={getattr(self, name)}: must be one of {', '.join(choices)}")
@@ -171,10 +172,6 @@ RANGES: dict[str, tuple[float, float]] = {name: row["range"] for name, row in _T
 # The options under UCI. `minibatch_size` is one of the engine, because 0 means the fastest size there.
 PARAMETER_NAMES = {name: row["uci"] or name.title().replace("_", "") for name, row in _TABLE.items()}
 del PARAMETER_NAMES["minibatch_size"]
-
-
-def _range(low: float, high: float) -> str:
-    return f"at least {low:g}" if high >= _MOST else f"from {low:g} to {high:g}"
 
 
 def _parsed(name: str, text: str, where: str) -> object:

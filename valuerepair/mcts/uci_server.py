@@ -101,7 +101,10 @@ class UciServer:
         if command == "uci":
             self._greet()
         elif command == "isready":
-            self._be_ready()
+            if self._switches:  # a search runs
+                self._write("readyok")
+            else:
+                self._jobs.put(self._load_and_say)
         elif command == "stop":
             self._stop()
         elif command == "ponderhit":
@@ -127,13 +130,6 @@ class UciServer:
         for line in option_lines(self._defaults):
             self._write(line)
         self._write("uciok")
-
-    def _be_ready(self) -> None:
-        """Answers ``isready``: at once while a search runs, otherwise when net and kernels are loaded."""
-        if self._switches:
-            self._write("readyok")
-        else:
-            self._jobs.put(self._load_and_say)
 
     def _stop(self, *, endless_only: bool = False) -> None:
         """Stops searches; with `endless_only` only those without a limit, which never end by themselves."""
@@ -211,6 +207,7 @@ class UciServer:
             self._say(f"position {text[:_SHOWN_TEXT]}: {error}")
 
     def _load_and_say(self) -> None:
+        """Answers ``isready`` when net and kernels are loaded."""
         try:
             self._load()
         except Exception as error:  # the engine is ready nevertheless: the GUI can set another net

@@ -283,7 +283,11 @@ def finish(repair: Repair) -> RepairOutcome:
     """
     folder, settings = repair.folder, repair.plan.settings
     try:
-        judged = list(_judged(folder, settings.control))
+        judged = [
+            NetComparison(part, first, second, _read(folder / f"{part}{name}.json")["comparisons"][number])
+            for part in PARTS
+            for name, number, first, second in (_PAIRS_CONTROL if settings.control else _PAIRS)
+        ]
         has_deeper_judge = any(stage.output == REJUDGED for stage in repair.plan.stages)
         rejudged = _read(folder / REJUDGED)["rejudged"] if has_deeper_judge else None
         opponents = {name: words for name, words in _OPPONENTS.items() if name == "old" or settings.control}
@@ -305,31 +309,6 @@ def finish(repair: Repair) -> RepairOutcome:
     with written_whole(outcome.page, None) as partial:
         partial.write_text(html, "utf-8")
     return outcome
-
-
-def _held_out(repair: Repair) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Each net's name, and its frame of the store (`store.frame`) for the positions of held-out games."""
-    import numpy as np
-
-    from valuerepair.judge.split import HELD_OUT, read_split
-    from valuerepair.question import Question
-    from valuerepair.store.store import Store
-
-    folder, settings = repair.folder, repair.plan.settings
-    split = read_split(folder / SPLIT)
-    nets = [settings.net, str(folder / REPAIRED), *([str(folder / CONTROL)] if settings.control else [])]
-    with Store.open(str(folder / STORE)) as store:
-        oracle = settings.oracle or None
-        for net in nets:
-            question = Question(net=net, oracle=oracle, alpha=settings.alpha, threshold=settings.threshold)
-            frame = store.frame(question, text=False)
-            yield net, frame[np.isin(split.parts(store, frame["position_id"].to_numpy(np.int64)), HELD_OUT)]
-
-
-def _judged(folder: Path, control: bool) -> Iterator[NetComparison]:
-    for part in PARTS:
-        for name, number, first, second in _PAIRS_CONTROL if control else _PAIRS:
-            yield NetComparison(part, first, second, _read(folder / f"{part}{name}.json")["comparisons"][number])
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -462,6 +441,23 @@ def _training(outcome: RepairOutcome) -> str:
             words = f"Amplitude: lambda {amplitude['lambda']:.2f}, the best fit to games that were held out of training"
             parts.append(f'<p class="small">{words}.</p>')
     return "\n".join(parts)
+
+
+def _held_out(repair: Repair) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Each net's name, and its frame of the store (`store.frame`) for the positions of held-out games."""
+    from valuerepair.judge.split import TOGETHER, read_split
+    from valuerepair.question import Question
+    from valuerepair.store.store import Store
+
+    folder, settings = repair.folder, repair.plan.settings
+    split = read_split(folder / SPLIT)
+    nets = [settings.net, str(folder / REPAIRED), *([str(folder / CONTROL)] if settings.control else [])]
+    with Store.open(str(folder / STORE)) as store:
+        oracle = settings.oracle or None
+        for net in nets:
+            question = Question(net=net, oracle=oracle, alpha=settings.alpha, threshold=settings.threshold)
+            frame = store.frame(question, text=False)
+            yield net, frame[split.among(store, frame["position_id"].to_numpy("int64"), TOGETHER)]
 
 
 def _before_and_after(repair: Repair) -> str:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -186,14 +186,6 @@ def _rate(work: Callable[[], object], seconds: float) -> float:
     return count / spent
 
 
-class _Part(NamedTuple):
-    """Some positions of a file, and estimates of how many it has and of the seconds to read it."""
-
-    batches: list[PositionBatch]
-    positions: float
-    seconds: float
-
-
 def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
     """Some positions, the number of all, and the time to read all, estimated from parts of some of the files."""
     from valuerepair.chess.positions import PositionBatch
@@ -209,14 +201,12 @@ def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
             failed = error
     if failed is not None and not parts:
         raise failed
-    batch = PositionBatch.concat([batch_read for part in parts for batch_read in part.batches])
+    batch = PositionBatch.concat([batch_read for batches, _, _ in parts for batch_read in batches])
     if not len(batch):
         raise UsageError(f"{' '.join(archives)}: no position that vr mine would take (the first is after 8 plies)")
     factor = (total_bytes(files) or 1) / (total_bytes(chosen) or 1)
-    positions, read = (
-        factor * sum(numbers) for numbers in zip(*((p.positions, p.seconds) for p in parts), strict=True)
-    )
-    return batch, {"positions": int(positions), "read": read}
+    positions, read = sum(count for _, count, _ in parts), sum(seconds for _, _, seconds in parts)
+    return batch, {"positions": int(factor * positions), "read": factor * read}
 
 
 def _read_store(path: str, net: str) -> tuple[PositionBatch, dict[str, Any]]:
@@ -233,25 +223,22 @@ def _read_store(path: str, net: str) -> tuple[PositionBatch, dict[str, Any]]:
         return store.positions(chosen), {"positions": len(ids), "read": time.monotonic() - start}
 
 
-def _part(path: str, files: int) -> _Part:
-    """A part of a file, one of this number of files."""
+def _part(path: str, files: int) -> tuple[list[PositionBatch], float, float]:
+    """Some positions of a file, one of this number of files; estimates of how many it has, and of the seconds to read
+    it."""
     from valuerepair.archives.options import SampleOptions
     from valuerepair.archives.rows import ReadReport
     from valuerepair.archives.sampling import sample
 
-    size, read, report = total_bytes([path]), [0], ReadReport()
+    size, read, report = total_bytes([path]), list[int](), ReadReport()
     options = SampleOptions(positions=max(1, _POSITIONS // files), per_game=None, max_bytes=_BYTES // files)
-
-    def on_bytes(count: int) -> None:
-        read[0] += count
-
     begun = time.monotonic()
-    batches = list(sample([path], options, report, on_bytes=on_bytes))
+    batches = list(sample([path], options, report, on_bytes=read.append))
     seconds = time.monotonic() - begun
-    share = min(1.0, read[0] / size) if size else 1.0
+    share = min(1.0, sum(read) / size) if size else 1.0
     if share > 0.99:
         share = 1.0
-    return _Part(batches, (report.positions + report.not_drawn) / share, seconds / share)
+    return batches, (report.positions + report.not_drawn) / share, seconds / share
 
 
 def _judge(oracle: Oracle, batch: PositionBatch, seconds: float) -> dict[str, float]:

@@ -245,11 +245,6 @@ def verdict(results: Results, level: float) -> str:
     return WORSE if high < 0.5 else NOT_SHOWN
 
 
-def verdicts(results: Results) -> dict[float, tuple[Estimate, str]]:
-    """Elo with its interval, and the verdict, at each of `LEVELS`."""
-    return {level: (elo_interval(results, level), verdict(results, level)) for level in LEVELS}
-
-
 def moments(results: Results) -> tuple[float, float, float]:
     """(number of outcomes, mean share of the points, variance of an outcome); the last two are NaN without outcomes."""
     return results.moments() if isinstance(results, ByOpening) else _moments(results.outcomes)

@@ -16,6 +16,7 @@ from valuerepair.judge.q_scale import QScale, q_scale_of_sums
 from valuerepair.play.breadth import Breadth
 from valuerepair.play.elo import (
     FEWEST,
+    LEVELS,
     NOT_SHOWN,
     ByOpening,
     Estimate,
@@ -32,7 +33,7 @@ from valuerepair.play.elo import (
     normal_elo_interval,
     normalized_elo,
     unit_of,
-    verdicts,
+    verdict,
 )
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME
 from valuerepair.play.openings import opening_of
@@ -244,7 +245,8 @@ class Standing:
     @property
     def levels(self) -> dict[float, tuple[Estimate, str]]:
         """Elo with its interval and a verdict, at each level."""
-        return verdicts(self.results)
+        results = self.results
+        return {level: (elo_interval(results, level), verdict(results, level)) for level in LEVELS}
 
     @property
     def normalized(self) -> Estimate:
@@ -266,8 +268,8 @@ class Standing:
             "pairs_won_and_lost": tally.won_and_lost,
             "intervals_of": self.unit,
             "elo": [
-                {"level": level, **_interval(interval), "verdict": verdict}
-                for level, (interval, verdict) in self.levels.items()
+                {"level": level, **_interval(interval), "verdict": shown}
+                for level, (interval, shown) in self.levels.items()
             ],
             "normalized_elo": _interval(self.normalized),
             "los": los(self.results),
@@ -323,10 +325,10 @@ def report_lines(standing: Standing) -> list[str]:
         lines.append(f"  {what:<6} {score_words(score)}")
     lines += _pairs_lines(standing)
     if moments(results)[0]:
-        interval, verdict = standing.levels[0.95]
+        interval, shown = standing.levels[0.95]
         lines.append(
             f"Elo {elo_words(interval, '95 %')}, LOS {los_words(results)} (of {_counted(standing)}): "
-            f"{_verdict_words(first, verdict)}"
+            f"{_verdict_words(first, shown)}"
         )
         if (remark := few_words(results)) is not None:
             lines.append(f"  {remark}{_normal_words(results)}")
@@ -357,8 +359,8 @@ def _normal_words(results: MatchScore | Pentanomial | ByOpening) -> str:
     return f"; the normal one, as {program} prints it: {bounds_words(normal_elo_interval(results))}"
 
 
-def _verdict_words(first: str, verdict: str) -> str:
-    return "no difference shown" if verdict == NOT_SHOWN else f"{first} is {verdict}"
+def _verdict_words(first: str, shown: str) -> str:
+    return "no difference shown" if shown == NOT_SHOWN else f"{first} is {shown}"
 
 
 def level_lines(standing: Standing) -> list[str]:
@@ -368,8 +370,8 @@ def level_lines(standing: Standing) -> list[str]:
         return lines
     if not math.isnan(normalized.value):
         lines.append(f"normalized Elo {elo_words(normalized, '95 %')}")
-    for level, (interval, verdict) in standing.levels.items():
-        lines.append(f"at {level:.2f}: {bounds_words(interval):>20}  {_verdict_words(standing.names[0], verdict)}")
+    for level, (interval, shown) in standing.levels.items():
+        lines.append(f"at {level:.2f}: {bounds_words(interval):>20}  {_verdict_words(standing.names[0], shown)}")
     return lines
 
 

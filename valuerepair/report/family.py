@@ -167,19 +167,16 @@ def _san(fen: str, moves: Sequence[str]) -> str:
 
 # -- text -------------------------------------------------------------------------------------------------------------
 
-MARKS: Mapping[Mark, str] = {
-    "candidate": "●", "inferred candidate": "◐", "none": "○", "inferred none": "◌", "cut": "×", "failed": "!",
-    "not searched": "·",
-}  # fmt: skip
-_PLAIN: Mapping[Mark, str] = {
-    "candidate": "#", "inferred candidate": "+", "none": "o", "inferred none": ".", "cut": "x", "failed": "!",
-    "not searched": "-",
-}  # fmt: skip
-_LEGEND: Mapping[Mark, str] = {
-    "candidate": "candidate", "inferred candidate": "candidate by an inferred value", "none": "no candidate",
-    "inferred none": "none by an inferred value", "cut": "cut by the ladder", "failed": "search failed",
-    "not searched": "not searched",
-}  # fmt: skip
+# Of each mark: its sign, the same in ASCII, its meaning.
+MARKS: Mapping[Mark, tuple[str, str, str]] = {
+    "candidate": ("●", "#", "candidate"),
+    "inferred candidate": ("◐", "+", "candidate by an inferred value"),
+    "none": ("○", "o", "no candidate"),
+    "inferred none": ("◌", ".", "none by an inferred value"),
+    "cut": ("×", "x", "cut by the ladder"),
+    "failed": ("!", "!", "search failed"),
+    "not searched": ("·", "-", "not searched"),
+}
 
 
 def lines(leaves: Sequence[Leaf], position_id: int, threshold: float, *, unicode: bool = True) -> list[str]:
@@ -188,7 +185,7 @@ def lines(leaves: Sequence[Leaf], position_id: int, threshold: float, *, unicode
         return ["family    none: vr expand reached nothing from it"]
     candidates = sum(leaf.candidate for leaf in leaves)
     inferred = sum(leaf.mark == "inferred candidate" for leaf in leaves)
-    marks = MARKS if unicode else _PLAIN
+    marks = {mark: sign if unicode else plain for mark, (sign, plain, _) in MARKS.items()}
     left_parts = [
         f"{stem}{marks[leaf.mark]} {way(leaf)}" for stem, leaf in zip(_stems(leaves, unicode), leaves, strict=True)
     ]
@@ -201,7 +198,7 @@ def lines(leaves: Sequence[Leaf], position_id: int, threshold: float, *, unicode
         end = "  <- this one" if leaf.position_id == position_id else ""
         shown.append(f"{text:<{width}}  {leaf.position_id:>7}  {_values(leaf)}{end}".rstrip())
     present = {leaf.mark for leaf in leaves}
-    return [*shown, "  ".join(f"{marks[mark]} {words}" for mark, words in _LEGEND.items() if mark in present)]
+    return [*shown, "  ".join(f"{marks[mark]} {words}" for mark, (_, _, words) in MARKS.items() if mark in present)]
 
 
 def way(leaf: Leaf) -> str:

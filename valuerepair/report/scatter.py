@@ -57,12 +57,11 @@ def draw(
     rows = scored(frame, by_weight=weighted)
     y = rows.net if calibration is None else frame["net_q"].to_numpy(np.float64)[rows.rows]
     wrong = is_candidate(rows.disagreement, threshold)
-    above, below = wrong & (rows.disagreement > 0), wrong & (rows.disagreement < 0)
     counts = ScatterCounts(len(rows.net), int(wrong.sum()))
     with style.house_style():
         figure, axes = style.new_figure(6.4, 7.25)
         _draw_ground(axes, threshold, calibration)
-        draw_points(axes, rows.deep, y, above, below)
+        draw_points(axes, rows, y, wrong)
         draw_line(axes, rows, y, "lowess of net Q")
         if calibration is not None:
             draw_curve(axes, calibration)
@@ -130,19 +129,19 @@ def point_of(positions: int) -> tuple[float, float]:
     return float(max(4.0 - 0.7 * crowd, 1.2)), float(np.clip(0.7 - 0.15 * crowd, 0.08, 0.7))
 
 
-def draw_points(axes: Axes, x: Floats, y: Floats, above: Flags, below: Flags) -> None:
-    """Draws all positions in grey, and over them the candidates, `above` and `below` the band."""
+def draw_points(axes: Axes, rows: Scored, y: Floats, wrong: Flags) -> None:
+    """Draws all positions in grey, and over them the candidates, `wrong`, by the sign of the disagreement."""
     size, opacity = point_of(len(y))
     # Rasterised: no viewer opens a file of a million points as vectors.
     shape: dict[str, Any] = {"linestyle": "none", "markeredgewidth": 0, "rasterized": True}
-    inside = ~(above | below)
-    axes.plot(x[inside], y[inside], "o", color=style.GREY, ms=size, alpha=opacity, gid="positions", **shape)
-    for gid, rows, marker, colour, words in (
-        ("optimistic", above, "^", style.VERMILLION, "net too optimistic"),
-        ("pessimistic", below, "v", style.BLUE, "net too pessimistic"),
+    axes.plot(rows.deep[~wrong], y[~wrong], "o", color=style.GREY, ms=size, alpha=opacity, gid="positions", **shape)
+    for gid, sign, marker, colour, words in (
+        ("optimistic", 1, "^", style.VERMILLION, "net too optimistic"),
+        ("pessimistic", -1, "v", style.BLUE, "net too pessimistic"),
     ):
-        label = f"{words}: {int(rows.sum()):,}"
-        axes.plot(x[rows], y[rows], marker, color=colour, ms=size + 1.5, gid=gid, label=label, **shape)
+        group = wrong & (np.sign(rows.disagreement) == sign)
+        label = f"{words}: {int(group.sum()):,}"
+        axes.plot(rows.deep[group], y[group], marker, color=colour, ms=size + 1.5, gid=gid, label=label, **shape)
 
 
 def _draw_ground(axes: Axes, threshold: float, calibration: Calibration | None) -> None:
@@ -215,18 +214,17 @@ def residuals(store: Store, question: Question, by_weight: bool = True) -> Drawi
     """
     frame = store.frame(question, text=False)
     rows = scored(frame, by_weight=by_weight)
-    disagreement, threshold = rows.disagreement, question.threshold
-    wrong = is_candidate(disagreement, threshold)
-    above, below = wrong & (disagreement > 0), wrong & (disagreement < 0)
+    threshold = question.threshold
+    wrong = is_candidate(rows.disagreement, threshold)
     net, oracle = names(frame)
     with style.house_style():
         figure, axes = style.new_figure(7.2, 5.4)
         axes.axhspan(-threshold, threshold, color=style.PALE, lw=0, gid="band", label=f"within ±{threshold:g}")
         axes.axhline(0, color=style.GREY, lw=0.8, ls="--", gid="zero")
-        draw_points(axes, rows.deep, disagreement, above, below)
-        draw_line(axes, rows, disagreement, "lowess")
+        draw_points(axes, rows, rows.disagreement, wrong)
+        draw_line(axes, rows, rows.disagreement, "lowess")
         axes.set(xlim=(-1.04, 1.04), xlabel=f"deep Q, side to move ({oracle})", ylabel=f"net Q − deep Q ({net})")
         axes.margins(y=0.05)
         figure.legend(loc="outside lower center", ncols=4, handletextpad=0.4, columnspacing=1.2)
         style.title(axes, "Disagreement against deep Q", made_from(frame), counted(rows, threshold))
-    return Drawing(figure, summary(frame, len(disagreement), int(above.sum() + below.sum()), threshold))
+    return Drawing(figure, summary(frame, len(rows.net), int(wrong.sum()), threshold))

@@ -129,6 +129,7 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
     net_id, oracle_id = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
     seconds, nodes = float(columns["time_ms"].sum()) / 1000, int(columns["nodes"].sum())
     scale = store.training_scale(net_id, oracle_id, question)
+    chosen_by = other_ladders(store.connection, oracle_id, net_id) if np.any(weight != 1) else []
     scored = {
         **attrs,
         "positions": positions,
@@ -150,18 +151,13 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
         "training_scale": None if scale is None else scale.figures(),
         "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(with_q) else None,
         "screening": recall.figures(store, net_id, oracle_id, columns, threshold),
-        "screened_for": _screened_for(store, net_id, oracle_id) if np.any(weight != 1) else [],
+        # The other nets whose ladders chose the positions, if this net has no ladder.
+        "screened_for": [net_label(store.connection, net) for net in chosen_by],
         "nodes": nodes,
         "search_seconds": seconds,
         "nodes_per_second": nodes / seconds if seconds else None,
     }
-    pair = net_id, oracle_id
-    return scored, families.figures(store, pair, attrs["alpha"]["value"], question, columns)
-
-
-def _screened_for(store: Store, net_id: int, oracle_id: int) -> list[str]:
-    """The other nets whose ladders chose the positions, if this net has no ladder."""
-    return [net_label(store.connection, net) for net in other_ladders(store.connection, oracle_id, net_id)]
+    return scored, families.figures(store, (net_id, oracle_id), attrs["alpha"]["value"], question, columns)
 
 
 def _beside(store: Store, question: Question) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,7 +153,7 @@ class Ladder:
         self._judges_again = bool(earlier) and not self._own_screens
         if self._judges_again and population is SAMPLED:
             log.info(self._another(earlier[0]))
-        self._screens: dict[int, tuple[Screen | None, int | None]] = {}
+        self._screen_for = cache(self._fit)
         # The positions on this ladder, by number: the finished ones of earlier runs, and those of this run.
         self._positions = screening.climbed(store, net_id, oracle_id, list(self._own_screens), population)
 
@@ -267,13 +268,8 @@ class Ladder:
             due, last = last, following
         return due
 
-    def _screen_for(self, fitted_count: int) -> tuple[Screen | None, int | None]:
-        """The screen fitted to the first `fitted_count` positions, and its number in the store."""
-        if fitted_count not in self._screens:
-            self._screens[fitted_count] = self._fit(fitted_count)
-        return self._screens[fitted_count]
-
     def _fit(self, fitted_count: int) -> tuple[Screen | None, int | None]:
+        """The screen fitted to the first `fitted_count` positions, and its number in the store."""
         self._store.commit()
         last = self._positions[fitted_count - 1] if fitted_count else 0
         climbed = screening.climbed_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._population)

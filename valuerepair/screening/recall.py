@@ -61,6 +61,7 @@ def figures(
         name: float(np.clip(value * int(exited.sum()) - known_hits, 0, cut.sum())) if cut.any() else 0.0
         for name, value in (("missed", rate.rate), ("missed_low", rate.low), ("missed_high", rate.high))
     }
+    rungs, left = np.unique(np.concatenate([passages.cut_at[cut], since.cut_at]), return_counts=True)
     full = passages.nodes[passages.searched]
     positions, spent = len(passages.ids) + len(since.ids), int(passages.nodes.sum() + since.nodes.sum())
     brute = round(float(np.median(full)) * positions) if len(full) else None
@@ -79,7 +80,7 @@ def figures(
         "nodes": spent,
         "brute_nodes": brute,
         "saving": brute / spent if brute and spent else None,
-        "left_at": _exits_by_rung(np.concatenate([passages.cut_at[cut], since.cut_at])),
+        "left_at": [{"nodes": int(rung), "positions": int(count)} for rung, count in zip(rungs, left, strict=True)],
         "screens": [
             {
                 "threshold": s.threshold,
@@ -96,12 +97,6 @@ def figures(
 
 def _recall(found: int, missed: float) -> float | None:
     return None if isnan(missed) or found + missed == 0 else found / (found + missed)
-
-
-def _exits_by_rung(nodes: NDArray[np.float64]) -> list[dict[str, int]]:
-    """The number of positions that left at each rung."""
-    rungs, counts = np.unique(nodes, return_counts=True)
-    return [{"nodes": int(rung), "positions": int(count)} for rung, count in zip(rungs, counts, strict=True)]
 
 
 def recall_line(store: Store, net_id: int, oracle_id: int, question: Question) -> str | None:
