@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import zstandard
 
 from valuerepair.archives.open import Stream, ZstdOutline, find_sources, total_bytes
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.training.chunk_files import find_archives
 
 TEXT = b"".join(b'[Event "%d"]\n\n1. e4 e5 2. Nf3 *\n\n' % i for i in range(20_000))
 
@@ -157,6 +159,54 @@ def test_folders_are_walked_in_order_and_others_left_out(tmp_path: Path) -> None
     assert [s.identity for s in sources] == ["a/b/x.fen", "a/y.epd", "a/z.pgn", "b.pgn"]
     assert total_bytes([str(tmp_path)]) == 20
     assert total_bytes(["-"]) is None
+
+
+def test_linked_folders_are_entered_once_and_their_own_place_comes_first(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    for path in (folder / "real" / "deep" / "a.pgn", elsewhere / "b.pgn"):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"12345")
+    (folder / "earlier").symlink_to("real")
+    (folder / "out").symlink_to(elsewhere)
+    (folder / "real" / "up").symlink_to(folder)
+    (elsewhere / "back").symlink_to(folder)
+    (folder / "link.pgn").symlink_to(elsewhere / "b.pgn")
+    (folder / "nowhere.txt").symlink_to("gone.txt")
+    expected = ["link", "out/b", "real/deep/a"]
+    assert [source.identity for source in find_sources([str(folder)])] == [f"{name}.pgn" for name in expected]
+    for path in (folder / "real" / "deep" / "a.gz", elsewhere / "b.gz", folder / "real" / ".hidden" / "c.gz"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"12345")
+    assert find_archives([str(folder)]).names == ["out/b.gz", "real/deep/a.gz"]
+
+
+@pytest.mark.parametrize("name", ["gone.pgn", "gone.gz", "training.1.gz", "round.gz"])
+def test_a_link_that_leads_nowhere_is_told(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a.pgn.gz").write_bytes(gzip.compress(TEXT))
+    (tmp_path / name).symlink_to("round.gz" if name == "round.gz" else "not there")
+    for find in (find_sources, find_archives) if name.endswith(".gz") else (find_sources,):
+        with pytest.raises(ValueRepairError, match=rf"{name}: (No such file|is a link|Too many levels)"):
+            find([str(tmp_path)])
+
+
+def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.pgn.gz").write_bytes(gzip.compress(TEXT))
+    (tmp_path / "private").mkdir()
+    # Root may read anything: as another user.
+    for folder in [tmp_path, *tmp_path.parents]:
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    (tmp_path / "private").chmod(0o300)
+    program = (
+        "import os, sys\nfrom valuerepair.archives.open import find_sources\n"
+        "from valuerepair.training.chunk_files import find_archives\n"
+        "os.getuid() or os.setuid(65534)\n"
+        "for find in (find_sources, find_archives):\n"
+        "    try:\n        print(find(sys.argv[1:]))\n    except Exception as error:\n        print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    (tmp_path / "private").chmod(0o700)
+    assert done.stdout.splitlines() == [f"{tmp_path}/private: Permission denied"] * 2, done.stderr
 
 
 def test_missing_files_and_folders_without_archives(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import re
 import stat
 import sys
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +53,8 @@ class Source:
 def find_sources(paths: Sequence[str]) -> list[Source]:
     """The archives at the given paths; folders are searched recursively, in sorted order.
 
-    Raises UsageError for a missing path or a device, and ValueRepairError for a folder without archives.
+    Raises UsageError for a missing path or a device, and ValueRepairError for a folder without archives, or one that
+    cannot be read.
     """
     if not paths:
         raise UsageError("no archive given; name files, folders, or - for standard input")
@@ -61,14 +63,13 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
         if path == "-":
             sources.append(Source("-", "-"))
         elif os.path.isdir(path):
-            files = (p for p in Path(path).rglob("*") if p.is_file())
-            inside = sorted(p for p in files if bare_name(p.name).endswith(ENDINGS) or counts_as_chunk(p))
+            inside = files_in(path, _is_archive)
             if not inside:
                 endings = ", ".join(ENDINGS)
                 raise ValueRepairError(
                     f"{path}: no {endings} files (packed ones count too) or lc0 chunks in this folder"
                 )
-            sources += [Source(str(p), bare_name(p.relative_to(path).as_posix())) for p in inside]
+            sources += [Source(str(Path(path, name)), bare_name(Path(name).as_posix())) for name in inside]
         elif os.path.exists(path):
             mode = os.stat(path).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):  # /dev/zero never ends
@@ -79,6 +80,38 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
     for source in sources:
         check_name(source.path)
     return sources
+
+
+def files_in(root: str, is_wanted: Callable[[str], bool], *, hidden: bool = True) -> list[str]:
+    """The wanted files below a folder, relative to it, sorted folder by folder.
+
+    Links to folders are followed, but each folder is read once: first those that are really there, so that a link
+    neither renames them nor leads round for ever. Raises ValueRepairError for what cannot be read.
+    """
+    found, seen, waiting = list[str](), set[str](), deque([""])
+    try:
+        while waiting:
+            folder = waiting.popleft()
+            place = os.path.join(root, folder)
+            if (real := os.path.realpath(place)) in seen:
+                continue
+            seen.add(real)
+            with os.scandir(place) as entries:
+                shown = [entry for entry in entries if hidden or not entry.name.startswith(".")]
+            for entry in sorted(shown, key=lambda entry: entry.name):
+                name = os.path.join(folder, entry.name)
+                if entry.is_dir():
+                    (waiting.append if entry.is_symlink() else waiting.appendleft)(name)
+                elif (entry.is_file() or not os.path.exists(entry)) and is_wanted(entry.path):
+                    os.stat(entry)  # raises for a link that leads nowhere
+                    found.append(name)
+    except OSError as error:
+        raise ValueRepairError(f"{error.filename}: {error.strerror}") from None
+    return sorted(found, key=lambda name: name.split(os.sep))
+
+
+def _is_archive(path: str) -> bool:
+    return bare_name(path).endswith(ENDINGS) or counts_as_chunk(path)
 
 
 def bare_name(name: str) -> str:
@@ -373,7 +406,7 @@ def named_as_chunk(name: str) -> bool:
     return _CHUNK_NAME.fullmatch(name) is not None
 
 
-def counts_as_chunk(path: str | Path) -> bool:
+def counts_as_chunk(path: str) -> bool:
     """Whether a file in a folder is a training chunk, by its name or, if the name does not tell, by its content."""
     name = os.path.basename(path)
     if named_as_chunk(name) or _NO_INNER_ENDING.fullmatch(name) is None:

@@ -26,7 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.chunks import CANONICAL_FORMATS, STANDARD_FORMATS, ChunkRecords, boards_of
-from valuerepair.archives.open import COMPRESSIONS, MAX_PACKED, MAX_RECORDS, TarError, bare_name, chunk_version, members
+from valuerepair.archives.open import (
+    COMPRESSIONS,
+    MAX_PACKED,
+    MAX_RECORDS,
+    TarError,
+    bare_name,
+    chunk_version,
+    files_in,
+    members,
+)
 from valuerepair.chess import v6
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.chess.v6 import Records
@@ -82,15 +91,17 @@ class Archives:
 def find_archives(given: Sequence[str]) -> Archives:
     """The given ``.gz`` and ``.tar`` files, and those in the given folders, searched recursively in sorted order.
 
-    Raises UsageError for a missing path, and ValueRepairError for a compressed tar and a folder without such files.
+    Raises UsageError for a missing path, and ValueRepairError for a compressed tar, a folder without such files, and
+    one that cannot be read.
     """
     archives = Archives([], [])
     for path in given:
         if os.path.isdir(path):
-            before = len(archives.paths)
-            for name in _files_in(path, ""):
+            # Like lc0's loader, without hidden files and folders.
+            names = files_in(path, _is_archive, hidden=False)
+            for name in names:
                 _add(archives, os.path.join(path, name), name)
-            if len(archives.paths) == before:
+            if not names:
                 raise ValueRepairError(f"{path}: no chunks (.gz) and no .tar files in this folder")
         elif os.path.exists(path):
             _add(archives, path, os.path.basename(path))
@@ -108,18 +119,8 @@ def refuse_equal_names(archives: Archives) -> None:
         seen.add(name)
 
 
-def _files_in(root: str, folder: str) -> Iterator[str]:
-    """Names relative to `root`, sorted folder by folder; like lc0's loader, without hidden files and folders."""
-    with os.scandir(os.path.join(root, folder)) as entries:
-        ordered = sorted(entries, key=lambda entry: entry.name)
-    for entry in ordered:
-        name = os.path.join(folder, entry.name)
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir():
-            yield from _files_in(root, name)
-        elif bare_name(entry.name).endswith(".tar") or entry.name.lower().endswith(".gz"):
-            yield name
+def _is_archive(path: str) -> bool:
+    return bare_name(path).endswith(".tar") or path.lower().endswith(".gz")
 
 
 def _add(archives: Archives, path: str, name: str) -> None:
