@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valuerepair.engines.kinds import chosen_spec, default_kind, kind_of, parse_spec
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.judge.labelled import open_stored
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.heads import heads_of
-from valuerepair.nets.net import Net
-from valuerepair.nets.registry import KNOWN_NETS, is_pulled
+from valuerepair.nets.net import Net, fill_of, open_net
+from valuerepair.nets.registry import KNOWN_NETS, is_pulled, locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.open import open_oracle, without_remarks
 from valuerepair.oracles.oracle import Oracle
@@ -25,9 +25,6 @@ from valuerepair.store import files
 from valuerepair.store.rows import OracleIdentity
 from valuerepair.store.second_looks import StoredOracle, oracle_of
 from valuerepair.store.store import Store
-
-if TYPE_CHECKING:
-    from valuerepair.nets.net import Net
 
 log = logging.getLogger(__name__)
 
@@ -117,9 +114,6 @@ def open_found(
 
 # -- second looks -----------------------------------------------------------------------------------------------------
 
-
-log = logging.getLogger(__name__)
-
 DEFAULT_TIMES = 10.0
 
 
@@ -155,20 +149,14 @@ def second_spec(first: StoredOracle, depth: Depth) -> str | None:
         return depth.deep
     kind = kind_of(first.kind)
     if not kind.searches:
-        return _of_recorded(depth)
+        if depth.times is not None:
+            raise UsageError("--times: recorded evaluations have no nodes to multiply; give --nodes N or --deep SPEC")
+        return None if depth.nodes is None else f"{default_kind()}:nodes={depth.nodes}"
     try:
         spec = kind.again(first)
     except UsageError as error:
         raise UsageError(f"{first.label}: {error}") from None
     return replace(spec, limits=_deeper(first, spec.limits, depth)).text
-
-
-def _of_recorded(depth: Depth) -> str | None:
-    if depth.times is not None:
-        raise UsageError("--times: recorded evaluations have no nodes to multiply; give --nodes N or --deep SPEC")
-    if depth.nodes is None:
-        return None
-    return f"{default_kind()}:nodes={depth.nodes}"
 
 
 def _deeper(first: StoredOracle, limits: Mapping[str, int], depth: Depth) -> dict[str, int]:
@@ -206,7 +194,11 @@ def open_second(
         if spec.kind.takes_net and spec.weights is None:
             path = _net_path(store, first, depth, net, net_file)
         if path is not None and spec.kind.built_in:
-            shared = stack.enter_context(_open_net(path, first, net))
+            heads = heads_of(str(first.options.get("heads", "")))
+            device = device_of(str(first.options.get("precision", ""))) or "auto"
+            fill = fill_of(net["history_fill"])
+            opening = open_net(path, device=device, history_fill=fill, value_head=heads.value, policy_head=heads.policy)
+            shared = stack.enter_context(opening)
         oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared, workers=workers))
         _check_deeper(first, oracle.identity)
         if oracle.identity.kind == first.kind and oracle.identity.engine != first.engine:
@@ -219,30 +211,20 @@ def open_second(
 def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
     if second.digest == first.digest:
         raise UsageError(f"{second.label} took the first look; give more --nodes or another --deep")
-    same = (second.kind, second.engine, second.sha256) == (first.kind, first.engine, first.sha256)
     before, after = first.limits.get("nodes"), second.limits.get("nodes")
     # Searches with another net, or other options, are other oracles, and may be shallower.
-    if (
-        same
-        and before
-        and after
-        and after <= before
-        and _plain_options(first.options) == _plain_options(second.options)
-    ):
+    one, other = (
+        (oracle.kind, oracle.engine, oracle.sha256, {k: str(v) for k, v in oracle.options.items() if k != "Hash"})
+        for oracle in (first, second)
+    )
+    if one == other and before and after and after <= before:
         raise UsageError(f"--deep: the first look had {before:,} nodes, this one {after:,}; a second look is deeper")
-
-
-def _plain_options(options: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in options.items() if name != "Hash"}
 
 
 def _net_path(
     store: Store, first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None
 ) -> str | None:
     """The file of the net to search with: that of the first look, or with another oracle that of the mined net."""
-    from valuerepair.nets.registry import KNOWN_NETS, locate
-    from valuerepair.nets.weights import read_net_file
-
     wanted = split_key(str(net["sha256"]))[0]
     kind = kind_of(first.kind)
     if depth.deep is None and kind.searches:
@@ -258,12 +240,3 @@ def _net_path(
         f"the second look searches with a net, and {files.reason_missing(store, wanted[:12], wanted)}; "
         "give its file by --net FILE, or as weights=FILE in --deep"
     )
-
-
-def _open_net(path: str, first: StoredOracle, net: Mapping[str, Any]) -> Net:
-    from valuerepair.nets.net import fill_of, open_net
-
-    fill = fill_of(net["history_fill"])
-    device = device_of(str(first.options.get("precision", ""))) or "auto"
-    heads = heads_of(str(first.options.get("heads", "")))
-    return open_net(path, device=device, history_fill=fill, value_head=heads.value, policy_head=heads.policy)

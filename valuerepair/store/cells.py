@@ -26,7 +26,7 @@ from valuerepair.store import schema
 from valuerepair.store.families import STEPS
 
 if TYPE_CHECKING:
-    from valuerepair.chess.rows import Boards
+    pass
 
 _UCI = r"[a-h][1-8][a-h][1-8][nbrq]?"
 _PROMOTIONS = 0x5000  # moves are numbers below: `chess.positions`
@@ -125,21 +125,17 @@ def _read_model(text: str) -> None:
 # A FEN with its digits from 1 to 8 replaced by that number of dots.
 _EMPTY_SQUARES = {ord(str(n)): "." * n for n in range(1, 9)}
 _RANK = "[.pnbrqkPNBRQK]{8}"
-_FEN_TEXT = (
+_FEN_TEXT = re.compile(
     rf"(?=[^ K]*K[^ K]* )(?=[^ k]*k[^ k]* ){_RANK}(?:/{_RANK}){{7}}"
     r" [wb] (?:-|[KQkqA-Ha-h]{1,4}) (?:-|[a-h](?:\.{3}|\.{6})) [.09]+ [.09]+"
 )
-_ONE_FEN, _FENS = re.compile(_FEN_TEXT), re.compile(rf"(?:{_FEN_TEXT}\n)*")
 
 
 def _check_fens(fens: Sequence[Any]) -> Wrong | None:
     """Checks texts by a pattern, as notebooks read frames and the kernels of the chess rules take a second to load."""
-    different = list(dict.fromkeys(fens))  # nearly all games begin alike
-    text = "".join(f"{fen}\n" for fen in different).translate(_EMPTY_SQUARES)
-    if _FENS.fullmatch(text) is None or text.count("\n") > len(different):
-        for fen in different:
-            if _ONE_FEN.fullmatch(fen.translate(_EMPTY_SQUARES)) is None:
-                return Wrong(fen, "no position")
+    for fen in dict.fromkeys(fens):  # nearly all games begin alike
+        if _FEN_TEXT.fullmatch(fen.translate(_EMPTY_SQUARES)) is None:
+            return Wrong(fen, "no position")
     return None
 
 
@@ -181,61 +177,40 @@ JSON: Mapping[str, Any] = {
     "oracles.limits": dict[str, int],
     "oracles.options": dict[str, str],
 }
+# The way of a position up a screening ladder.
+_OF_PASSAGE = {
+    "cut_at": _COUNT,
+    "chance": _CHANCE,
+    "nodes": _COUNT,
+    "searched": _BIT,
+    "probability": _ABOVE_0_TO_1,
+}
 _NARROWER: Mapping[str, Kind] = {
     **{name: _json(kind) for name, kind in JSON.items()},
-    "positions.fen": _FEN,
-    "positions.start_fen": _FEN,
+    **{f"{table}.{name}": kind for table in ("screened", "expanded") for name, kind in _OF_PASSAGE.items()},
+    **dict.fromkeys(("positions.fen", "positions.start_fen", "plays.fen"), _FEN),
+    **dict.fromkeys(("positions.played", "deep_values.best_move"), _UCI_MOVE),
+    **dict.fromkeys(("positions.ply", "nets.input_format"), _SMALL),
+    **dict.fromkeys(("positions.history_known", "screens.alpha_given", "expanded.drawn"), _BIT),
+    **dict.fromkeys(("net_values.q", "net_values.w", "net_values.d", "net_values.l", "deep_values.q"), _Q),
+    **dict.fromkeys(("net_values.best_move", "priors.move"), _MOVE),
+    **dict.fromkeys(("net_values.best_p", "priors.p"), _SHARE),
+    # Per mille, rounded separately.
+    **dict.fromkeys(("deep_values.w", "deep_values.d", "deep_values.l"), _whole(-3, 1003)),
+    **dict.fromkeys((f"deep_values.{name}" for name in ("depth", "seldepth", "nodes", "time_ms")), _COUNT),
+    **dict.fromkeys(("alpha_fits.alpha", "screens.threshold", "screens.alpha", "calibrations.alpha"), _ABOVE_0),
+    **dict.fromkeys(("screens.q_from", "calibrations.q_from"), _one_of("cp", "wdl")),
     "positions.moves": Kind(bytes, "bytes", check=_check_moves),
-    "positions.history_known": _BIT,
-    "positions.ply": _SMALL,
     "positions.side": _one_of("w", "b"),
     "positions.phase": _one_of(*PHASES),
     "positions.pieces": _whole(2, 32),
-    "positions.played": _UCI_MOVE,
     "positions.kind": _one_of(*KINDS),
-    "nets.input_format": _SMALL,
-    "net_values.q": _Q,
-    "net_values.w": _Q,
-    "net_values.d": _Q,
-    "net_values.l": _Q,
-    "net_values.best_move": _MOVE,
-    "net_values.best_p": _SHARE,
     "net_values.entropy": _real(-1e-5, 5.5),  # of the position with most legal moves (218): 5.4
-    "deep_values.w": _whole(-3, 1003),  # per mille, rounded separately
-    "deep_values.d": _whole(-3, 1003),
-    "deep_values.l": _whole(-3, 1003),
-    "deep_values.q": _Q,
-    "deep_values.depth": _COUNT,
-    "deep_values.seldepth": _COUNT,
-    "deep_values.nodes": _COUNT,
-    "deep_values.time_ms": _COUNT,
-    "deep_values.best_move": _UCI_MOVE,
     "deep_values.pv": _matching(f"(?:{_UCI}(?: {_UCI})*)?", "a line of moves in UCI"),
-    "alpha_fits.alpha": _ABOVE_0,
-    "priors.move": _MOVE,
-    "priors.p": _SHARE,
-    "screens.threshold": _ABOVE_0,
-    "screens.alpha": _ABOVE_0,
-    "screens.alpha_given": _BIT,
-    "screens.q_from": _one_of("cp", "wdl"),
     "screens.recall": _CHANCE,
     "screens.model": _read_by(_read_model),
-    "screened.cut_at": _COUNT,
-    "screened.chance": _CHANCE,
-    "screened.nodes": _COUNT,
-    "screened.searched": _BIT,
-    "screened.probability": _ABOVE_0_TO_1,
     "expanded.step": _one_of(*STEPS),
-    "expanded.drawn": _BIT,
-    "expanded.cut_at": _COUNT,
-    "expanded.chance": _CHANCE,
-    "expanded.nodes": _COUNT,
-    "expanded.searched": _BIT,
-    "expanded.probability": _ABOVE_0_TO_1,
-    "calibrations.alpha": _ABOVE_0,
-    "calibrations.q_from": _one_of("cp", "wdl"),
     "calibrations.curve": _read_by(Calibration.from_json),
-    "plays.fen": _FEN,
     "plays.result": _RESULT,
     "plays.z": _real(-1, 1),
     "plays.plies": _COUNT,
@@ -319,20 +294,9 @@ def check_histories(
     flat = np.frombuffer(b"".join([moves[i] or b"" for i in rows]), "<u2").astype(np.uint16)
     cuts = cuts_of([len(moves[i] or b"") // 2 for i in rows])
     try:
-        reached = replay(_begins([starts[i] or "" for i in rows]), flat, cuts)
+        reached = replay(parse_fens([starts[i] or "" for i in rows]), flat, cuts)
         expected = keys(reached if fens is None else parse_fens([fens[i] or "" for i in rows]))
     except ValueError as error:  # "row 3: reason", "row 3, ply 2: reason"
         return rows[int(re.findall(r"\d+", str(error))[0])]
     other = np.flatnonzero(keys(reached) != expected)
     return rows[other[0]] if len(other) else None
-
-
-def _begins(fens: Sequence[str]) -> Boards:
-    """The boards of FENs, most of which are the same one. Raises ValueError ``row i: reason``."""
-    from valuerepair.chess.board import parse_fens
-
-    numbers = {fen: number for number, fen in enumerate(dict.fromkeys(fens))}
-    try:
-        return parse_fens([*numbers])[[numbers[fen] for fen in fens]]
-    except ValueError:
-        return parse_fens(fens)  # which names the row

@@ -184,29 +184,22 @@ class Store:
 
     def add_net(self, identity: NetIdentity, history_fill: str) -> int:
         """The id of a net with this history fill, which is recorded on first use; records the path of its file too."""
+        names = "sha256, history_fill, name, value_head, input_format, size"
+        row = (identity.key, history_fill, identity.name, identity.value_head, identity.input_format, identity.size)
         with self.writing() as connection:
-            connection.execute(
-                "INSERT OR IGNORE INTO nets (name, sha256, history_fill, value_head, input_format, size) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (identity.name, identity.key, history_fill, identity.value_head, identity.input_format, identity.size),
-            )
             if identity.path:
                 files.keep_path(connection, files.NET, identity.sha256, identity.path)
-            query = "SELECT id FROM nets WHERE sha256 = ? AND history_fill = ?"
-            return int(connection.execute(query, (identity.key, history_fill)).fetchone()[0])
+            return _id_of(connection, "nets", names, row, key=2)
 
     def add_oracle(self, identity: OracleIdentity) -> int:
         """The id of an oracle, which is recorded on first use; records the path of its net too."""
+        names = "digest, label, kind, engine, sha256, limits, options"
         words = (identity.digest, identity.label, identity.kind, identity.engine, identity.sha256)
+        row = (*words, json_text(dict(identity.limits)), json_text(dict(identity.options)))
         with self.writing() as connection:
-            connection.execute(
-                "INSERT OR IGNORE INTO oracles (digest, label, kind, engine, sha256, limits, options) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (*words, json_text(dict(identity.limits)), json_text(dict(identity.options))),
-            )
             if identity.net_file is not None:
                 files.keep_path(connection, files.NET, *identity.net_file)
-            return int(connection.execute("SELECT id FROM oracles WHERE digest = ?", (identity.digest,)).fetchone()[0])
+            return _id_of(connection, "oracles", names, row, key=1)
 
     # -- positions and values -----------------------------------------------------------------------------------------
 
@@ -548,19 +541,20 @@ def _games(connection: StoreConnection, batch: PositionBatch) -> list[int]:
     for game in batch.origin.game:
         if game is not last:
             last, before, row = game, row, game_row(game)
-            number = numbers[-1] if row == before else _game_id(connection, row)
+            number = numbers[-1] if row == before else _id_of(connection, "games", _OF_GAME, row, key=3)
         numbers.append(number)
     return numbers
 
 
-def _game_id(connection: StoreConnection, row: tuple[Any, ...]) -> int:
-    connection.execute(
-        "INSERT OR IGNORE INTO games (source, number, digest, byte_offset, white, black, event, date, result, headers) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        row,
-    )
-    query = "SELECT id FROM games WHERE source = ? AND number = ? AND digest = ?"
-    return int(connection.execute(query, row[:3]).fetchone()[0])
+_OF_GAME = "source, number, digest, byte_offset, white, black, event, date, result, headers"
+
+
+def _id_of(connection: StoreConnection, table: str, names: str, row: tuple[Any, ...], *, key: int) -> int:
+    """The id of the row of a table that has the first `key` cells of this one, which is added if there is none."""
+    marks = ", ".join("?" * len(row))
+    connection.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", row)
+    same = " AND ".join(f"{name} = ?" for name in names.split(", ")[:key])
+    return int(connection.execute(f"SELECT id FROM {table} WHERE {same}", row[:key]).fetchone()[0])
 
 
 def _with_stored_history(
