@@ -21,7 +21,7 @@ import pytest
 
 from tests.cli_tree import LEAVES, SAMPLE, TREE, options_of, vr
 from valuerepair.cli import CONTEXT
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import is_quiet
 
 ROOT = Path(__file__).parents[1]
 VARIABLES = [

@@ -99,9 +99,9 @@ def test_bars_need_a_terminal_that_can() -> None:
 def test_remarks_and_details_leave_the_bar_whole(level: str, option: str, shown_as: str) -> None:
     program = BAR.replace("p.advance();", f"p.advance(); logging.getLogger('valuerepair.x').{level}('a file');")
     program = (
-        "import click, logging\nfrom valuerepair.cli import verbosity\n"
+        "import click, logging\nfrom valuerepair.cli import printing\n"
         f"def bar():\n{textwrap.indent(program, '    ')}\n"
-        f"c = click.Command('c', callback=bar)\nverbosity.add_options(c)\nc.main([{option}], standalone_mode=False)\n"
+        f"c = click.Command('c', callback=bar)\nprinting.add_options(c)\nc.main([{option}], standalone_mode=False)\n"
     )
     shown = on_a_terminal([sys.executable, "-c", program], TERM="xterm")
     line = next(line for line in shown.split("\n") if "a file" in line)

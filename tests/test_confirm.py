@@ -30,8 +30,8 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.verdict import evidence
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.question import Question
-from valuerepair.runs.after_move import after
 from valuerepair.runs.confirm import ConfirmOptions
+from valuerepair.runs.loop import after
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 

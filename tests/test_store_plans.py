@@ -25,7 +25,7 @@ from valuerepair.report import stats as stats_module
 from valuerepair.report.show import describe
 from valuerepair.report.stats import store_figures
 from valuerepair.store import columns, families, queries, screening, selection
-from valuerepair.store.one_position import one_position, played_from
+from valuerepair.store.queries import one_position, played_from
 from valuerepair.store.rows import value_condition
 from valuerepair.store.store import Store
 

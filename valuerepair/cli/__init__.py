@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from valuerepair.cli import verbosity
+from valuerepair.cli import printing
 from valuerepair.cli.config import load
 from valuerepair.cli.group import LazyGroup
 from valuerepair.command import typed
@@ -96,10 +96,10 @@ def cli(context: click.Context) -> None:
     line = shlex.join(["vr", *sys.argv[1:]])
     context.with_resource(typed(line))
     python = ".".join(map(str, sys.version_info[:3]))
-    verbosity.announce(context, f"valuerepair {__version__}, Python {python}: {line}")
+    printing.announce(context, f"valuerepair {__version__}, Python {python}: {line}")
     if context.obj is not None:
-        verbosity.announce(context, f"defaults from {context.obj.path}; vr config shows them")
-    context.call_on_close(lambda: verbosity.log.debug("%.1f s in total", time.monotonic() - started))
+        printing.announce(context, f"defaults from {context.obj.path}; vr config shows them")
+    context.call_on_close(lambda: printing.log.debug("%.1f s in total", time.monotonic() - started))
 
 
 def wants_colour() -> bool | None:

@@ -12,8 +12,7 @@ import valuerepair as vr
 from valuerepair.books.options import Order
 from valuerepair.cli.group import SectionedGroup
 from valuerepair.cli.options import DB, FILE, NEW_FOLDER, SPLIT, question
-from valuerepair.cli.printing import print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import is_quiet, print_result
 
 
 @click.group(

@@ -17,8 +17,7 @@ from valuerepair.cli.options import (
     AlphaOption,
     alpha_option,
 )
-from valuerepair.cli.printing import fail_if_broken_off, print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
 from valuerepair.training.options import parse_policy
 
 

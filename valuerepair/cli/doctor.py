@@ -8,8 +8,7 @@ import click
 
 import valuerepair as vr
 from valuerepair.cli.options import JSON_LINES
-from valuerepair.cli.printing import print_one
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import is_quiet, print_one
 from valuerepair.store import DEFAULT_PATH
 
 

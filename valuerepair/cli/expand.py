@@ -9,8 +9,7 @@ import click
 import valuerepair as vr
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import DB, DEEP, JOBS, JSON, SEED, SPLIT, question
-from valuerepair.cli.printing import print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import is_quiet, print_result
 
 
 @click.command(

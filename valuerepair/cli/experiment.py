@@ -10,8 +10,7 @@ import valuerepair as vr
 from valuerepair.cli.completion import words
 from valuerepair.cli.match import SIDES
 from valuerepair.cli.options import FILE, NET, NEW_FOLDER, several
-from valuerepair.cli.printing import print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import is_quiet, print_result
 
 SHARED = several(
     click.option("-o", "--output", type=NEW_FOLDER, default="experiment", help="Folder of games and table."),

@@ -9,7 +9,7 @@ import click
 import valuerepair as vr
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import DB, EXPANDED, FILE, SPLIT, part_option, question, typed
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import is_quiet
 from valuerepair.errors import UsageError
 from valuerepair.training.options import parse_policy
 

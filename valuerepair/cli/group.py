@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from valuerepair.cli import verbosity
+from valuerepair.cli import printing
 from valuerepair.cli.config import Config, check_environment, tree
 from valuerepair.cli.ending import explained_broken_pipe
 from valuerepair.errors import UsageError
@@ -26,7 +26,7 @@ class LazyGroup(click.Group):
         super().__init__(*args, **kwargs)
         self.sections = sections or {}
         self.help_by_name = {name: text for section in self.sections.values() for name, text in section.items()}
-        verbosity.add_options(self)
+        printing.add_options(self)
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with explained_broken_pipe():  # for the help
@@ -46,7 +46,7 @@ class LazyGroup(click.Group):
             command = importlib.import_module(f"valuerepair.cli.{cmd_name}").command
             for subcommand in tree(command):
                 if not isinstance(subcommand, click.Group) or subcommand.invoke_without_command:
-                    verbosity.add_options(subcommand)
+                    printing.add_options(subcommand)
             self.commands[cmd_name] = command
         return self.commands[cmd_name]
 

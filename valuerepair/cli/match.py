@@ -10,8 +10,7 @@ import valuerepair as vr
 from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import FILE, GAMES_FILE, JOBS, JSON, SEED, device_option, rules_of, rules_options
-from valuerepair.cli.printing import print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import is_quiet, print_result
 
 SIDES = words("net=", "stockfish:", "lc0:")
 ORDER = click.Choice(["sequential", "shuffled"])

@@ -10,8 +10,7 @@ import valuerepair as vr
 from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import ARCHIVE, DB, DEEP, HEADS, JOBS, NET, SEED, device_option, question
-from valuerepair.cli.printing import fail_if_broken_off, print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
 
 
 @click.command(

@@ -8,8 +8,7 @@ import click
 
 import valuerepair as vr
 from valuerepair.cli.options import FILE, NEW_FOLDER, SEED
-from valuerepair.cli.printing import fail_if_broken_off, print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
 from valuerepair.training.options import SHARE_OF_GAMES
 
 

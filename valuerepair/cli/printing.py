@@ -1,15 +1,24 @@
-"""What a command prints: the result of its call, as text or as JSON."""
+"""What a command prints: the result of its call, as text or as JSON; and -q and -v, the same for every command.
+
+-q and -v say what is printed on standard error besides errors. All of it comes from the logger ``valuerepair``, with a
+child for each module. -q: nothing. Without either option: remarks (level INFO), and progress. -v: also what is done
+(DEBUG): files, engines with their options, nets and providers, uses of caches, times. -vv: also every line between `vr`
+and engines.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from valuerepair import signals
-from valuerepair.cli.verbosity import is_quiet, log
 from valuerepair.errors import Interrupted, TruncatedInput
 
 # How the lines begin that name the next step.
@@ -64,3 +73,116 @@ def fail_if_broken_off(archives: Sequence[tuple[str, str]]) -> None:
 def print_one(result: Any, as_json: bool) -> None:
     """Prints one of several results as soon as it is known: its text, or its JSON on one line."""
     click.echo(json.dumps(result.as_json()) if as_json else "\n".join(result.lines()))
+
+
+# -- -q and -v --------------------------------------------------------------------------------------------------------
+
+
+log = logging.getLogger("valuerepair")
+# If -q and -v come from different sources, the one nearer to the user wins.
+_NEARNESS = {ParameterSource.COMMANDLINE: 0, ParameterSource.ENVIRONMENT: 1, ParameterSource.DEFAULT_MAP: 2}
+_NOBODY = 3
+_EVERYTHING = 1
+_WAITING = "lines to log"
+_RESET_AT_END = "verbosity is reset at the end"
+
+
+class _ToStandardError(logging.Handler):
+    """Writes lines to the current standard error without breaking a progress bar; remarks without a prefix."""
+
+    remarks = True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage()
+        if record.levelno < logging.INFO:
+            where = record.name.partition(".")[2] or "vr"
+            line = f"[{record.relativeCreated / 1000:8.3f} s] {where}: {line}"
+        elif not self.remarks:
+            return
+        if "tqdm" in sys.modules:
+            from tqdm import tqdm
+
+            tqdm.write(line, file=sys.stderr)
+        else:
+            print(line, file=sys.stderr)
+        sys.stderr.flush()
+
+
+_handler = _ToStandardError()
+_quiet = False
+
+
+@contextmanager
+def no_remarks() -> Iterator[None]:
+    """Within the block, remarks are not written, because another handler shows them."""
+    _handler.remarks = False
+    try:
+        yield
+    finally:
+        _handler.remarks = True
+
+
+def is_quiet() -> bool:
+    """Whether -q is in force: for `Progress`, and for descriptions of written files."""
+    return _quiet
+
+
+def add_options(command: click.Command) -> None:
+    """Adds the two options to a command, as new objects, because a command owns its parameters."""
+    quiet, verbose = ("-q", "--quiet"), ("-v", "--verbose")
+    command.params += [
+        click.Option(
+            quiet, is_flag=True, is_eager=True, expose_value=False, callback=_apply,
+            help="Print only the result and errors.",
+        ),
+        click.Option(
+            verbose, count=True, show_default=False, is_eager=True, expose_value=False, callback=_apply,
+            help="Show what is done; -vv: also the lines to and from engines.",
+        ),
+    ]  # fmt: skip
+
+
+def announce(context: click.Context, line: str) -> None:
+    """Logs a line for -v once that option is read, which may come after the command."""
+    context.meta.setdefault(_WAITING, []).append(line)
+    if log.isEnabledFor(logging.DEBUG):
+        _log_waiting(context)
+
+
+def _log_waiting(context: click.Context) -> None:
+    for line in context.meta.pop(_WAITING, []):
+        log.debug(line)
+
+
+def _apply(context: click.Context, parameter: click.Parameter, value: int) -> None:
+    """Sets the verbosity of the process, from the options read so far, before and after the command."""
+    global _quiet
+    if context.resilient_parsing:
+        return
+    if parameter.name is not None and value:
+        nearness = _NEARNESS.get(context.get_parameter_source(parameter.name) or ParameterSource.DEFAULT, _NOBODY)
+        previous, level = context.meta.get(parameter.name, (_NOBODY, 0))
+        context.meta[parameter.name] = (nearness, value + level if previous == nearness else value)
+    quiet, _ = context.meta.get("quiet", (_NOBODY, 0))
+    verbose, level = context.meta.get("verbose", (_NOBODY, 0))
+    if quiet == verbose != _NOBODY:
+        raise click.UsageError("-q and -v exclude each other", context)
+    _quiet = quiet < verbose
+    if not context.meta.get(_RESET_AT_END):  # the first callback of the root, before those that print at the end
+        context.meta[_RESET_AT_END] = True
+        context.find_root().call_on_close(_reset)
+    log.removeHandler(_handler)
+    log.setLevel(logging.ERROR if _quiet else logging.INFO)
+    if not _quiet:
+        log.addHandler(_handler)
+    if verbose < quiet:
+        log.setLevel(logging.DEBUG if level == 1 else _EVERYTHING)
+        _log_waiting(context)
+
+
+def _reset() -> None:
+    """Ends the effect of -q and -v: the next command in the same process begins without them."""
+    global _quiet
+    _quiet = False
+    log.removeHandler(_handler)
+    log.setLevel(logging.NOTSET)

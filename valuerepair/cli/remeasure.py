@@ -23,8 +23,7 @@ from valuerepair.cli.options import (
     question,
     typed,
 )
-from valuerepair.cli.printing import print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import is_quiet, print_result
 from valuerepair.errors import UsageError
 
 # Options that belong to another one, with that and its value.

@@ -9,8 +9,7 @@ from click.core import ParameterSource
 
 import valuerepair as vr
 from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, NEW_FOLDER, parse_threshold, plain_threshold
-from valuerepair.cli.printing import print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import is_quiet, print_result
 from valuerepair.question import DEFAULT_THRESHOLD, Worst
 
 

@@ -26,8 +26,7 @@ from valuerepair.cli.options import (
     settings_of,
     typed,
 )
-from valuerepair.cli.printing import print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import is_quiet, print_result
 from valuerepair.errors import UsageError
 
 

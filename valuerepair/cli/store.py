@@ -6,8 +6,7 @@ import click
 
 import valuerepair as vr
 from valuerepair.cli.options import DB, FILE, JSON, JSON_LINES
-from valuerepair.cli.printing import print_one, print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import is_quiet, print_one, print_result
 from valuerepair.errors import ValueRepairError
 
 

@@ -20,8 +20,7 @@ from valuerepair.cli.options import (
     question,
     settings_of,
 )
-from valuerepair.cli.printing import fail_if_broken_off, print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
 from valuerepair.errors import UsageError
 from valuerepair.training.options import MOST_STEPS, PASSES, POLICY, SETTINGS, Only, TrainOptions
 

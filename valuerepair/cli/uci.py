@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from valuerepair.cli import verbosity
+from valuerepair.cli import printing
 from valuerepair.cli.options import NET
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def command(net: str | None, **options: Any) -> None:
 
     from valuerepair.mcts.uci_server import UciServer
 
-    with verbosity.no_remarks():  # the server writes them as ``info string``
+    with printing.no_remarks():  # the server writes them as ``info string``
         UciServer(_open, _write, chosen).run(_lines())
 
 

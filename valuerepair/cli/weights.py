@@ -10,8 +10,7 @@ import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.files import Output
 from valuerepair.cli.options import CALIBRATION, FILE, JSON, NEW_FOLDER, PLOT_FILE
-from valuerepair.cli.printing import fail_if_broken_off, print_result
-from valuerepair.cli.verbosity import is_quiet
+from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
 
 
 @click.command()

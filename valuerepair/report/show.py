@@ -24,8 +24,7 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.report import family
 from valuerepair.report.boards import legal_move, single
 from valuerepair.report.family import Leaf
-from valuerepair.store.one_position import one_position, played_from
-from valuerepair.store.queries import COLUMNS, attrs_of
+from valuerepair.store.queries import COLUMNS, attrs_of, one_position, played_from
 from valuerepair.store.rows import FULL, INFERRED
 from valuerepair.store.store import Store
 from valuerepair.text import finite, printable, quantity

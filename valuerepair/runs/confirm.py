@@ -22,8 +22,7 @@ from valuerepair.judge import verdict
 from valuerepair.judge.split import split_file
 from valuerepair.oracles.oracle import DeepFailure, Oracle
 from valuerepair.question import Question
-from valuerepair.runs.after_move import after
-from valuerepair.runs.loop import Look, StoredSearches
+from valuerepair.runs.loop import Look, StoredSearches, after
 from valuerepair.runs.stored_oracle import Depth, open_second
 from valuerepair.runs.summary import NOT_DONE, next_command
 from valuerepair.store import db_option, second_looks

@@ -32,8 +32,7 @@ from valuerepair.nets.devices import split_key
 from valuerepair.oracles.open import open_oracle, without_remarks
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.question import Question
-from valuerepair.runs.after_move import after
-from valuerepair.runs.loop import Look, StoredSearches
+from valuerepair.runs.loop import Look, StoredSearches, after
 from valuerepair.runs.stored_oracle import net_files, open_same
 from valuerepair.store import second_looks
 from valuerepair.store.rows import AFTER, CHOSEN, ENGINE_FILL, DeepResult, Run, RunRecord
