@@ -11,8 +11,8 @@ import pytest
 
 from tests.cli_tree import vr
 from valuerepair.cli import COMMANDS, cli
-from valuerepair.cli.ending import INSTEAD
 from valuerepair.cli.reference import render, walk
+from valuerepair.cli.removed import INSTEAD
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("numpy", "pandas", "numba", "onnxruntime", "chess", "matplotlib", "statsmodels", "pyarrow")

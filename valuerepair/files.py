@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.outputs import STDOUT, FileKind, check_folder, check_output, is_stream, own_descriptor
 from valuerepair.signals import holding, last_check
+from valuerepair.text import size_words
 
 _SYNCS = 16  # files that wait for the disk at once
 
@@ -322,8 +323,4 @@ def check_room(target: Path, needed: int) -> None:
     """Raises ValueRepairError when `needed` bytes do not fit on the disk of `target`."""
     free = shutil.disk_usage(target).free
     if needed > free:
-        raise ValueRepairError(f"{target.parent}: {_size(needed)} are needed, {_size(free)} are free")
-
-
-def _size(number: int) -> str:
-    return f"{number / 1e9:,.2f} GB" if number >= 1e9 else f"{number / 1e6:,.2f} MB"
+        raise ValueRepairError(f"{target.parent}: {size_words(needed)} are needed, {size_words(free)} are free")

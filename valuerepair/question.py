@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, get_args, overload
 
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, check_word
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,12 +49,8 @@ class Question:
         if self.alpha is not None and not (isinstance(self.alpha, SupportsFloat) and 0 < self.alpha < float("inf")):
             alpha = f"{self.alpha:g}" if isinstance(self.alpha, SupportsFloat) else repr(self.alpha)
             raise UsageError(f"--alpha {alpha}: must be a positive number of centipawns, or auto (None)")
-        if self.q_from not in ("cp", "wdl"):
-            raise UsageError(f"q_from is cp or wdl, not {self.q_from}")
-        if self.expanded not in get_args(Expanded):
-            raise UsageError(f"expanded is no, searched or all, not {self.expanded}")
-        if self.calibration not in get_args(Calibrated):
-            raise UsageError(f"calibration is none or fitted, not {self.calibration}")
+        for name, words in (("q_from", QFrom), ("expanded", Expanded), ("calibration", Calibrated)):
+            check_word(name, getattr(self, name), get_args(words))
 
     @classmethod
     def answered_by(cls, attrs: Mapping[Any, Any], threshold: float = DEFAULT_THRESHOLD) -> Question:

@@ -40,6 +40,11 @@ def quantity(number: int, noun: str) -> str:
     return f"{number:,} {f'{noun[:-1]}ies' if noun.endswith('y') else f'{noun}s'}"
 
 
+def size_words(count: int) -> str:
+    """``1.25 GB`` or ``12.50 MB`` for a number of bytes."""
+    return f"{count / 1e9:,.2f} GB" if count >= 1e9 else f"{count / 1e6:,.2f} MB"
+
+
 def positions_of_games(positions: int, games: int) -> str:
     """``1,000 positions of 1 game``."""
     return f"{quantity(positions, 'position')} of {quantity(games, 'game')}"

@@ -331,9 +331,10 @@ class Dispatcher:
                     self._refuse(remote, role, reason)
                 else:
                     able[remote.gpu][remote.address] = offer
-        # Workers with a graphics card get the work for it, the others get the other work; workers that are all of one
-        # sort get all work.
-        gpu = self._assignment.is_for_gpu(role)
+        # Workers with a graphics card get the work for it (the net, our own search, lc0 with a GPU backend), the others
+        # get the other work; workers that are all of one sort get all work.
+        deep = self._assignment.deep
+        gpu = role is Role.NET or deep.kind.on_gpu(deep.options)
         self._able[role] = able[gpu] or able[not gpu]
         if self._able[role]:
             self._settled[role].set()

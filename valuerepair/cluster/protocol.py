@@ -38,10 +38,6 @@ class Assignment:
     searches: int | None
     cores: int | None
 
-    def is_for_gpu(self, role: Role) -> bool:
-        """Whether a role is work for graphics cards: the net, our own search, or lc0 with a GPU backend."""
-        return role is Role.NET or self.deep.kind.on_gpu(self.deep.options)
-
 
 class Offer(NamedTuple):
     """A net or engine of a worker. `at_once` counts searches at a time, 1 for a net; `provider` is the net's."""

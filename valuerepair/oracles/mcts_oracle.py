@@ -27,6 +27,7 @@ from valuerepair.nets.devices import NAMES
 from valuerepair.nets.heads import heads_of
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished, game_over
 from valuerepair.store.rows import DeepResult, OracleIdentity
+from valuerepair.text import size_words
 
 if TYPE_CHECKING:
     from valuerepair.nets.net import Net
@@ -175,10 +176,10 @@ def open_mcts(params: SearchParams, nodes: int, trees: int | None, net: Net, *, 
     if free is not None and need > free:
         fewer = "fewer trees or nodes" if count > 1 else "fewer nodes"
         what = f"{count} trees of {nodes:,} nodes need" if count > 1 else f"a tree of {nodes:,} nodes needs"
-        raise UsageError(f"--deep mcts: {what} {_size(need)}, and {_size(free)} are free: take {fewer}")
+        raise UsageError(f"--deep mcts: {what} {size_words(need)}, and {size_words(free)} are free: take {fewer}")
     oracle = MctsOracle(net, params, nodes, count, owned=owned)
     what = "1 tree" if count == 1 else f"{count} trees at once"
-    log.info(f"deep search: {oracle.identity.label}, {what}, about {_size(need)} of memory ({net.where})")
+    log.info(f"deep search: {oracle.identity.label}, {what}, about {size_words(need)} of memory ({net.where})")
     return oracle
 
 
@@ -186,10 +187,6 @@ def _affordable(trees: int, nodes: int) -> int:
     """The number of trees, at most `trees`, that leaves half of the memory free; at least one."""
     most = min(_MOST_MEMORY, _SHARE_OF_MEMORY * (available_memory() or _MOST_MEMORY))
     return max(1, min(trees, int(most // forest_bytes(1, nodes))))
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
 
 
 def search_params(settings: Mapping[str, str], net: Net) -> SearchParams:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, RECORD_KINDS, SELFPLAY, VIEWS, RecordedOptions
-from valuerepair.archives.sampling import FirstEvaluation, depth_of, detect
+from valuerepair.archives.sampling import depth_of, detect
 from valuerepair.chess.origins import QColumns, Recorded
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.engines.kinds import RECORDED
@@ -124,15 +124,11 @@ def recorded_options(spec: EngineSpec, paths: Sequence[str]) -> RecordedOptions:
         int(settings["min-nodes"]) if "min-nodes" in settings else None,
         settings.get("by"),
     )
-    _tell(options, detected)
-    return options
-
-
-def _tell(options: RecordedOptions, detected: FirstEvaluation | None) -> None:
     where = f" (the first is in {detected.archive})" if detected else ""
     log.info(f"deep values: recorded ones, {RECORD_KINDS[options.kind].what}{where}; nothing is searched")
     if options.depth is False:
         log.info("these evaluations have no depth: their depth is unknown; confirm what they find by a search")
+    return options
 
 
 def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:

@@ -162,14 +162,8 @@ class RemoteNet(Protocol):
         """Queues a chunk."""
 
 
-class NetLine(Protocol):
-    """Takes positions from the writer, within its context; answers each call with one event, in order."""
-
-    @property
-    def at_once(self) -> int: ...
-    def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None: ...
-    def __enter__(self) -> object: ...
-    def __exit__(self, *error: object) -> None: ...
+# Takes positions from the writer, within its context; answers each call with one event, in order.
+NetLine: TypeAlias = "NetThread | RemoteNetLine"
 
 
 def net_line(net: Evaluator, events: Events) -> NetLine:

@@ -112,12 +112,8 @@ def upgrade(connection: StoreConnection, write: bool) -> None:
 
 def _migrate_separately(path: str) -> None:
     """Migrates a store that is open for reading, through a connection and a lock of its own."""
-    lock = WriteLock(path)
-    try:
-        with closing(connect(path, write=True)) as connection:
-            schema.migrate(connection, path)
-    finally:
-        lock.release()
+    with closing(WriteLock(path)), closing(connect(path, write=True)) as connection:
+        schema.migrate(connection, path)
 
 
 class WriteLock:
@@ -173,6 +169,6 @@ class WriteLock:
         if not self._is_spoiled:
             os.ftruncate(self._descriptor, 0)  # an empty file is removed
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Removes the side file and releases the lock."""
         self._held.close()

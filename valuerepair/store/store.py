@@ -89,9 +89,7 @@ class Store:
         write = write or create
         exists = check_file(name, create=create)
         with ExitStack() as held:  # released if the store cannot be opened
-            lock = WriteLock(name) if write else None
-            if lock is not None:
-                held.callback(lock.release)
+            lock = held.enter_context(closing(WriteLock(name))) if write else None
             connection = held.enter_context(closing(connect(name, write, is_raw=is_raw)))
             if lock is not None:
                 lock.check_undamaged(connection)
@@ -111,7 +109,7 @@ class Store:
             if self._lock is not None:
                 for suffix in ("", "-wal", "-shm") if empty else ():
                     Path(self._lock.file + suffix).unlink(missing_ok=True)
-                self._lock.release()
+                self._lock.close()
                 self._lock = None
 
     def __fspath__(self) -> str:
