@@ -99,8 +99,9 @@ def upgrade(connection: StoreConnection, write: bool) -> None:
         if write:
             connection.execute("PRAGMA journal_mode = WAL")
             schema.migrate(connection, path)
-        else:
-            _migrate_separately(path)
+        else:  # through a connection and a lock of its own
+            with closing(WriteLock(path)), closing(connect(path, write=True)) as writer:
+                schema.migrate(writer, path)
     if write:
         connection.execute("PRAGMA journal_mode = WAL")
         # With WAL the store survives a kill and a power cut undamaged; a power cut may lose the last commits.
@@ -108,12 +109,6 @@ def upgrade(connection: StoreConnection, write: bool) -> None:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA cache_size = {-_CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-
-
-def _migrate_separately(path: str) -> None:
-    """Migrates a store that is open for reading, through a connection and a lock of its own."""
-    with closing(WriteLock(path)), closing(connect(path, write=True)) as connection:
-        schema.migrate(connection, path)
 
 
 class WriteLock:
