@@ -24,6 +24,7 @@ import valuerepair as vr
 from tests.match_doubles import fake_side, read_games, write_book
 from tests.play_doubles import INITIAL
 from valuerepair.chess.progress import Progress
+from valuerepair.chess.time_left import Remaining
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
 from valuerepair.play.lineup import Lineup, parse_side
@@ -301,10 +302,10 @@ def test_what_the_progress_line_says() -> None:
     standing = Standing(("a", "b"), Sprt(0, 5))
     for n, result in enumerate(("1-0", "0-1", "1-0", "1/2-1/2")):
         standing.add(Played(n, n // 2, result, "crashed" if n == 1 else "checkmate", 10))
-    note = progress_note(standing, 100, 65.0)
+    note = progress_note(standing, 100, Remaining(65, 50, 3700))
     assert note.startswith("of 100, +3 -0 =1 in 4 games, Elo: too few pairs yet, LLR ")
     assert "(-2.94 to 2.94)" in note
-    assert note.endswith("1 faults, at most 1:05 left")
+    assert note.endswith("1 faults, at most 1:05 left (0:50 to 1:01:40)")
     assert standing.tally.pairs == Pentanomial((0, 0, 0, 1, 1))
 
 

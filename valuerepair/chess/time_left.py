@@ -7,10 +7,13 @@ far.
 
 from __future__ import annotations
 
+import heapq
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +30,15 @@ _SCALINGS = 5
 # How much games slow each other down whose nets one device runs (`games_remaining`). A GPU also takes its time for
 # batches that are not full.
 ON_CPU, ON_GPU = 0.95, 0.5
+_SIGMAS = 1.645  # of nine chances in ten
+
+
+class Remaining(NamedTuple):
+    """Seconds to the end, and the bounds between which they lie with nine chances in ten."""
+
+    seconds: float
+    low: float
+    high: float
 
 
 class PieceSizes:
@@ -45,14 +57,26 @@ class PieceSizes:
         for begin, count in zip(larger[::-1].tolist(), counts[::-1].tolist(), strict=True):
             if begin < len(weights):
                 weights[begin:] *= 1 + count / weights[begin:].sum()
-        # For each size: the mean of it and all larger sizes; 0 beyond the largest.
-        weight, sums = (w[::-1].cumsum()[::-1] for w in (weights, weights * self._sizes))
-        self._means = np.append(sums / weight, 0)
+        # For each size: the weight of it and all larger sizes, and their mean; 0 beyond the largest.
+        self._weight, sums = (w[::-1].cumsum()[::-1] for w in (weights, weights * self._sizes))
+        self._means = np.append(sums / self._weight, 0)
         self.mean = float(self._means[0])
+        self.spread = float(np.sqrt(weights @ (self._sizes / self.mean - 1) ** 2 / weights.sum()))
 
     def remaining(self, so_far: Floats) -> Floats:
         """[n] the mean remaining work of pieces with this progress."""
         return np.maximum(self._means[self._sizes.searchsorted(so_far, "right")] - so_far, 0.0)
+
+    def overhang(self, workers: int) -> float:
+        """How much longer than their mean the last of so many workers takes, after the last piece has begun.
+
+        Each is then somewhere in a piece, and what is left of that is longer than x with the chance of all the work
+        that lies more than x after the begin of its piece.
+        """
+        steps = np.diff(self._sizes, prepend=0.0)
+        longer = np.append((steps * self._weight)[::-1].cumsum()[::-1], 0) / (self.mean * self._weight[0])
+        beyond_mean = 1 - (1 - longer) ** workers - longer
+        return float((beyond_mean[1:] + beyond_mean[:-1]) @ steps / 2)
 
 
 class Turns:
@@ -81,16 +105,16 @@ class Turns:
         """The number of games that have begun and are not over."""
         return min(len(self._began), self._jobs)
 
-    def remaining(self, games_left: int) -> float | None:
-        """The seconds until `games_left` games are over; None as in `games_remaining`."""
+    def remaining(self, games_left: int) -> Remaining | None:
+        """The time until `games_left` games are over; None as in `games_remaining`."""
         running = [self._now() - began for began in islice(self._began.values(), self._jobs)]
         return games_remaining(self._jobs, self._ended, games_left, running, self._share)
 
 
 def games_remaining(
     jobs: int, ended: Sequence[float], games_left: int, running: Sequence[float], share: float = 0.0
-) -> float | None:
-    """The seconds until `games_left` games are over, including the running ones; `jobs` run at once.
+) -> Remaining | None:
+    """The time until `games_left` games are over, including the running ones; `jobs` run at once.
 
     `ended` are the seconds of ended games, `running` those of each running game so far. `share` is 0 if each game has a
     worker of its own, and 1 if all share one core: then n games take n / `jobs` of the time that they take while `jobs`
@@ -98,17 +122,21 @@ def games_remaining(
     that began together, the first few to end show how early a game may be over, and nothing about the others.
     """
     if games_left <= 0:
-        return 0.0
+        return Remaining(0.0, 0.0, 0.0)
     if not ended or len(ended) < _SHARE_ENDED * len(running):
         return None
     ages = np.sort(np.maximum(running, 0.0))[::-1][:games_left]
     sizes = _game_sizes(np.maximum(ended, 1e-6), ages)
     remaining = sizes.remaining(ages)
-    work = float(remaining.sum()) + (games_left - len(ages)) * sizes.mean
-    busy = min(jobs, games_left)
-    # The last worker ends half a game after the mean of all.
-    on_workers = max(work / busy + (1 - 1 / busy) * sizes.mean / 2, float(remaining.max(initial=0.0)))
-    return (1 - share) * on_workers + share * work / jobs
+    work, busy = float(remaining.sum()) + (games_left - len(ages)) * sizes.mean, min(jobs, games_left)
+    ends = sorted([*remaining, *[0.0] * (busy - len(ages))])
+    for _ in range(min(games_left - len(ages), busy)):  # more games than workers: the last are about as far apart
+        heapq.heapreplace(ends, ends[0] + sizes.mean)
+    on_workers = max(work / busy + sizes.overhang(busy), float(max(ends)))
+    seconds = (1 - share) * on_workers + share * work / jobs
+    # The mean of few ended games may be far from that of all, and the games left may be long or short ones.
+    variance = sizes.spread**2 * (1 / len(ended) + games_left * (sizes.mean / max(work, 1e-9)) ** 2)
+    return Remaining(seconds, *(seconds * math.exp(side * _SIGMAS * math.sqrt(variance)) for side in (-1, 1)))
 
 
 def _game_sizes(ended: Floats, under_way: Floats) -> PieceSizes:

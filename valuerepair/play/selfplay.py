@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from valuerepair import signals
 from valuerepair.chess.progress import Progress, format_duration, format_rate
-from valuerepair.chess.time_left import ON_CPU, ON_GPU, Turns
+from valuerepair.chess.time_left import ON_CPU, ON_GPU, Remaining, Turns
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
@@ -302,10 +302,10 @@ def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, 
     return SelfplayEnd(keeper.games, plan.games, before, interrupted, nodes, seconds, source.fill, store)
 
 
-def _note(games: Sequence[PlayedGame], rate: float, remaining: float | None) -> str:
+def _note(games: Sequence[PlayedGame], rate: float, remaining: Remaining | None) -> str:
     """The results so far, nodes per second, and an estimate of the time left."""
     wins, losses = (sum(game.result == result for game in games) for result in ("1-0", "0-1"))
-    time_left = f", about {format_duration(remaining)} left" if remaining is not None else ""
+    time_left = f", about {format_duration(remaining.seconds)} left" if remaining is not None else ""
     draws = sum(game.z == 0 for game in games)
     return f"{MatchScore(wins, draws, losses)}, {rate:,.0f} nodes/s{time_left}"
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.progress import format_duration
+from valuerepair.chess.time_left import Remaining
 from valuerepair.judge.q_scale import QScale, q_scale_of_sums
 from valuerepair.play.breadth import Breadth
 from valuerepair.play.elo import (
@@ -293,8 +294,8 @@ def _interval(interval: Estimate | QScale) -> dict[str, float | None]:
     return {name: finite(getattr(interval, name)) for name in ("value", "low", "high")}
 
 
-def progress_note(standing: Standing, games: int, remaining: float | None) -> str:
-    """Results so far, the test, and the seconds `remaining`.
+def progress_note(standing: Standing, games: int, remaining: Remaining | None) -> str:
+    """Results so far, the test, and the time left with its bounds (nine chances in ten).
 
     The score counts all games, Elo with its interval at 0.95 only complete pairs; each is shown with its number.
     """
@@ -311,7 +312,8 @@ def progress_note(standing: Standing, games: int, remaining: float | None) -> st
         words.append(f"{faults} faults")
     if remaining is not None:
         at_most = "at most " if standing.sprt is not None else ""
-        words.append(f"{at_most}{format_duration(remaining)} left")
+        low, high = format_duration(remaining.low), format_duration(remaining.high)
+        words.append(f"{at_most}{format_duration(remaining.seconds)} left ({low} to {high})")
     return ", ".join(words)
 
 
