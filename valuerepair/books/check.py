@@ -320,7 +320,8 @@ class _PgnCheck:
         entry = self._entry
         self._report_accidental(entry)
         if not entry.failed:
-            over = no_game(self._board, _game_ply(self._start_fen) + len(entry.moves))
+            fields = self._start_fen.split()
+            over = no_game(self._board, (int(fields[5]) if len(fields) > 5 else 1) + len(entry.moves))
             if over is not None:
                 self._problem(entry.line, f"lc0 plays no game from the end of this entry: {over}")
             self._book.count(entry.line, self._start_fen, tuple(entry.moves), self._board)
@@ -337,11 +338,6 @@ class _PgnCheck:
             self._problem(entry.line, reason)
         elif not entry.tags_line and not self._ended and entry.first_number is None:
             self._problem(entry.line, "an empty line inside movetext: lc0 starts a new game here")
-
-
-def _game_ply(start_fen: str) -> int:
-    fields = start_fen.split()
-    return int(fields[5]) if len(fields) > 5 else 1
 
 
 class _EpdCheck:

@@ -165,14 +165,9 @@ def epd_entry(fen: str, operations: Mapping[str, str | int]) -> str:
     quoted; EPD has no escapes, so quotes become ' and semicolons become commas.
     """
     *position, halfmoves, number = fen.split()
-    operands: dict[str, str | int] = {"hmvc": int(halfmoves), "fmvn": int(number), **operations}
-    return " ".join([*position, *(f"{name} {_operand(operands[name])};" for name in sorted(operands))])
-
-
-def _operand(value: str | int) -> str:
-    if isinstance(value, int):
-        return str(value)
-    return f'"{epd_text(value)}"'
+    texts = {name: f'"{epd_text(value)}"' if isinstance(value, str) else value for name, value in operations.items()}
+    operands = {"hmvc": int(halfmoves), "fmvn": int(number), **texts}
+    return " ".join([*position, *(f"{name} {operands[name]};" for name in sorted(operands))])
 
 
 def epd_text(text: str, most: int = MAX_TAG_LENGTH) -> str:

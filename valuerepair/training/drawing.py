@@ -85,8 +85,11 @@ class StoreDraw(JudgedPositions):
         part: str = PARTS[TRAIN],
     ) -> None:
         """Raises ValueRepairError without scored positions, and without a candidate to train on."""
+        super().__init__(store, question, split=split, part=part)
         self._seed, self._threshold = seed, question.threshold
-        self._read(store, question, split, part)
+        self.ordinary = self.weight.astype(np.float64)
+        if len(self.reached):
+            self.ordinary[~self.is_sampled] = _standing(store, question, self.reached)
         held = is_held(self.games, holdout)
         self.game_count, self.held_game_count = len(np.unique(self.games)), len(np.unique(self.games[held]))
         check_any_left(self.path, self.game_count, self.held_game_count)
@@ -107,13 +110,6 @@ class StoreDraw(JudgedPositions):
         self.share = sum(of_candidates) / drawn if draw is None else self.ordinary_share
         self.inverse = self._inverse()
         self.identity = f"store {self._digest()} {self.fill} share {self.share!r}"
-
-    def _read(self, store: Store, question: Question, split: Split | None, part: str) -> None:
-        """Reads the columns, and how often each position is in a pass of ordinary drawing."""
-        super().__init__(store, question, split=split, part=part)
-        self.ordinary = self.weight.astype(np.float64)
-        if len(self.reached):
-            self.ordinary[~self.is_sampled] = _standing(store, question, self.reached)
 
     def _digest(self) -> str:
         columns = (
