@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import chess
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -191,8 +192,6 @@ def status_error(fen: str) -> str | None:
 
     By python-chess's ``Board.status()``.
     """
-    import chess
-
     try:
         board = chess.Board(fen)
     except ValueError as error:

@@ -7,6 +7,7 @@ import numpy as np
 from valuerepair.chess.bits import (
     CASTLING_KEPT,
     CASTLING_KEY,
+    EIGHT,
     EP_KEY,
     NOT_FILE_A,
     NOT_FILE_H,
@@ -42,7 +43,6 @@ from valuerepair.chess.rows import (
     Boards,
 )
 
-EIGHT = np.uint64(8)
 LIGHT_SQUARES = np.uint64(0x55AA55AA55AA55AA)
 DARK_SQUARES = np.uint64(0xAA55AA55AA55AA55)
 

@@ -43,11 +43,11 @@ class State(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """A net's answers for the positions of a batch: Q [n], log of the policy [n, 224], each loss [n]."""
+    """A net's answers for n positions: Q [n], log of the policy [n, 224], each loss [n]; arrays of JAX or NumPy."""
 
-    q: Array
-    log_policy: Array
-    parts: dict[str, Array]
+    q: Any
+    log_policy: Any
+    parts: dict[str, Any]
 
 
 def planes_of(bits: Array, rule50: Array) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from valuerepair.chess.origins import KINDS
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Floats
 from valuerepair.question import is_candidate
-from valuerepair.training.learner import Learner
+from valuerepair.training.learner import Answers, Learner
 from valuerepair.training.losses import LossWeights
 from valuerepair.training.samples import Samples
 from valuerepair.training.sources import Held
@@ -26,15 +25,6 @@ MEASURES = (
 )
 # For each of several kinds of positions: mean |net Q - deep Q|, mean of its square, share of candidates.
 OF_KINDS = ("mean_dq", "squared", "rate")
-
-
-@dataclass(frozen=True, slots=True)
-class _ValidationAnswers:
-    """A net's answers for all positions that judge it: [n], [n, 224], losses [n]."""
-
-    q: Floats
-    log_policy: NDArray[np.float32]
-    parts: Mapping[str, Floats]
 
 
 class Validation:
@@ -123,7 +113,7 @@ class Validation:
         total = weight.sum()
         return float(np.where(weight > 0, values, 0) @ weight / total) if total else np.nan
 
-    def _answers(self, parameters: Mapping[str, Any]) -> _ValidationAnswers:
+    def _answers(self, parameters: Mapping[str, Any]) -> Answers:
         batches = []
         for begin in range(0, len(self._samples), self._batch):
             signals.check()
@@ -134,7 +124,7 @@ class Validation:
                 (np.asarray(answer.q, np.float64)[: len(rows)], np.asarray(answer.log_policy)[: len(rows)], parts)
             )
         q, log_policy, losses = zip(*batches, strict=True)
-        return _ValidationAnswers(
+        return Answers(
             np.concatenate(q),
             np.concatenate(log_policy),
             {name: np.concatenate([part[name] for part in losses]) for name in losses[0]},
