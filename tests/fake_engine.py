@@ -51,6 +51,7 @@ def handshake() -> None:
     say("option name UCI_ShowWDL type check default false")
     say("option name Style type combo default solid var solid var wild var very wild")
     say("option name Book Path type string default ")
+    say("option name Debug Log File type string default ")
     say("option name Clear Hash type button")
     say("uciok")
 

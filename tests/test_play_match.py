@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import math
 import os
 import random
@@ -452,3 +453,22 @@ def test_a_match_of_a_version_that_cut_long_tags_goes_on(tmp_path: Path) -> None
     assert whole.as_json()["score"] == end.standing.as_json()["score"]
     with pytest.raises(UsageError, match="game 1 is of another run: Seed was '0'"):
         run(tmp_path, replace(plan_of(tmp_path), seed=1), *sides)
+
+
+@pytest.mark.parametrize("named_by", ["arg", "option.Book Path"])
+def test_a_file_that_a_side_names_must_not_change(tmp_path: Path, named_by: str) -> None:
+    """But its log may, and a file of a version that did not look at the contents goes on."""
+    path, named, written = tmp_path / "match.pgn", tmp_path / "weights.nnue", tmp_path / "log"
+    named.write_text("one")
+    sides = fake_side("a", settings=f"{named_by}={named}"), fake_side("b", settings=f"option.Debug Log File={written}")
+    run(tmp_path, _fewer(plan_of(tmp_path), 4), *sides)
+    (game, *_), before = read_games(path), path.read_text()
+    digest = hashlib.sha256(b"one").hexdigest()[:12]
+    assert f"weights.nnue#{digest}" in game.headers["WhiteFiles" if game.headers["White"] == "a" else "BlackFiles"]
+    written.write_text("what the engine writes")
+    assert run(tmp_path, _fewer(plan_of(tmp_path), 6), *sides).before == 4
+    named.write_text("two")
+    with pytest.raises(UsageError, match=rf"of another run: side A was '.*weights\.nnue#{digest}' and now is '.*"):
+        run(tmp_path, plan_of(tmp_path), *sides)
+    path.write_text(re.sub(r'\[\w+Files ".*"\]\n', "", before))
+    assert run(tmp_path, plan_of(tmp_path), *sides).before == 4

@@ -48,7 +48,8 @@ _SMALL_HASH_NODES = 2_000_000
 _USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
 # Options that come with the net and its device, and files that an engine would write, which no store may choose.
 _OF_NET = ("device", "precision", "heads", "moves_left", "WeightsFile", "VerboseMoveStats")
-_NOT_AGAIN = (*_OF_NET, "Debug Log File", "LogFile")
+WRITTEN_FILES = ("Debug Log File", "LogFile")
+_NOT_AGAIN = (*_OF_NET, *WRITTEN_FILES)
 _DIGEST = 12  # characters, as in the names of Stockfish's nets
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from valuerepair.chess.time_left import ON_CPU, ON_GPU
 from valuerepair.cores import usable_cores
 from valuerepair.engines.find import find_engine
-from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI
+from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI, WRITTEN_FILES, by_content
 from valuerepair.engines.pool import TimeLimit
 from valuerepair.engines.spec import EngineSpec, is_path
 from valuerepair.errors import UsageError, check_least
@@ -31,14 +32,16 @@ _USUAL = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
 
 @dataclass(frozen=True)
 class Seat:
-    """A player and what its moves depend on, in one line: two matches with the same line have the same side.
+    """A player and what its moves depend on, in two lines: two matches with the same lines have the same side.
 
-    `q_scale` is that of the built-in search, None for an engine.
+    `q_scale` is that of the built-in search, None for an engine. `files` are the files that an engine's arguments and
+    options name, by their contents.
     """
 
     player: Player
     identity: str
     q_scale: float | None = None
+    files: str = ""
 
 
 class Lineup:
@@ -165,9 +168,10 @@ class Lineup:
         own_name = net if kind.built_in else None
         player = UciPlayer(setup, limits, limit, name=side.name or own_name)
         self._players.append(player)
-        settings = {**limits, **{k: v for k, v in player.settings.items() if k != "WeightsFile"}}
-        words = [player.engine_name, net, _words(settings), *side.arguments, *facts]
-        return Seat(player, " ".join(word for word in words if word))
+        options = {name: value for name, value in player.settings.items() if name != "WeightsFile"}
+        words = [player.engine_name, net, _words({**limits, **options}), *side.arguments, *facts]
+        identity = " ".join(word for word in words if word)
+        return Seat(player, identity, files=_contents(side, os.path.dirname(setup.path), options))
 
 
 def parse_side(text: str) -> EngineSpec:
@@ -242,6 +246,15 @@ def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence
     if len(set(longer)) == len(longer):
         return longer
     return [name if i == 0 else f"{name} ({i + 1})" for i, name in enumerate(names)]
+
+
+def _contents(side: EngineSpec, folder: str, options: Mapping[str, str]) -> str:
+    """The files that an engine's arguments and options name, by their contents; without those that it writes."""
+    if not side.kind.here:
+        return ""
+    read = [(word, "") for word in side.arguments]
+    read += [(value, folder) for name, value in options.items() if name not in WRITTEN_FILES]
+    return " ".join(content for value, place in read if (content := by_content(value, place)) != value)
 
 
 def _words(options: Mapping[str, object]) -> str:

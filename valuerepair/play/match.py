@@ -241,7 +241,7 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
     with claimed_games(path):
         facts = _Facts(plan, lineup)
         planned = f"{plan.games} games; give more --games"
-        done, size = resumed(Path(path), facts.run, max(plan.numbers), planned, facts.difference)
+        done, size = resumed(Path(path), max(plan.numbers), planned, facts.difference)
         if done:
             facts.keep_names(done[0])
         for game in done:
@@ -309,6 +309,7 @@ class _Facts:
     def __init__(self, plan: MatchPlan, lineup: Lineup) -> None:
         self._names = [seat.player.name for seat in lineup.seats]
         self._sides = [seat.identity for seat in lineup.seats]
+        self._files = [seat.files for seat in lineup.seats]
         self._openings = {opening.number: opening for opening in plan.openings}
         control = plan.control.tag if plan.control is not None else "-"
         shared = run_tags(plan.book, plan.openings, plan.seed, plan.rules)
@@ -323,29 +324,35 @@ class _Facts:
         self._names = [black, white] if game.number % 2 else [white, black]
 
     def sides(self, number: int) -> dict[str, str]:
-        """Tags of the game's players: names and identities."""
+        """Tags of the game's players: names, identities, and the contents of their files, which may be empty."""
         white, black = number % 2, 1 - number % 2
         return {
             "White": self._names[white],
             "Black": self._names[black],
             "WhiteSide": self._sides[white],
             "BlackSide": self._sides[black],
+            "WhiteFiles": self._files[white],
+            "BlackFiles": self._files[black],
         }
 
     def tags(self, record: GameRecord) -> dict[str, str]:
         """All tags of a game besides the standard ones."""
         opening = self._openings[record.opening]
         named = {name: opening.tags[name] for name in ("ECO", "Opening", "Variation") if name in opening.tags}
+        sides = {name: text for name, text in self.sides(record.number).items() if text}
         head = {"Event": "vr match", "Site": f"valuerepair {__version__}", "Date": today()}
-        return {**head, "Run": self.run, **self.sides(record.number), **self.common, **named, **breadth_tags(record)}
+        return {**head, "Run": self.run, **sides, **self.common, **named, **breadth_tags(record)}
 
-    def difference(self, game: WrittenGame) -> str:
-        """The first difference between a written game and this match, in words."""
+    def difference(self, game: WrittenGame) -> str | None:
+        """The first difference between a written game and this match, in words; None if it is a game of this match.
+
+        Earlier versions did not write what the files of a side contain.
+        """
         number = game.number
         for name, now in {**self.sides(number), **self.common}.items():
-            if not game.has(name, now):
+            if not game.has(name, now) and not (name.endswith("Files") and name not in game.tags):
                 before = game.tags.get(name, "not given")
-                colour = name.removesuffix("Side")
+                colour = name.removesuffix("Side").removesuffix("Files")
                 side = {("White", "Black")[number % 2]: "side A", ("Black", "White")[number % 2]: "side B"}.get(colour)
                 return f"{side or name} was {before!r} and now is {now!r}"
-        return "its limits were different"
+        return None if game.tags["Run"] == self.run else "its limits were different"

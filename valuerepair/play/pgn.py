@@ -199,20 +199,19 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
 
 
 def resumed(
-    path: Path, run: str, last: int, planned: str, difference: Callable[[WrittenGame], str]
+    path: Path, last: int, planned: str, difference: Callable[[WrittenGame], str | None]
 ) -> tuple[list[WrittenGame], int]:
     """The games of a run in a file, by number, and their length in bytes, without a cut-off game.
 
-    Raises UsageError for a game of another run (`difference` gives the reason) and for a game number above `last`,
-    ValueRepairError for a repeated game; `planned` says in the message how many games are planned and how to play more.
+    Raises UsageError for a game of another run (`difference` says what differs; None for a game of this run) and for a
+    game number above `last`, ValueRepairError for a repeated game; `planned` says in the message how many games are
+    planned and how to play more.
     """
     games, size = read_written(path)
     games.sort(key=lambda game: game.number)
     for game in games:
-        if game.tags.get("Run") != run:
-            raise UsageError(
-                f"{path}: game {game.number + 1} is of another run: {difference(game)}; give another -o FILE"
-            )
+        if (reason := difference(game)) is not None:
+            raise UsageError(f"{path}: game {game.number + 1} is of another run: {reason}; give another -o FILE")
     if len({game.number for game in games}) < len(games):
         raise ValueRepairError(f"{path}: has a game twice; give another -o FILE")
     if games and games[-1].number > last:

@@ -259,7 +259,13 @@ def play_selfplay(
     """
     with claimed_games(path):
         planned = f"{plan.games} games; give more of them (--repeat)"
-        games, size = resumed(Path(path), plan.run, plan.games - 1, planned, lambda game: _difference(game, plan))
+        run = plan.run
+        games, size = resumed(
+            Path(path),
+            plan.games - 1,
+            planned,
+            lambda game: None if game.tags["Run"] == run else _difference(game, plan),
+        )
         written = [PlayedGame.of_written(game) for game in games]
         if chunks is not None:
             _check_chunks(Path(path), games, chunks)
