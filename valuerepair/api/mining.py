@@ -73,6 +73,8 @@ def mine(
     """
     from valuerepair.archives.open import total_bytes
     from valuerepair.archives.options import SampleOptions
+    from valuerepair.nets.heads import Heads
+    from valuerepair.runs.evaluators import open_run
     from valuerepair.runs.options import MineOptions
     from valuerepair.screening.model import parse_screen
 
@@ -85,7 +87,16 @@ def mine(
         screen=parse_screen(screen),
         command=recorded_command("mine", *paths),
     )
-    opening = _opening(paths, None if net is None else os.fspath(net), deep, heads, device, cluster, workers)
+    name, read_heads = None if net is None else os.fspath(net), heads or Heads()
+    net_options = {"device": device, "value_head": read_heads.value, "policy_head": read_heads.policy}
+    opening: AbstractContextManager[Opened | OpenedImport]
+    if cluster is None:
+        opening = open_run(paths, deep, name, workers, **net_options)
+    else:
+        from valuerepair.cluster.connection import parse_cluster
+        from valuerepair.cluster.evaluators import open_on_cluster
+
+        opening = open_on_cluster(parse_cluster(cluster), deep, name, workers, **net_options)
     total_bytes(paths)  # raises for a missing file, before anything is made or loaded
     with (
         opened_store(store, create=True) as opened,
@@ -98,29 +109,6 @@ def mine(
                 options = replace(options, question=_by_share(opened, question, *run.names))
             summary = run.run(paths, options, opened, progress)
     return finished(summary, summary.state == "interrupted")
-
-
-def _opening(
-    paths: list[str],
-    net: str | None,
-    deep: str | None,
-    heads: Heads | None,
-    device: str,
-    cluster: str | None,
-    workers: int | None,
-) -> AbstractContextManager[Opened | OpenedImport]:
-    """A context manager that opens net and deep search, on this machine or on a cluster."""
-    from valuerepair.nets.heads import Heads
-    from valuerepair.runs.evaluators import open_run
-
-    chosen = heads or Heads()
-    net_options = {"device": device, "value_head": chosen.value, "policy_head": chosen.policy}
-    if cluster is None:
-        return open_run(paths, deep, net, workers, **net_options)
-    from valuerepair.cluster.connection import parse_cluster
-    from valuerepair.cluster.evaluators import open_on_cluster
-
-    return open_on_cluster(parse_cluster(cluster), deep, net, workers, **net_options)
 
 
 def _by_share(store: Store, question: Worst, net: str, oracle: str) -> Question:

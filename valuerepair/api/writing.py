@@ -171,9 +171,7 @@ def export(
     # A wrong path of the file is reported before a large store is read.
     _check_place(file, kind, outputs.TABLES[kind])
     with opened_store(store) as opened:
-        resolved_question = resolved(opened, question)
-        rows = opened.candidates(resolved_question) if candidates_only else opened.frame(resolved_question)
-        frame = _of_part(opened, rows, held_out, part)
+        frame = _asked_rows(opened, resolved(opened, question), candidates_only, held_out, part)
         if labels:
             frame = with_labels(opened, frame)
     with _stream(file, outputs.TABLES[kind]) as stream:
@@ -209,9 +207,7 @@ def export_positions(
     kind = nnue.format_of(file, format)
     _check_place(file, kind, outputs.TRAINERS[kind])
     with opened_store(store) as opened:
-        resolved_question = resolved(opened, question)
-        rows = opened.candidates(resolved_question) if candidates_only else opened.frame(resolved_question)
-        frame = _of_part(opened, rows, held_out, part)
+        frame = _asked_rows(opened, resolved(opened, question), candidates_only, held_out, part)
         ids = frame["position_id"].to_numpy(np.int64)
         if part in (None, "train") and (warning := warning_of_held_out(opened, ids, held_out)) is not None:
             log.warning(warning)
@@ -246,7 +242,7 @@ def write_suite(
     _check_place(file, "epd", outputs.SUITE)
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
-        rows = _of_part(opened, opened.candidates(resolved_question), held_out, part)
+        rows = _asked_rows(opened, resolved_question, True, held_out, part)
         with _stream(file, outputs.SUITE) as stream:
             written = write_suite_stream(opened, rows, resolved_question.threshold, stream)
     if file is not None:
@@ -279,12 +275,14 @@ def _check_place(file: str | None, format: str, kind: FileKind) -> None:
         raise UsageError(f"{format} does not go to standard output; give -o FILE")
 
 
-def _of_part(store: Store, rows: pd.DataFrame, split: Split | None, part: str | None) -> pd.DataFrame:
-    """The rows of a part of the split, by default ``train``; all rows without a split."""
-    if split is None:
-        return rows
-    chosen: pd.DataFrame = rows[split.among(store, rows["position_id"].to_numpy(np.int64), part or "train")]
-    return chosen
+def _asked_rows(
+    store: Store, question: Question, candidates_only: bool, split: Split | None, part: str | None
+) -> pd.DataFrame:
+    """The positions or candidates in a part of the split, by default ``train``; all of them without a split."""
+    rows = store.candidates(question) if candidates_only else store.frame(question)
+    if split is not None:
+        rows = rows[split.among(store, rows["position_id"].to_numpy(np.int64), part or "train")]
+    return rows
 
 
 def plot(kind: str, source: Stored, path: Path | None = None, **options: Any) -> Figure:

@@ -45,12 +45,7 @@ def command(
     if json:
         click.echo(dumps(shown.as_json(), indent=2))
         return
-    coloured = _can_colour()
+    of_environment = click.get_current_context().color  # NO_COLOR and its like
+    coloured = sys.stdout.isatty() if of_environment is None else of_environment
     # Without `color` click may strip the escape sequences, which only the board has.
     click.echo("\n".join(shown.lines(colours=coloured)), color=coloured)
-
-
-def _can_colour() -> bool:
-    """What the environment says (NO_COLOR and its like), or whether standard output is a terminal."""
-    of_environment = click.get_current_context().color
-    return sys.stdout.isatty() if of_environment is None else of_environment

@@ -130,7 +130,8 @@ class ClusterNet:
 
         A batch that kills workers is repeated position by position: values may then differ in their last bits.
         """
-        return self._dispatcher.submit(Role.NET, ("evaluate", _bare(batch)), _no_value)
+        call = "evaluate", _bare(batch)
+        return self._dispatcher.submit(Role.NET, call, lambda *reason: (NetValues.concat([]), {0: reason}))
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
         """As `nets.net.Net.evaluate`. Raises ValueRepairError, also for a position that kills workers."""
@@ -156,10 +157,6 @@ class ClusterNet:
 def _bare(batch: PositionBatch) -> PositionBatch:
     """The batch without its origins, which no net reads and which take most of a position's bytes."""
     return replace(batch, origin=Origins.unknown(len(batch)))
-
-
-def _no_value(reason: str, attempts: int) -> Answer:
-    return NetValues.concat([]), {0: (reason, attempts)}
 
 
 def _raise_failed(reason: str, attempts: int) -> NoReturn:

@@ -51,14 +51,10 @@ class EngineOption:
             return f"is one of {', '.join(self.choices)}"
         if self.kind == "spin":
             number = int(value) if re.fullmatch(r"-?\d{1,18}", value) else None
-            if number is None or not _within(number, self.low, self.high):
+            # UCI has no numbers below 0 without a bound.
+            if number is None or number < (self.low or 0) or (self.high is not None and number > self.high):
                 return f"is a number from {self.low} to {self.high}"
         return None
-
-
-def _within(number: int, low: int | None, high: int | None) -> bool:
-    """Whether a number lies between two bounds, if there are any; UCI has no numbers below 0 without a bound."""
-    return (0 if low is None else low) <= number and (high is None or number <= high)
 
 
 def parse_option(line: str) -> EngineOption | None:

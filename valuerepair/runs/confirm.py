@@ -11,7 +11,7 @@ import shlex
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.chess import values
@@ -133,11 +133,7 @@ def confirm_report(
         "calibration": frame.attrs["calibration"],
         "split": split_file(store),
         "alpha_of_first": frame.attrs["alpha"],
-        "state": summary.state,
-        "searches": summary.searches,
-        "failed": summary.failed,
-        "nodes": summary.nodes,
-        "seconds": summary.seconds,
+        **{name: figure for name, figure in asdict(summary).items() if name != "workers"},
         "verdicts": verdict.figures(store, frame, threshold, second),
         "cases": confirm_cases(frame, verdict.evidence(store, frame, second), count),
     }

@@ -191,7 +191,9 @@ class _Expanding(SearchLoop[PlannedSearch]):
 
     def _feed(self) -> None:
         """Plans batches as far as possible, and keeps the engines busy."""
-        while not signals.count() and not self._over and self._may_plan:
+        while not signals.count() and not self._over and self._searches.may_plan:
+            if self._window_requested and self._window is None:
+                break  # the plan depends on the neighbours that the net evaluates
             self._plan()
         waiting = self._searches.waiting
         while waiting and len(self._searching) < self._oracle.capacity:
@@ -238,11 +240,6 @@ class _Expanding(SearchLoop[PlannedSearch]):
         return "limited" if self._stop_reason in ("nodes", "positions") else finished
 
     # -- the plan -----------------------------------------------------------------------------------------------------
-
-    @property
-    def _may_plan(self) -> bool:
-        """Whether all results that the plan of the next batch depends on are known."""
-        return (not self._window_requested or self._window is not None) and self._searches.may_plan
 
     def _plan(self) -> None:
         """Plans one batch, which may be empty."""

@@ -77,11 +77,6 @@ class TrainingScale:
     slope: values.Slope
     level: float | None
 
-    @property
-    def is_level(self) -> bool:
-        """Whether the scale stays practically the same."""
-        return abs(self.slope.value - 1) < _SLOPE_ALIKE
-
     def figures(self) -> dict[str, Any]:
         """The same, JSON-able."""
         return {
@@ -99,7 +94,7 @@ class TrainingScale:
         if self.slope.value <= 0:
             return f"by {by} the scale of the net's Q cannot be determined: deep Q does not rise with net Q"
         steep = f"{self.slope.value:.2f} times as steep (95 %: {self.slope.low:.2f} to {self.slope.high:.2f})"
-        if self.is_level:
+        if abs(self.slope.value - 1) < _SLOPE_ALIKE:
             return f"by {by} the net's Q would keep its scale: {steep}"
         level = (
             "" if self.level is None else f"; alpha {values.Alpha(self.level, '').shown} would leave its scale alone"

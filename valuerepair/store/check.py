@@ -54,11 +54,12 @@ class StoreCheck:
     wrong: int = 0
     example: str = ""
 
-    def add(self, checked: int, wrong: Sequence[str]) -> None:
-        """Adds rows; `wrong` has a text for each wrong one."""
+    def add(self, checked: int, wrong: Sequence[str]) -> StoreCheck:
+        """Adds rows; `wrong` has a text for each wrong one. Returns itself."""
         self.checked += checked
         self.wrong += len(wrong)
         self.example = self.example or next(iter(wrong), "")
+        return self
 
     def lines(self) -> list[str]:
         """A row of the table: name, rows checked, rows wrong, and an example."""
@@ -147,7 +148,7 @@ def integrity_checks(store: Store) -> Iterator[StoreCheck]:
     wrong = [line for line in messages if line != "ok"]
     # `_kinds` finds these, too, and says in which column.
     damaged = [line for line in wrong if not _OF_CELLS.match(line)]
-    yield StoreCheck(WHOLE, 1, len(damaged), damaged[0] if damaged else "")
+    yield StoreCheck(WHOLE).add(1, damaged)
     if damaged:
         return
     kinds = _kinds(connection)
@@ -169,7 +170,7 @@ def _form(connection: sqlite3.Connection) -> StoreCheck:
     if (application, version) != (schema.APPLICATION_ID, schema.SCHEMA_VERSION):
         different.append(f"application_id {application:#x}, user_version {version}")
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    return StoreCheck(FORM, objects + 1, len(different), different[0] if different else "")
+    return StoreCheck(FORM).add(objects + 1, different)
 
 
 def _kinds(connection: sqlite3.Connection) -> StoreCheck:
@@ -190,12 +191,11 @@ def _kinds(connection: sqlite3.Connection) -> StoreCheck:
 
 def _references(connection: sqlite3.Connection) -> StoreCheck:
     """Rows whose position, run, net, game, oracle or screen is missing."""
-    wrong, example = 0, ""
-    for table, _, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-        wrong, example = wrong + 1, example or f"a row of {table} without its row in {parent}"
+    lost = connection.execute("PRAGMA foreign_key_check")
+    wrong = [f"a row of {table} without its row in {parent}" for table, _, parent, _ in lost]
     tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     rows = sum(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
-    return StoreCheck("rows that others point to", rows, wrong, example)
+    return StoreCheck("rows that others point to").add(rows, wrong)
 
 
 def check_store(store: Store, progress: Progress | None = None) -> Iterator[StoreCheck]:
@@ -401,9 +401,8 @@ def digest_check(store: Store) -> StoreCheck:
     rows = store.connection.execute(
         "SELECT digest, label, kind, engine, sha256, limits, options FROM oracles"
     ).fetchall()
-    check = StoreCheck("oracles: digests")
-    check.add(len(rows), [f"{row[1]} ({row[0][:12]})" for row in rows if not _is_digest(*row)])
-    return check
+    wrong = [f"{label} ({digest[:12]})" for digest, label, *facts in rows if not _is_digest(digest, label, *facts)]
+    return StoreCheck("oracles: digests").add(len(rows), wrong)
 
 
 def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, limits: str, options: str) -> bool:

@@ -135,12 +135,6 @@ PASSAGES = """
 SELECT position_id, cut_at, nodes, searched, probability FROM screened
 WHERE net_id = :net AND oracle_id = :oracle ORDER BY position_id
 """
-ANY_PASSAGE = "SELECT EXISTS (SELECT 1 FROM screened WHERE net_id = ? AND oracle_id = ?)"
-
-CUT_BELOW = """
-SELECT coalesce(max(s.threshold), 0.0) FROM screened p JOIN screens s ON s.id = p.screen_id
-WHERE p.net_id = ? AND p.oracle_id = ? AND p.cut_at IS NOT NULL AND NOT p.searched
-"""
 
 
 def passage_columns(store: Store, net_id: int, oracle_id: int) -> PassageColumns:
@@ -184,12 +178,17 @@ def searched_since(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.in
 
 def any_passage(store: Store, net_id: int, oracle_id: int) -> bool:
     """Whether any position went up a ladder."""
-    return bool(store.connection.execute(ANY_PASSAGE, (net_id, oracle_id)).fetchone()[0])
+    query = "SELECT EXISTS (SELECT 1 FROM screened WHERE net_id = ? AND oracle_id = ?)"
+    return bool(store.connection.execute(query, (net_id, oracle_id)).fetchone()[0])
 
 
 def cut_below(store: Store, net_id: int, oracle_id: int) -> float:
     """The highest threshold of a screen that cut positions which were not searched in full since; 0 without any."""
-    return float(store.connection.execute(CUT_BELOW, (net_id, oracle_id)).fetchone()[0])
+    query = """
+        SELECT coalesce(max(s.threshold), 0.0) FROM screened p JOIN screens s ON s.id = p.screen_id
+        WHERE p.net_id = ? AND p.oracle_id = ? AND p.cut_at IS NOT NULL AND NOT p.searched
+    """
+    return float(store.connection.execute(query, (net_id, oracle_id)).fetchone()[0])
 
 
 def forget_passage(store: Store, oracle_id: int, position_id: int) -> None:
