@@ -226,6 +226,20 @@ def test_one_player_among_many_has_pairs_where_most_of_its_games_do(tmp_path: Pa
     assert standing.as_json()["pentanomial"] == [0] * 5
 
 
+def test_pairs_of_a_gauntlet_are_those_of_each_opponent(tmp_path: Path) -> None:
+    """A game without a counterpart changes no pair, unless more than a tenth of all games are such games."""
+    pairs = [fastchess(i, k == 0, (0.0, 0.5, 1.0)[(i + k) % 3]) for i in range(20) for k in range(2)]
+    pairs += [fastchess(i, k == 0, k / 2).replace('"B"', '"C"') for i in range(2) for k in range(2)]
+    alone = [fastchess(100 + i, True, 1.0).replace('"B"', '"C"') for i in range(5)]
+    whole = read(pairs, tmp_path, "A")
+    assert (whole.unit, whole.tally.pairs.pairs) == ("pairs", 22)
+    for more in (1, 4):
+        standing = read(pairs + alone[:more], tmp_path, "A", "elo0=0,elo1=5")
+        assert (standing.tally.pairs, standing.games) == (whole.tally.pairs, 44 + more)
+        assert (standing.levels, standing.tested) == (whole.levels, whole.tested)
+    assert read(pairs + alone, tmp_path, "A").unit == "games"
+
+
 BOOKED = "1. e4 {book} e5 {book} 2. Nf3 {+0.20/9 1s} Nc6 {0.00/9 1s}"
 PLAIN = "1. e4 e5 2. d4 d5 3. Nf3 {+0.20/9 1s} Nc6 {0.00/9 1s}"
 # A player that says nothing of its moves, a beginning too short to be an opening, and the games of a server.

@@ -121,11 +121,8 @@ def crosstable(
     match = matches[0] if len(matches) == 1 else joined(matches, (player, OTHERS)) if player is not None else None
     if sprt is not None and match is None:
         raise UsageError(f"--sprt: there are {len(matches):,} matches; say --player NAME")
-    total = Standing.after(match.names, match.games, sprt, paired=match.paired) if match is not None else None
-    if len(matches) == 1 and total is not None:
-        standings = [total]
-    else:
-        standings = [Standing.after(m.names, m.games, paired=m.paired) for m in matches]
+    total = _standing(match, sprt) if match is not None else None
+    standings = [total] if len(matches) == 1 and total is not None else [_standing(match) for match in matches]
     pairings = {frozenset(m.names) for m in matches}
     counted = [game for game in games if frozenset((game.white, game.black)) in pairings]
     undecided = tuple(game for game in counted if game.result not in POINTS)
@@ -141,6 +138,10 @@ def crosstable(
         sum(seconds) / len(seconds) if seconds else None,
         without_moves,
     )
+
+
+def _standing(match: Match, sprt: Sprt | None = None) -> Standing:
+    return Standing.after(match.names, match.counted, sprt, paired=match.paired)
 
 
 def _remark_on_case(matches: Sequence[Match]) -> None:

@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 
 AGREED, NORMAL, UNKNOWN, UNREADABLE = "draw agreed", "normal", "not said", "result not readable"
 _NO_PLAYERS = "not the games of a match: tags White and Black are missing"
-# If fewer games have a counterpart with the colours reversed, games are counted one by one.
-_MOST_PAIRED = 0.9
+# If a larger share of the games have no counterpart with the colours reversed, games are counted one by one.
+_MOST_ALONE = 0.1
 # The fewest moves before the first comment that count as an opening: one move may be of an engine without comments.
 _FEWEST_PLIES = 4
 _AROUND = b"\xef\xbb\xbf \t\r\n"
@@ -97,12 +97,25 @@ class TaggedGame(NamedTuple):
 class Match(NamedTuple):
     """`games` of the two players `names`: the first one has White in even numbers, 2k and 2k + 1 are a pair.
 
-    `paired` is False if the pairs are not known; then each game has a pair's number of its own.
+    A game without a counterpart is alone in its pair. `numbered`: pairs are certain, by the numbers of `vr match`.
     """
 
     names: tuple[str, str]
     games: list[Played]
-    paired: bool
+    numbered: bool = False
+
+    @property
+    def paired(self) -> bool:
+        """Whether the pairs are known: not if more than a tenth of the games have no counterpart."""
+        alone = sum(count == 1 for count in Counter(game.number // 2 for game in self.games).values())
+        return self.numbered or alone <= _MOST_ALONE * len(self.games)
+
+    @property
+    def counted(self) -> list[Played]:
+        """The games as they count: if the pairs are not known, each alone in a pair."""
+        if self.paired:
+            return self.games
+        return [replace(game, number=2 * i + game.number % 2) for i, game in enumerate(self.games)]
 
 
 def read_games(paths: Sequence[str], on_games: Callable[[int], object] = lambda games: None) -> Iterator[TaggedGame]:
@@ -195,12 +208,8 @@ def matches_of(games: Iterable[TaggedGame], player: str | None = None) -> list[M
 
 
 def joined(matches: Sequence[Match], names: tuple[str, str]) -> Match:
-    """The matches of one player against several as one match, paired if most of all games are."""
-    games = [game for match in matches for game in match.games]
-    if _mostly_paired(game.number // 2 for game in games):
-        return Match(names, games, True)
-    singles = [replace(game, number=2 * i + game.number % 2) for i, game in enumerate(games)]
-    return Match(names, singles, False)
+    """The matches of one player against several as one match, whose pairs are those of each opponent."""
+    return Match(names, [game for match in matches for game in match.games])
 
 
 def _match(names: tuple[str, str], games: Sequence[TaggedGame], first: int) -> Match:
@@ -209,21 +218,20 @@ def _match(names: tuple[str, str], games: Sequence[TaggedGame], first: int) -> M
     openings = dict[object, int]()
     numbers = [first + openings.setdefault(game.opening or i, len(openings)) for i, game in enumerate(games)]
     whites = [game.white == names[0] for game in games]
-    pairs, paired = _pairs(games, numbers, whites)
+    pairs = _pairs(games, numbers, whites)
     played = [
         Played(2 * (first + pair) + (not white), opening, game.result, game.ending, game.plies)
         for game, white, opening, pair in zip(games, whites, numbers, pairs, strict=True)
     ]
-    return Match(names, played, paired)
+    return Match(names, played, numbered=2 in Counter(pairs).values() and all(game.run for game in games))
 
 
-def _pairs(games: Sequence[TaggedGame], openings: Sequence[int], whites: Sequence[bool]) -> tuple[list[int], bool]:
-    """The pair of each game, and whether the pairs are known.
+def _pairs(games: Sequence[TaggedGame], openings: Sequence[int], whites: Sequence[bool]) -> list[int]:
+    """The pair of each game.
 
     `vr match` numbers its games; at odds it plays only one game of each pair. If a file has the games of a command that
     was run twice, the nth games of a pair's two numbers are a pair. Otherwise, whatever the order of the games, the nth
-    game of an opening with White and the nth with Black are a pair; but if more than a tenth of the games has no
-    counterpart, no pairs are known.
+    game of an opening with White and the nth with Black are a pair.
     """
     counts, numbers, pairs = Counter[object](), dict[object, int](), list[int]()
     for game, opening, white in zip(games, openings, whites, strict=True):
@@ -231,16 +239,7 @@ def _pairs(games: Sequence[TaggedGame], openings: Sequence[int], whites: Sequenc
         side = (*shared, white)
         pairs.append(numbers.setdefault((*shared, counts[side]), len(numbers)))
         counts[side] += 1
-    numbered = 2 in Counter(pairs).values() and all(game.run for game in games)
-    if numbered or _mostly_paired(pairs):
-        return pairs, True
-    return list(range(len(pairs))), False
-
-
-def _mostly_paired(pairs: Iterable[int]) -> bool:
-    games = Counter(pairs)
-    alone = sum(count == 1 for count in games.values())
-    return alone <= (1 - _MOST_PAIRED) * games.total()
+    return pairs
 
 
 def _game(text: bytes, place: int) -> TaggedGame | None:

@@ -59,8 +59,8 @@ def course_of(path: str) -> tuple[Standing, list[CoursePoint]]:
 
     A long match has about `_POINTS` points after its first `_POINTS` games, not one for each pair.
     """
-    names, games, _ = read_match(path)
-    standing = Standing(names)
+    match = read_match(path)
+    standing, games = Standing(match.names), match.counted
     course = []
     for i, game in enumerate(games):
         pairs = standing.tally.pairs.pairs
