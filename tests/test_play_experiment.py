@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import chess
@@ -205,8 +206,31 @@ def test_the_match_stays_with_its_temperature(tmp_path: Path) -> None:
     own = Experiment(tmp_path, [], "b", 10, 2)
     assert own.equal_temperature(setting_of("n_scl=5"), rows) == (0.5, True)
     (tmp_path / "n_scl=5-against-temperature=0.65.pgn").touch()
+    (tmp_path / "n_scl=25-against-temperature=0.75.pgn").touch()
     assert own.equal_temperature(setting_of("n_scl=5"), rows) == (0.65, True)
     assert own.equal_temperature(setting_of("n_scl=7"), rows) is None
+
+
+def test_settings_of_any_length_have_files_of_their_own(tmp_path: Path) -> None:
+    """As long as a file system allows, under the name of earlier versions; and a match keeps its temperature."""
+    own, paths = Experiment(tmp_path, [], "b", 10, 2), set[Path]()
+    for length in (100, 251, 252, 2000):
+        for middle in "ab":
+            name = f"n_scl={length // 2 * '1'}{middle}".ljust(length, "2")
+            side = replace(setting_of("n_scl=5"), name=name)
+            temperature = f"temperature=0.{length % 90 + 10}"
+            for path in (own._path(name), own._path(f"{name} against {temperature}")):
+                path.touch()
+                paths.add(path)
+            rows: list[Row] = [
+                {"kind": "n_scl", "setting": name, "value": 5.0, "ratio": 2.0, "plain": False},
+                {"kind": "temperature", "setting": "temperature=1", "value": 1.0, "ratio": 4.0, "plain": False},
+            ]
+            found = own.equal_temperature(side, rows)
+            assert found is not None
+            assert found[0] == float(temperature.partition("=")[2])
+            assert (own._path(name).stem == name) == (length <= 251)
+    assert len(paths) == 16
 
 
 def test_a_match_says_it_at_every_level() -> None:

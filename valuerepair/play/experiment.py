@@ -5,6 +5,7 @@ The games of every setting are a PGN file in the experiment's folder, so the sam
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import math
 import re
@@ -40,6 +41,7 @@ USUAL_SETTINGS = (
     *(f"n_scl={n}" for n in ("5", "10", "32", "100", "inf")),
     *(f"temperature={tau}" for tau in ("0.25", "0.5", "0.75", "1")),
 )
+_LONGEST_NAME = 255  # bytes, of a file; the same on nearly all file systems
 REPEAT_DEPTHS = ("10", "20", "40", "whole")
 
 
@@ -139,12 +141,18 @@ class Experiment:
             temperature, inside = equal_ratio_temperature(ratio or 0.0, points)
         except ValueError:
             return None
-        for path in sorted(self.folder.glob(f"{self._path(name_of(setting)).stem}-against-temperature=*.pgn")):
-            temperature = float(path.stem.rpartition("=")[2])
+        for path in sorted(self.folder.glob("*-against-temperature=*.pgn")):
+            played = path.stem.rpartition("=")[2]
+            if path == self._path(f"{name_of(setting)} against temperature={played}"):
+                temperature = float(played)
         return round(temperature, 2), inside
 
     def _path(self, name: str) -> Path:
-        return self.folder / f"{re.sub('[^A-Za-z0-9_.=+]+', '-', name)}.pgn"
+        """The file of a setting's games; of a long name its beginning and end, and a digest."""
+        name = re.sub("[^A-Za-z0-9_.=+]+", "-", name)
+        if len(name) + len(".pgn") > _LONGEST_NAME:
+            name = f"{name[:100]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}-{name[-100:]}"
+        return self.folder / f"{name}.pgn"
 
     def _progress(self, name: str) -> Progress:
         return Progress(name, None, "games", quiet=self.quiet, own_eta=True)
