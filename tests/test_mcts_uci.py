@@ -324,6 +324,13 @@ def test_options_in_a_search_are_set_after_it_and_wrong_ones_told() -> None:
         assert side.ask("setoption", "isready", until="readyok")[0].startswith("info string setoption ")
 
 
+def test_blanks_in_a_value_are_kept() -> None:
+    """A file's name may have any; python-chess sends it as it is."""
+    with gui() as side:
+        lines = side.ask("setoption  name  WeightsFile  value my  net value 2.pb.gz ", "isready", until="readyok")
+        assert lines == ["info string material counter my  net value 2.pb.gz", "readyok"]
+
+
 def test_a_net_that_cannot_be_opened_is_told_and_another_one_taken() -> None:
     with gui() as side:
         lines = side.ask("setoption name WeightsFile value missing", "isready", until="readyok")

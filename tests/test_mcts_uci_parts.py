@@ -59,6 +59,8 @@ def test_every_parameter_can_be_set_by_its_uci_name_and_shows_in_the_handshake()
         (line,) = (one for one in option_lines(EngineSettings()) if one.startswith(f"option name {name} "))
         assert line.startswith(f"option name {name} type ")
     assert with_option(EngineSettings(), "NScl", "0").params.n_scl == 0
+    assert with_option(EngineSettings(), "historyfill", "FEN_Only").params.history_fill == "fen_only"
+    assert with_option(EngineSettings(), "device", "CPU").device == "cpu"
     assert with_option(EngineSettings(), "SyzygyPath", "<empty>").params.syzygy == ""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -94,7 +94,7 @@ def _line(name: str, value: object, limits: tuple[float, float] | None, choices:
 
 
 def with_option(settings: EngineSettings, name: str, value: str) -> EngineSettings:
-    """The settings with one option changed; names are case-insensitive, as in UCI.
+    """The settings with one option changed; names and choices are case-insensitive, as in UCI.
 
     Raises UsageError for an unknown option, with the nearest one, or for a value that the option cannot have.
     """
@@ -108,11 +108,17 @@ def with_option(settings: EngineSettings, name: str, value: str) -> EngineSettin
         return replace(settings, **change)
     if option == "n_scl" and value == "0":
         value = "inf"
+    value = _spelled(value, CHOICES.get(option, ()))
     try:
         return replace(settings, params=settings.params.with_settings({option: value}))
     except UsageError as error:
         reason = str(error).removeprefix(f"{option}={value}: ")
         raise UsageError(f"option {PARAMETER_NAMES[option]}={value}: {reason}") from None
+
+
+def _spelled(text: str, choices: Sequence[str]) -> str:
+    """The choice that a text means, as it is written here; any other text as it is."""
+    return next((choice for choice in choices if choice.lower() == text.lower()), text)
 
 
 def _setting_of(option: _OwnOption, settings: EngineSettings, text: str) -> str | int | float | bool:
@@ -135,6 +141,7 @@ def _setting_of(option: _OwnOption, settings: EngineSettings, text: str) -> str 
         if not 0 <= number <= 100:
             raise UsageError(f"{message_start}must be a number from 0 to 100")
         return number
+    text = _spelled(text, option.choices)
     if option.choices and text not in option.choices:
         raise UsageError(f"{message_start}must be one of {', '.join(option.choices)}")
     return text

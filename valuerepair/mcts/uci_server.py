@@ -84,8 +84,8 @@ class UciServer:
         with remarks_to(self._say):
             try:
                 for line in lines:
-                    words = line.split()
-                    if self._output_closed or (words and not self._obey(words[0], words[1:])):
+                    command, text = [*line.split(maxsplit=1), "", ""][:2]
+                    if self._output_closed or (command and not self._obey(command, text)):
                         break
                 else:
                     quitting = False
@@ -94,7 +94,7 @@ class UciServer:
                 self._jobs.put(None)
                 self._worker.join(_ENDING_S if quitting else None)
 
-    def _obey(self, command: str, words: list[str]) -> bool:
+    def _obey(self, command: str, text: str) -> bool:
         """Executes or queues a command; returns False if it is ``quit``."""
         if command == "quit":
             return False
@@ -111,17 +111,17 @@ class UciServer:
             for switch in tuple(self._switches)[-1:]:  # a copy: the other thread removes switches
                 switch.ponderhit()
         elif command == "go":
-            self._go(words)
+            self._go(text.split())
         elif command == "position":
             self._stop(endless_only=True)
-            self._jobs.put(lambda: self._set_position(" ".join(words)))
+            self._jobs.put(lambda: self._set_position(" ".join(text.split())))
         elif command == "ucinewgame":
             self._stop(endless_only=True)
             self._jobs.put(self._new_game)
         elif command == "setoption":
-            self._queue_option(words)
+            self._queue_option(text)
         elif command not in ("debug", "register"):
-            self._say(f"unknown command: {' '.join([command, *words])}")
+            self._say(f"unknown command: {' '.join([command, *text.split()])}")
         return True
 
     def _greet(self) -> None:
@@ -146,15 +146,17 @@ class UciServer:
         self._switches.append(switch)
         self._jobs.put(lambda: self._think(go, switch))
 
-    def _queue_option(self, words: list[str]) -> None:
-        text = " ".join(words)
-        name, _, value = text.removeprefix("name").strip().partition(" value")
-        if words[:1] != ["name"] or not name:
-            self._say(f"setoption {text}: must be setoption name NAME value VALUE")
+    def _queue_option(self, text: str) -> None:
+        """Queues ``name NAME value VALUE``; the value is taken as it is, as the name of a file may have any blanks."""
+        head, *values = re.split(r"\svalue(?!\S)", text, maxsplit=1)
+        words, value = head.split(), "".join(values).strip()
+        if words[:1] != ["name"] or len(words) == 1:
+            self._say(f"setoption {' '.join(text.split())}: must be setoption name NAME value VALUE")
             return
+        name = " ".join(words[1:])
         if self._switches:
             self._say(f"option {name} will be set when the search has ended")
-        self._jobs.put(lambda: self._set_option(name.strip(), value.strip()))
+        self._jobs.put(lambda: self._set_option(name, value))
 
     def _write(self, line: str) -> None:
         try:
