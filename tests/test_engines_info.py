@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.engines.uci import EngineSetup, Info, SearchReader, UciEngine, parse_info, parse_option
+from valuerepair.engines.uci import (
+    EngineOption,
+    EngineSetup,
+    Info,
+    SearchReader,
+    UciEngine,
+    parse_info,
+    parse_option,
+)
 
 STOCKFISH_LINE = (
     "info depth 7 seldepth 9 multipv 1 score cp 34 wdl 55 943 2 nodes 2000 nps 333333 hashfull 0 tbhits 0 time 6 "
@@ -80,25 +88,62 @@ def test_answers_without_a_score_or_a_move_are_refused() -> None:
     assert reader.report("bestmove 0000", 0).best_move is None
 
 
+def test_a_promotion_in_upper_case_is_the_same_move() -> None:
+    """cutechess takes it, too (Board::pieceFromSymbol)."""
+    reader = SearchReader()
+    reader.add("info depth 1 score cp 500 nodes 20 pv f7f8R h8g7 e2e4")
+    report = reader.report("bestmove f7f8R ponder h8g7", 0)
+    assert (report.best_move, report.pv) == ("f7f8r", ("f7f8r", "h8g7", "e2e4"))
+
+
+def answer(option: EngineOption, value: str) -> str:
+    """The value as the engine is given it, or what it must be."""
+    try:
+        return option.accepted(value)
+    except ValueError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    ("offered", "value", "line"),
+    [
+        # UCI, setoption: "name and value of the option in <id> should not be case sensitive".
+        ("UCI_ShowWDL type check default false", "True", "setoption name UCI_ShowWDL value true"),
+        ("Style type combo default Solid var Solid var Very Wild", "very wild", "setoption name Style value Very Wild"),
+        ("Style type combo default a var A var a", "a", "setoption name Style value a"),
+        ("Path type string default x", "/A  b", "setoption name Path value /A  b"),
+        # UCI, option: "for empty strings ... <empty>"; lc0 has empty defaults, and takes that word as it is.
+        ("NalimovPath type string default <empty>", "", "setoption name NalimovPath value <empty>"),
+        ("LogFile type string default ", "", "setoption name LogFile value "),
+        # UCI's example: "setoption name Clear Hash".
+        ("Clear Hash type button", "", "setoption name Clear Hash"),
+        ("Clear Hash type button", "true", "setoption name Clear Hash"),
+    ],
+)
+def test_options_are_set_as_uci_says(offered: str, value: str, line: str) -> None:
+    option = parse_option(f"option name {offered}")
+    assert option is not None
+    assert option.setting(option.accepted(value)) == line
+
+
 def test_options_of_every_kind() -> None:
     spin = parse_option("option name Hash type spin default 16 min 1 max 33554432")
     assert spin is not None
     assert (spin.name, spin.kind, spin.default, spin.low, spin.high) == ("Hash", "spin", "16", 1, 33554432)
-    assert spin.problem("64") is None
-    assert spin.problem("0") == spin.problem("lots") == "is a number from 1 to 33554432"
+    assert [answer(spin, text) for text in ("64", "0", "lots")] == ["64", *["is a number from 1 to 33554432"] * 2]
     negative = parse_option("option name Bonus type spin default 0 min -100 max 0")
     assert negative is not None
-    assert [negative.problem(text) for text in ("-5", "0", "50")] == [None, None, "is a number from -100 to 0"]
+    assert [answer(negative, text) for text in ("-5", "0", "50")] == ["-5", "0", "is a number from -100 to 0"]
     combo = parse_option("option name Analysis Style type combo default very wild var solid var very wild")
     assert combo is not None
     assert (combo.name, combo.default, combo.choices) == ("Analysis Style", "very wild", ("solid", "very wild"))
-    assert combo.problem("mild") == "is one of solid, very wild"
+    assert answer(combo, "mild") == "is one of solid, very wild"
     path = parse_option("option name SyzygyPath type string default <empty>")
     assert path is not None
-    assert (path.default, path.problem("/a b")) == ("<empty>", None)
+    assert (path.default, answer(path, "/a b")) == ("<empty>", "/a b")
     check = parse_option("option name Ponder type check default false")
     assert check is not None
-    assert (check.problem("true"), check.problem("yes")) == (None, "is true or false")
+    assert (answer(check, "true"), answer(check, "yes")) == ("true", "is true or false")
     assert parse_option("option name Clear Hash type button") is not None
     assert parse_option("option name Broken") is None
 

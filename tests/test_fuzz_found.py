@@ -162,8 +162,9 @@ def test_options_of_an_engine_with_numbers_of_many_digits() -> None:
     option = parse_option(f"option name Hash type spin default 1 min 1 max {'9' * 5000}")
     assert option is not None
     assert (option.low, option.high) == (1, None)
-    assert option.problem("9" * 5000) == "is a number from 1 to None"
-    assert option.problem("16") is None
+    with pytest.raises(ValueError, match="a number from 1 to None"):
+        option.accepted("9" * 5000)
+    assert option.accepted("16") == "16"
 
 
 def test_lines_without_end_are_one_rejected_line_and_no_memory() -> None:

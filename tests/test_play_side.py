@@ -51,6 +51,7 @@ def test_contempt_is_n_scl() -> None:
 def test_options_of_engines() -> None:
     side = parse_side("/e,option.Style=very wild,hash=32,arg=-x,arg=y=z,timeout=5,start-timeout=9,name=My engine")
     assert side.options == {"Style": "very wild", "Hash": "32"}
+    assert parse_side("/e,option.Book File=,option.Clear Hash=").options == {"Book File": "", "Clear Hash": ""}
     assert (side.arguments, side.timeout, side.start_timeout, side.name) == (("-x", "y=z"), 5.0, 9.0, "My engine")
 
 

@@ -49,12 +49,15 @@ def check_word(name: str, word: object, words: Iterable[str]) -> None:
         raise UsageError(f"{name} {word}: must be one of {', '.join(allowed)}")
 
 
-def pairs_of(items: Iterable[str], where: str, hint: str) -> list[tuple[str, str]]:
-    """(NAME, VALUE) of each setting. Raises UsageError with a message that begins with `where` and ends with `hint`."""
+def pairs_of(items: Iterable[str], where: str, hint: str, may_be_empty: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+    """(NAME, VALUE) of each setting; names that begin with one of `may_be_empty` may be without a value.
+
+    Raises UsageError with a message that begins with `where` and ends with `hint`.
+    """
     pairs = []
     for item in items:
         name, equals, value = (part.strip() for part in item.partition("="))
-        if not equals or not name or not value:
+        if not equals or not name or not (value or name.startswith(may_be_empty)):
             raise UsageError(f"{where}{item!r} is not NAME=VALUE; {hint}")
         if not value.isprintable():  # after a line break an engine would read another command
             raise UsageError(f"{where}{name}={value[:40]!r}: must be printable characters")

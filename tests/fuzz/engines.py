@@ -27,8 +27,9 @@ def run_engine(data: bytes) -> None:
     for line in lines:
         option = parse_option(line)
         if option is not None:
-            option.problem("5")
-            option.problem(line)
+            for value in ("5", line):
+                with suppress(ValueError):
+                    option.setting(option.accepted(value))
         reader.add(line)
     for line in lines[-3:]:
         with suppress(ValueError):

@@ -137,7 +137,8 @@ class EngineKind:
             if not items or not items[0] or self._is_setting(items[0]):
                 raise UsageError(f"{where}say which engine: {self.name}:{self.first_word}; {example}")
             spec, items = self.with_first(spec, items[0]), items[1:]
-        for name, value in pairs_of(items, where, f"a comma in a path or value is written \\,; {example}"):
+        hint = f"a comma in a path or value is written \\,; {example}"
+        for name, value in pairs_of(items, where, hint, ("option.",)):
             spec = self.with_setting(spec, name, value)
         return spec
 

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 UCIOK_SECONDS = 20.0
 _OPTION = re.compile(r"option name (?P<name>.+?) type (?P<type>\w+)(?P<rest>.*)")
 _RANGE = re.compile(r"\b(min|max) (-?\d{1,18})\b")  # Python reads at most 4,300 digits, and engines mean fewer
-_MOVE = re.compile(r"[a-h][1-8][a-h][1-8][nbrq]?\Z")
+_MOVE = re.compile(r"[a-h][1-8][a-h][1-8][nbrqNBRQ]?\Z")
 _NO_MOVE = ("(none)", "0000")
 _ROUNDED = 3  # engines round win, draw and loss one by one
 _DIGITS = 18  # at most; the store cannot hold larger numbers
@@ -43,18 +43,30 @@ class EngineOption:
     high: int | None = None
     choices: tuple[str, ...] = ()
 
-    def problem(self, value: str) -> str | None:
-        """Why `value` is invalid, or None. Engines ignore bad values silently."""
-        if self.kind == "check" and value not in ("true", "false"):
-            return "is true or false"
-        if self.kind == "combo" and self.choices and value not in self.choices:
-            return f"is one of {', '.join(self.choices)}"
+    def accepted(self, value: str) -> str:
+        """`value` as the engine writes it: upper and lower case are the same in UCI, but not to every engine.
+
+        Raises ValueError with what it must be. Engines ignore bad values silently.
+        """
+        if self.kind == "check" and value.lower() not in ("true", "false"):
+            raise ValueError("is true or false")
+        if self.kind == "combo" and self.choices:
+            spellings = [choice for choice in self.choices if choice.lower() == value.lower()]
+            if not spellings:
+                raise ValueError(f"is one of {', '.join(self.choices)}")
+            return value if value in spellings else spellings[0]
         if self.kind == "spin":
             number = int(value) if re.fullmatch(r"-?\d{1,18}", value) else None
             # UCI has no numbers below 0 without a bound.
             if number is None or number < (self.low or 0) or (self.high is not None and number > self.high):
-                return f"is a number from {self.low} to {self.high}"
-        return None
+                raise ValueError(f"is a number from {self.low} to {self.high}")
+        if self.kind == "string" and self.default:
+            return value or "<empty>"  # as UCI writes it; for lc0, whose defaults are empty, that would be a text
+        return value.lower() if self.kind == "check" else value
+
+    def setting(self, value: str) -> str:
+        """The line that sets the option, or presses the button, which has no value."""
+        return f"setoption name {self.name}" + ("" if self.kind == "button" else f" value {value}")
 
 
 def parse_option(line: str) -> EngineOption | None:
@@ -111,7 +123,8 @@ class SearchReport:
     """The end of one search: the last exact score of the first variation, and the work of the search.
 
     `cp` (centipawns) or `mate` (moves; negative when the side to move is mated; 0 when it is mated already) and `wdl`
-    (per mille) are from the side to move. `best_move` is as the engine wrote it, None for ``(none)`` and ``0000``.
+    (per mille) are from the side to move. `best_move` is as the engine wrote it, but for the case of a promotion; None
+    for ``(none)`` and ``0000``.
     `notes` are the texts of its ``info string`` lines, the last two hundred.
     """
 
@@ -165,7 +178,7 @@ def _add_field(fields: dict[str, Any], word: str, words: Iterator[str]) -> str |
         moves: list[str] = []
         following = next(words, None)
         while following is not None and _MOVE.match(following):
-            moves.append(following)
+            moves.append(following.lower())
             following = next(words, None)
         fields["pv"] = tuple(moves)
         return following
@@ -221,7 +234,7 @@ class SearchReader:
             info.numbers.get("seldepth", latest.get("seldepth", 0)),
             latest.get("nodes", 0),
             latest.get("time", elapsed_ms),
-            None if words[1] in _NO_MOVE else words[1],
+            None if words[1] in _NO_MOVE else words[1].lower(),
             info.pv,
             tuple(self._notes),
         )
@@ -287,10 +300,11 @@ class UciEngine:
             if option is None:
                 offered = [offer.name for offer in self.offered.values()]
                 raise BadOption(f"has no option {name!r}{nearest(name, offered)}")
-            if problem := option.problem(value):
-                raise BadOption(f"option {option.name}={value}: it {problem}")
-            self.settings[option.name] = value
-        return [f"setoption name {name} value {value}" for name, value in self.settings.items()]
+            try:
+                self.settings[option.name] = option.accepted(value)
+            except ValueError as error:
+                raise BadOption(f"option {option.name}={value}: it {error}") from None
+        return [self.offered[name.lower()].setting(value) for name, value in self.settings.items()]
 
     def ready(self, seconds: float) -> None:
         """Waits until `clear` is done, at most `seconds`; then raises EngineTimeout."""
