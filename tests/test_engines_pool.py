@@ -155,6 +155,14 @@ def test_an_engine_that_does_not_start_is_known_at_once(opened: Opener, setup: E
         opened(setup)
 
 
+def test_a_time_to_start_is_also_one_for_uciok(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("valuerepair.engines.uci._UCIOK_SECONDS", 0.3)
+    slow = "-I", "-S", FAKE, "slow-start=1"
+    with pytest.raises(EngineFailure, match=r"did not answer 'uci' with 'uciok' in 0\.3 s"):
+        opened(EngineSetup(sys.executable, slow))
+    assert ask(opened(EngineSetup(sys.executable, slow, start_seconds=30.0))).result(20) == 17
+
+
 def test_an_engine_that_cannot_search_is_known_at_once(opened: Opener) -> None:
     setup = fake("hang-on=startpos", start_seconds=1.5)
     with pytest.raises(EngineFailure, match=r"gave no best move in 1.5 s for 'go nodes 1': does it know this limit\?"):

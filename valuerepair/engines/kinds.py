@@ -41,7 +41,6 @@ log = logging.getLogger(__name__)
 EXAMPLE = "for example stockfish:nodes=1000000, mcts:nodes=1000 or uci:/path/engine,nodes=1000000"
 # Settings of our own search as a judge besides lc0's; measured: docs/methods/judges.md, "The own search as a judge".
 JUDGING: Mapping[str, str] = {"certainty": "1", "lookahead": "1", "auto_extend": "1"}
-_START_SECONDS = 300.0
 # The hash is cleared before every search, which costs some 1.4 ms at 16 MB and 6 ms at 64 MB.
 _SMALL_HASH_NODES = 2_000_000
 # Settings that follow from the number of nodes, or are always set: a deeper search has its own defaults.
@@ -211,8 +210,7 @@ class EngineKind:
         """
         set_names = {name.lower() for name in spec.options}
         defaults = {name: value for name, value in usual.items() if name.lower() not in set_names}
-        start = spec.start_timeout or _START_SECONDS
-        return EngineSetup(self.program(spec), spec.arguments, dict(spec.options), defaults, start)
+        return EngineSetup(self.program(spec), spec.arguments, dict(spec.options), defaults, spec.start_timeout)
 
     def digest(self, spec: EngineSpec, setup: EngineSetup) -> str:
         """SHA-256, in hex, of the program that `launch` starts. Raises ValueRepairError."""
@@ -496,8 +494,7 @@ class _OwnSearch(_WithNet):
         words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
         options = {"WeightsFile": str(Path(net.path).absolute()), "MoveOverheadMs": "50", **words}
         offered = {name: value for name, value in usual.items() if name != "Hash"}
-        start = spec.start_timeout or _START_SECONDS
-        return EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options, offered, start)
+        return EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options, offered, spec.start_timeout)
 
     def facts(self, spec: EngineSpec, setup: EngineSetup) -> list[str]:
         return []

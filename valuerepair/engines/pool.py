@@ -212,7 +212,7 @@ class EnginePool:
     def _probed(self, engine: UciEngine, go: str) -> SearchReport:
         """The report of a search of the initial position. Raises EngineFailure."""
         try:
-            return engine.search("position startpos", go, min(_PROBE_SECONDS, self._setup.start_seconds))
+            return engine.search("position startpos", go, self._setup.start_seconds or _PROBE_SECONDS)
         except EngineTimeout as error:
             raise EngineTimeout(f"{error} for {go!r}: does it know this limit?") from None
 

@@ -14,7 +14,7 @@ from valuerepair.engines.process import EngineFailure, EngineTimeout, LineProces
 from valuerepair.errors import nearest
 
 log = logging.getLogger(__name__)
-UCIOK_SECONDS = 20.0
+_UCIOK_SECONDS, _START_SECONDS = 20.0, 300.0
 _OPTION = re.compile(r"option name (?P<name>.+?) type (?P<type>\w+)(?P<rest>.*)")
 _RANGE = re.compile(r"\b(min|max) (-?\d{1,18})\b")  # Python reads at most 4,300 digits, and engines mean fewer
 _MOVE = re.compile(r"[a-h][1-8][a-h][1-8][nbrqNBRQ]?\Z")
@@ -92,14 +92,14 @@ class EngineSetup:
     """How to start an engine.
 
     It must offer all `options`; options in `if_offered` are set only if it offers them. `start_seconds` bounds the time
-    from the handshake to the first ``readyok``, in which nets are loaded.
+    to ``uciok``, and from there to the first ``readyok``, in which nets are loaded; by default 20 and 300 seconds.
     """
 
     path: str
     arguments: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     if_offered: Mapping[str, str] = field(default_factory=dict)
-    start_seconds: float = 300.0
+    start_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class UciEngine:
         """The handshake: ``uci``, options, ``isready``. Raises EngineFailure; BadOption for a refused option."""
         setup = self._setup
         self._process.send("uci")
-        seconds = min(UCIOK_SECONDS, setup.start_seconds)
+        seconds = setup.start_seconds or _UCIOK_SECONDS
         deadline = time.monotonic() + seconds
         try:
             while (line := self._process.read_line(deadline).strip()) != "uciok":
@@ -285,10 +285,11 @@ class UciEngine:
         except EngineTimeout:
             raise EngineTimeout(f"did not answer 'uci' with 'uciok' in {seconds:g} s: is it a UCI engine?") from None
         self._process.send(*self._option_lines(setup), "ucinewgame", "isready")
+        seconds = setup.start_seconds or _START_SECONDS
         try:
-            self._await("readyok", time.monotonic() + setup.start_seconds)
+            self._await("readyok", time.monotonic() + seconds)
         except EngineTimeout:
-            raise EngineTimeout(f"was not ready in {setup.start_seconds:g} s") from None
+            raise EngineTimeout(f"was not ready in {seconds:g} s") from None
         self._ready = True
         chosen = " ".join(f"{name}={value}" for name, value in self.settings.items())
         log.debug("engine %d: %s is ready with %s", self.pid, self.name, chosen or "its defaults")
