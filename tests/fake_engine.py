@@ -107,7 +107,9 @@ def legal_move(position: str) -> str:
 def best_move(position: str) -> str:
     if wanted("illegal-on", position):
         return "e2e5"
-    return legal_move(position) if "play" in OPTIONS else OPTIONS.get("best", "e2e4")
+    if "play" in OPTIONS:
+        return legal_move(position)
+    return OPTIONS["best"] if "best" in OPTIONS and OPTIONS.get("best-on", "") in position else "e2e4"
 
 
 def search(position: str, nodes: int) -> None:

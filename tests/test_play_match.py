@@ -182,7 +182,7 @@ def test_a_full_disk_costs_no_finished_game(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_test_ends_the_match(tmp_path: Path) -> None:
     """One engine loses every game at once, so H0 of the other's loss is accepted long before the end."""
-    bad = fake_side("bad", "illegal-on=")
+    bad = fake_side("bad", "illegal-on=moves")
     plan = _fewer(plan_of(tmp_path, sprt=Sprt(0, 200, 0.2, 0.2, "logistic")), 400)
     end = run(tmp_path, plan, bad, fake_side("good"))
     assert end.standing.verdict == H0
@@ -195,7 +195,7 @@ def test_the_test_ends_a_match_at_odds(tmp_path: Path) -> None:
     (tmp_path / "odds.epd").write_text("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNB1KBNR w KQkq - 0 1\n")
     control, sprt = parse_control("10", None), Sprt(-100, 100, model="logistic")
     plan = MatchPlan(read_openings(str(tmp_path / "odds.epd")), 400, "odds.epd", ODDS, control, sprt=sprt)
-    end = run(tmp_path, plan, fake_side("bad", "illegal-on="), fake_side("good"))
+    end = run(tmp_path, plan, fake_side("bad", "illegal-on=fen"), fake_side("good"))
     assert end.standing.verdict == H0
     assert end.standing.games < 60
     assert end.standing.tested == end.standing.tally.score

@@ -186,11 +186,22 @@ def test_an_engine_that_no_longer_starts_ends_the_match(opened: Opener, tmp_path
     [
         ("exit-at-once", "the engine exited with code 7"),
         ("crash-on=startpos", "the engine was killed by SIGSEGV: assertion failed: king"),
+        ("best=0000", "the engine gave no move although there are legal ones"),
+        ("best=(none)", "the engine gave no move although there are legal ones"),
+        ("best=e2e5", "the engine gave the illegal move e2e5"),
+        ("garble-best-on=startpos", "the engine garbled answer 'bestmove e2-e4'"),
     ],
 )
 def test_an_engine_that_does_not_work_is_known_at_once(what: str, reason: str) -> None:
     with pytest.raises(ValueRepairError, match=reason):
         UciPlayer(fake(what), {"nodes": 1}, TimeLimit(timeout=1.0, first=1.0))
+
+
+def test_what_our_own_engine_says_of_a_net_that_is_gone_is_known_at_once(tmp_path: Path) -> None:
+    options = {"WeightsFile": str(tmp_path / "gone.pb.gz")}
+    setup = EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options)
+    with pytest.raises(ValueRepairError, match=r"legal ones; it says: error: .*gone\.pb\.gz: no such net file"):
+        UciPlayer(setup, {"movetime": 10}, TimeLimit(timeout=1.0, first=1.0))
 
 
 def test_an_option_it_does_not_have_is_refused() -> None:
@@ -214,6 +225,6 @@ def test_stockfish_plays_castling_as_the_king_s_move(stockfish: str) -> None:
 
 
 def test_king_takes_rook_is_castling(opened: Opener) -> None:
-    player = opened("best=e1h1")
+    player = opened("best=e1h1", "best-on=4K2R")
     fen = "4k3/8/8/8/8/8/8/4K2R w K - 0 1"
     assert player.think(0, Position(fen, fen), 0).result(20).move == "e1g1"

@@ -146,9 +146,10 @@ class _EngineThread:
         try:
             engine = self._start()
             try:
-                engine.search("position startpos", probe, _PROBE_SECONDS, unscored=True)
+                report = engine.search("position startpos", probe, _PROBE_SECONDS, unscored=True)
             except EngineTimeout as error:
                 raise EngineTimeout(f"{error} for {probe!r}: does it know this limit?") from None
+            _legal_move(chess.STARTING_FEN, report)
             engine.clear()
         except BaseException:
             self._drop()
@@ -251,18 +252,26 @@ def _ending(error: EngineFailure) -> str:
     return CRASHED
 
 
-def _thought(position: Position, report: SearchReport, seconds: float) -> Thought:
-    """The engine's answer. Raises Fault for an illegal move; castling may be king takes rook."""
-    board = chess.Board(position.fen)
+def _legal_move(fen: str, report: SearchReport) -> str:
+    """The engine's move, of which castling may be king takes rook. Raises GarbledAnswer if there is no legal one."""
+    said = f"; it says: {report.notes[-1][:200]}" if report.notes else ""
     if report.best_move is None:
-        raise Fault(ILLEGAL_MOVE, "gave no move although there are legal ones")
+        raise GarbledAnswer(f"gave no move although there are legal ones{said}")
     try:
-        move = board.parse_uci(report.best_move)
+        return chess.Board(fen).parse_uci(report.best_move).uci()
     except ValueError:
-        raise Fault(ILLEGAL_MOVE, f"gave the illegal move {report.best_move}") from None
+        raise GarbledAnswer(f"gave the illegal move {report.best_move}{said}") from None
+
+
+def _thought(position: Position, report: SearchReport, seconds: float) -> Thought:
+    """The engine's answer. Raises Fault for an illegal move."""
+    try:
+        move = _legal_move(position.fen, report)
+    except GarbledAnswer as error:
+        raise Fault(ILLEGAL_MOVE, str(error)) from None
     wdl = report.wdl
     return Thought(
-        move.uci(),
+        move,
         q=(wdl[0] - wdl[2]) / 1000 if wdl is not None else None,
         wdl=wdl,
         cp=None if report.mate is not None else report.cp,
