@@ -2,7 +2,8 @@
 
 It knows no chess: its best move is e2e4 (or ``best=MOVE``), its score the length of the position line, so that an
 answer can be told from another's. ``x-on=TEXT`` does x when the position line contains TEXT, with ``at=N`` once it has
-at least N moves. With ``play`` (and python-chess) it plays legal moves: mate if it can, else one by the position.
+at least N moves. ``id=NAME`` is its name, ``log=FILE`` gets the lines that it reads. With ``play`` (and python-chess)
+it plays legal moves: mate if it can, else one by the position.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def handshake() -> None:
     time.sleep(float(OPTIONS.get("slow-start", 0)))
     if "slow-restart" in OPTIONS and not once(OPTIONS["mark"]):
         time.sleep(float(OPTIONS["slow-restart"]))
-    say("id name Fake 1.0")
+    say(f"id name {OPTIONS.get('id', 'Fake 1.0')}")
     say("option name Hash type spin default 16 min 1 max 1024")
     say("option name UCI_ShowWDL type check default false")
     say("option name Style type combo default solid var solid var wild var very wild")
@@ -80,6 +81,8 @@ def misbehave(position: str) -> None:
         held = []
         while True:
             held.append(bytearray(1 << 20))
+    if wanted("warn-on", position):
+        say("error in hash table, ignored")
     if wanted("error-on", position):
         say("error The file seems to be unparseable.")
         time.sleep(600)
@@ -130,6 +133,12 @@ def search(position: str, nodes: int) -> None:
         say("bestmove e2-e4")
     elif not wanted("no-best-on", position):
         say("bestmove " + best_move(position))
+        if wanted("twice-on", position):
+            say("bestmove " + best_move(position))
+        if wanted("late-on", position):
+            say("info depth 9 score cp 7777 nodes 1")
+        if wanted("die-after-on", position):
+            os._exit(4)
 
 
 def main() -> None:
@@ -145,11 +154,15 @@ def main() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     position, searched = "", 0
     for line in sys.stdin:
+        if "log" in OPTIONS:
+            with open(OPTIONS["log"], "a", encoding="utf-8") as log:
+                log.write(line)
         words = line.split()
         match words[:1]:
             case ["uci"]:
                 handshake()
             case ["isready"]:
+                time.sleep(float(OPTIONS.get("slow-ready", 0)))
                 say("readyok")
             case ["position"]:
                 position = line.strip()

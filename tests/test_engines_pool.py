@@ -13,12 +13,13 @@ import psutil
 import pytest
 
 from valuerepair.engines.find import find_engine
-from valuerepair.engines.pool import BadAnswer, EnginePool, PoolCounts, TimeLimit, single
+from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, single
 from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
+LC0 = "id=Lc0 v0.32.1"  # whose lines that begin with "error" are its last
 Answer = int | str | None  # a score, or why there is none
 
 
@@ -97,7 +98,7 @@ def test_a_hang_is_killed_and_the_position_is_searched_again(opened: Opener, tmp
 def test_three_failures_give_up_the_position_and_the_run_goes_on(
     opened: Opener, what: str, reason: str, kind: str
 ) -> None:
-    pool = opened(fake(f"{what}=d2d4"), timeout=0.4)
+    pool = opened(fake(f"{what}=d2d4", LC0), timeout=0.4)
     bad, good = ask(pool, "position startpos moves d2d4"), ask(pool, "position startpos moves e2e4")
     assert bad.result(20) == f"{reason} [3]"
     assert good.result(20) == 28
@@ -122,6 +123,26 @@ def test_an_answer_its_taker_refuses_is_a_failure_too(opened: Opener) -> None:
 
 def test_garbage_between_the_lines_is_passed_over(opened: Opener) -> None:
     assert ask(opened(fake("garbage"))).result(20) == len("position startpos")
+
+
+def test_a_second_answer_and_late_lines_do_not_belong_to_the_next_search(opened: Opener) -> None:
+    """fastchess drops them by the isready that it sends before every go, python-chess and cutechess ignore them."""
+
+    def twice() -> Plan[list[tuple[int, int | None]]]:
+        found = []
+        for nodes in (1000, 2000, 3000):
+            report = yield f"go nodes {nodes}"
+            found.append((report.nodes, report.cp))
+        return found
+
+    pool = opened(fake("twice-on=startpos", "late-on=startpos"))
+    found = pool.submit("position startpos", twice, lambda reason, attempts: [(attempts, None)])
+    assert found.result(20) == [(nodes, len("position startpos")) for nodes in (1000, 2000, 3000)]
+
+
+def test_a_line_that_uci_does_not_know_is_passed_over(opened: Opener) -> None:
+    """UCI: "if the engine or the GUI receives an unknown command or token it should just ignore it"."""
+    assert ask(opened(fake("warn-on=startpos"))).result(20) == len("position startpos")
 
 
 def test_an_engine_that_dies_every_few_searches_loses_nothing(opened: Opener, said: list[str]) -> None:

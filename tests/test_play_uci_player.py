@@ -93,7 +93,8 @@ def test_a_failure_loses_that_game_and_the_others_go_on(
     opened: Opener, openings: list[Opening], what: str, ending: str, detail: str
 ) -> None:
     """The failing engine has both colours in the second opening, and fails at its first move after ply 5."""
-    good, bad = opened("play", "salt=1"), opened("play", f"{what}=moves d2d4", "at=5", timeout=0.7)
+    good = opened("play", "salt=1")
+    bad = opened("play", f"{what}=moves d2d4", "at=5", "id=Lc0 v0.32.1", timeout=0.7)
     records = games(openings[:2], (good, bad))
     assert [record.number for record in records] == list(range(4))
     failed = [record for record in records if record.ending in (CRASHED, OUT_OF_TIME, ILLEGAL_MOVE)]
@@ -110,6 +111,32 @@ def test_an_engine_that_gives_garbage_and_no_score_still_plays(opened: Opener, o
     assert [record.ending in (CRASHED, OUT_OF_TIME, ILLEGAL_MOVE) for record in records] == [False, False]
     scored = [thought.cp is not None for thought in records[0].thoughts]
     assert scored == [i % 2 == 0 for i in range(len(scored))]
+
+
+@pytest.mark.parametrize("what", ["twice-on", "late-on", "warn-on"])
+def test_what_an_engine_says_besides_changes_nothing(opened: Opener, openings: list[Opening], what: str) -> None:
+    """A second best move, an info line after it (cutechess and python-chess ignore both), an unknown line."""
+    good, odd = opened("play", "no-score-on="), opened("play", "no-score-on=", f"{what}=e2e4")
+    one, two = games(openings[:1], (good, good), jobs=1), games(openings[:1], (odd, odd), jobs=1)
+    assert [record.moves for record in two] == [record.moves for record in one]
+    assert {thought.cp for record in two for thought in record.thoughts} == {None}
+
+
+def test_an_engine_that_ends_between_two_moves_loses(opened: Opener, openings: list[Opening]) -> None:
+    good, bad = opened("play", "salt=1"), opened("play", "die-after-on=moves e2e4", "at=3")
+    for record in games(openings[:1], (good, bad)):
+        assert (record.ending, record.detail) == (CRASHED, "exited with code 4")
+        assert record.result == ("1-0" if record.number == 0 else "0-1")
+        # It plays its first move with at least three before it, the fourth or fifth ply, and no other.
+        assert len(record.moves) == (5 if record.number == 0 else 6)
+
+
+def test_the_time_to_get_ready_is_not_on_the_clock(opened: Opener) -> None:
+    player = opened("slow-ready=0.4", movetime=100)
+    late = Position("rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1", moves=("e2e4",))
+    assert player.think(0, START, 0).result(20).seconds < 0.2
+    with pytest.raises(Fault, match="gave the illegal move e2e4"):
+        player.think(0, late, 0).result(20)
 
 
 def test_each_running_game_has_a_process_of_its_own_and_later_games_use_it_again(opened: Opener) -> None:

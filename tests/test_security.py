@@ -6,7 +6,6 @@ import ast
 import io
 import subprocess
 import tarfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,7 +112,7 @@ def test_the_path_of_an_engine_is_no_command_line(tmp_path: Path) -> None:
     for path in (f"/bin/sh -c 'touch {mark}'", f"/bin/true; touch {mark}", f"$(touch {mark})"):
         engine = LineProcess([path])
         with pytest.raises(EngineFailure):
-            engine.read_line(time.monotonic() + 20)
+            engine.read_line(engine.now() + 20)
         engine.kill()
     assert not mark.exists()
 

@@ -24,8 +24,8 @@ GUARD = str(Path(__file__).with_name("guard.py"))
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 20
 _STDERR_KEPT = 4000
-# Even after a deadline, output that is already in the pipe is read: we may have been stopped (Ctrl-Z), not the engine.
-_LATE_READS = 16
+_LOOK_S = 0.1  # between two looks at the clock while an engine is waited for
+_STOPPED_S = 0.5  # between two looks: then this program was stopped
 
 
 class EngineFailure(Exception):
@@ -153,9 +153,21 @@ class LineProcess:
         self._buffer = b""
         self._lines: list[bytes] = []  # complete lines, last first
         self._errors = b""
-        self._late = 0
+        self._looked_at = time.monotonic()
+        self._stopped = 0.0  # seconds
         self._lock = threading.Lock()
         self._killed = False
+
+    def now(self) -> float:
+        """Seconds by a clock that stands still while this program is stopped (Ctrl-Z), which no engine is then.
+
+        It stands still, too, while nobody looks at it: only for measuring how long the engine takes for an answer.
+        """
+        passed = time.monotonic() - self._looked_at
+        self._looked_at += passed
+        if passed > _STOPPED_S:
+            self._stopped += passed
+        return self._looked_at - self._stopped
 
     def send(self, *lines: str, seconds: float = 30.0) -> None:
         """Writes lines. Raises EngineExited, or EngineTimeout when the engine does not read for `seconds`."""
@@ -177,7 +189,7 @@ class LineProcess:
     def read_line(self, deadline: float) -> str:
         """The next line of standard output, without its end; bytes that are not UTF-8 become U+FFFD.
 
-        `deadline` is a time of `time.monotonic`. Raises EngineExited at the end of output and EngineTimeout.
+        `deadline` is a time of `now`. Raises EngineExited at the end of output and EngineTimeout.
         """
         while not self._lines:
             self._fill(deadline)
@@ -186,17 +198,10 @@ class LineProcess:
         return line
 
     def _fill(self, deadline: float) -> None:
-        remaining = deadline - time.monotonic()
-        if remaining > 0:
-            self._late = 0
-        elif self._late >= _LATE_READS:
+        remaining = deadline - self.now()
+        if remaining <= 0:
             raise EngineTimeout("no answer in time")
-        else:
-            self._late += 1
-        ready = self._poll.poll(max(0.0, remaining) * 1000)
-        if not ready and remaining <= 0:
-            raise EngineTimeout("no answer in time")
-        for fd, _ in ready:
+        for fd, _ in self._poll.poll(min(remaining, _LOOK_S) * 1000):
             data = os.read(fd, _CHUNK)
             if fd == self._stderr:
                 self._errors = (self._errors + data)[-_STDERR_KEPT:]
@@ -241,7 +246,7 @@ class LineProcess:
         """Sends `lines`, waits up to `grace` seconds for the end, then kills the rest of the group."""
         with contextlib.suppress(EngineFailure):
             self.send(*lines, seconds=grace / 2)
-            deadline = time.monotonic() + grace
+            deadline = self.now() + grace
             while True:
                 self.read_line(deadline)
                 self._lines.clear()

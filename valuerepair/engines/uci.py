@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -275,7 +274,7 @@ class UciEngine:
         setup = self._setup
         self._process.send("uci")
         seconds = setup.start_seconds or _UCIOK_SECONDS
-        deadline = time.monotonic() + seconds
+        deadline = self.now() + seconds
         try:
             while (line := self._process.read_line(deadline).strip()) != "uciok":
                 if line.startswith("id name "):
@@ -284,13 +283,9 @@ class UciEngine:
                     self.offered[option.name.lower()] = option
         except EngineTimeout:
             raise EngineTimeout(f"did not answer 'uci' with 'uciok' in {seconds:g} s: is it a UCI engine?") from None
-        self._process.send(*self._option_lines(setup), "ucinewgame", "isready")
-        seconds = setup.start_seconds or _START_SECONDS
-        try:
-            self._await("readyok", time.monotonic() + seconds)
-        except EngineTimeout:
-            raise EngineTimeout(f"was not ready in {seconds:g} s") from None
-        self._ready = True
+        self._process.send(*self._option_lines(setup))
+        self.clear()
+        self.ready(setup.start_seconds or _START_SECONDS)
         chosen = " ".join(f"{name}={value}" for name, value in self.settings.items())
         log.debug("engine %d: %s is ready with %s", self.pid, self.name, chosen or "its defaults")
 
@@ -307,11 +302,23 @@ class UciEngine:
                 raise BadOption(f"option {option.name}={value}: it {error}") from None
         return [self.offered[name.lower()].setting(value) for name, value in self.settings.items()]
 
+    def now(self) -> float:
+        """Seconds by a clock that stands still while this program is stopped; see `LineProcess.now`."""
+        return self._process.now()
+
     def ready(self, seconds: float) -> None:
-        """Waits until `clear` is done, at most `seconds`; then raises EngineTimeout."""
-        if not self._ready:
-            self._await("readyok", time.monotonic() + seconds)
-            self._ready = True
+        """Waits until the engine is ready for a search, at most `seconds`; then raises EngineTimeout.
+
+        What it still wrote for the search before, as a second best move, is then read and dropped.
+        """
+        if self._ready:
+            return
+        self._process.send("isready")
+        try:
+            self._await("readyok", self.now() + seconds)
+        except EngineTimeout:
+            raise EngineTimeout(f"was not ready in {seconds:g} s") from None
+        self._ready = True
 
     def search(self, position: str, go: str, seconds: float, *, unscored: bool = False) -> SearchReport:
         """Sends the ``position ...`` and ``go ...`` lines; returns the report of the search, or raises EngineFailure.
@@ -320,7 +327,7 @@ class UciEngine:
         without a score; with `unscored` no score is needed.
         """
         self.ready(max(seconds, 30.0))
-        started = time.monotonic()
+        started, self._ready = self.now(), False
         self._process.send(position, go)
         reader = SearchReader()
         try:
@@ -328,24 +335,24 @@ class UciEngine:
         except EngineTimeout:
             raise EngineTimeout(f"gave no best move in {seconds:.4g} s") from None
         try:
-            report = reader.report(line, round((time.monotonic() - started) * 1000), unscored=unscored)
+            report = reader.report(line, round((self.now() - started) * 1000), unscored=unscored)
         except ValueError as error:
             raise GarbledAnswer(str(error)) from None
         return report
 
     def clear(self) -> None:
         """Clears the hash tables (``ucinewgame``). It returns at once; the next search waits for the engine."""
-        self._process.send("ucinewgame", "isready")
+        self._process.send("ucinewgame")
         self._ready = False
 
     def _await(self, word: str, deadline: float, reader: SearchReader | None = None) -> str:
-        """Reads up to the line that begins with `word`. lc0 writes ``error TEXT`` and keeps waiting."""
+        """Reads up to the line that begins with `word`. Raises EngineFailure if lc0 says that it cannot go on."""
         while True:
             line = self._process.read_line(deadline).strip()
             first = line.split(" ", 1)[0]
             if first == word:
                 return line
-            if first == "error":
+            if first == "error" and self.name.startswith("Lc0 "):  # it answers nothing more; for others unknown to UCI
                 raise EngineFailure(f"says: {line[:200]}")
             if reader is not None:
                 reader.add(line)

@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -341,7 +340,7 @@ def _ready_games(process: LineProcess, stop: Callable[[], bool], games: int) -> 
     done = 0
     while not stop():
         try:
-            line = process.read_line(time.monotonic() + _LISTEN_S)
+            line = process.read_line(process.now() + _LISTEN_S)
         except EngineTimeout:
             continue
         except EngineFailure as failure:

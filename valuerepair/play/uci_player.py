@@ -151,6 +151,7 @@ class _EngineThread:
                 raise EngineTimeout(f"{error} for {probe!r}: does it know this limit?") from None
             _legal_move(chess.STARTING_FEN, report)
             engine.clear()
+            engine.ready(_READY_SECONDS)
         except BaseException:
             self._drop()
             raise
@@ -159,15 +160,11 @@ class _EngineThread:
     def find_move(self, position: Position, go: str, milliseconds: int | None) -> Thought:
         """The engine's answer to a ``go`` line; without `milliseconds` `TimeLimit` decides how long it may take."""
         engine = self._engine or self._restart()
+        allowed = None if milliseconds is None else milliseconds + MARGIN_MS
+        limit = self._player.seconds() if allowed is None else allowed / 1000
         try:
             engine.ready(_READY_SECONDS)  # before its clock starts
-        except EngineFailure:
-            self._drop()
-            engine = self._restart()
-        allowed = None if milliseconds is None else milliseconds + MARGIN_MS
-        started = time.monotonic()
-        try:
-            limit = self._player.seconds() if allowed is None else allowed / 1000
+            started = engine.now()
             report = engine.search(position.uci, go, limit, unscored=True)
         except EngineFailure as error:
             self._drop()
@@ -175,7 +172,7 @@ class _EngineThread:
                 raise CancelledError from None
             self._player.incident(f"{error}; restarted for its next game")
             raise Fault(_ending(error), str(error)) from None
-        seconds = time.monotonic() - started
+        seconds = engine.now() - started
         if allowed is not None and round(1000 * seconds) > allowed:
             raise Fault(OUT_OF_TIME, f"took {seconds:.3f} s")
         self._player.learn(report.nodes, seconds)
