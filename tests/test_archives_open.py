@@ -172,6 +172,13 @@ def test_linked_folders_are_entered_once_and_their_own_place_comes_first(tmp_pat
     (elsewhere / "back").symlink_to(folder)
     (folder / "link.pgn").symlink_to(elsewhere / "b.pgn")
     (folder / "nowhere.txt").symlink_to("gone.txt")
+    (folder / "itself").symlink_to("itself")
+    (folder / ".#a.pgn").symlink_to("me@host.4711:1")  # Emacs marks a file that is being edited
+    (folder / "parent").symlink_to(tmp_path)
+    (tmp_path / "not_named.pgn").write_bytes(b"12345")
+    for aside in (".Trashes", "lost+found"):
+        (folder / aside).mkdir()
+        (folder / aside / "c.pgn").write_bytes(b"12345")
     expected = ["link", "out/b", "real/deep/a"]
     assert [source.identity for source in find_sources([str(folder)])] == [f"{name}.pgn" for name in expected]
     for path in (folder / "real" / "deep" / "a.gz", elsewhere / "b.gz", folder / "real" / ".hidden" / "c.gz"):

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from valuerepair.chess.progress import Progress, RecentRate
-from valuerepair.chess.time_left import ON_CPU, ON_GPU, Turns, games_remaining
+from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU, Turns, games_remaining
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -264,7 +264,7 @@ def shared_looks(games: int, alone: float, together: float, share: float) -> lis
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("alone", "together", "share"), [(0.0, 1.0, ON_CPU), (30.0, 1.0, ON_GPU)])
+@pytest.mark.parametrize(("alone", "together", "share"), [(0.0, 1.0, SHARE_ON_CPU), (30.0, 1.0, SHARE_ON_GPU)])
 @pytest.mark.parametrize("games", [64, 200, 400])
 def test_games_that_share_a_machine(games: int, alone: float, together: float, share: float) -> None:
     """One core, and a device half full: most looks are right within a factor of two."""

@@ -82,28 +82,31 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
     return sources
 
 
-def files_in(root: str, is_wanted: Callable[[str], bool], *, hidden: bool = True) -> list[str]:
-    """The wanted files below a folder, relative to it, sorted folder by folder.
+def files_in(root: str, is_wanted: Callable[[str], bool]) -> list[str]:
+    """The wanted files below a folder, relative to it, sorted folder by folder; hidden ones are left out.
 
-    Links to folders are followed, but each folder is read once: first those that are really there, so that a link
-    neither renames them nor leads round for ever. Raises ValueRepairError for what cannot be read.
+    Links to folders are followed, except to those that the root lies in. Each folder is read once: first those that are
+    really there, so that a link does not rename them. Raises ValueRepairError for what cannot be read.
     """
+    real_root = os.path.join(os.path.realpath(root), "")
     found, seen, waiting = list[str](), set[str](), deque([""])
     try:
         while waiting:
             folder = waiting.popleft()
             place = os.path.join(root, folder)
-            if (real := os.path.realpath(place)) in seen:
+            real = os.path.realpath(place)
+            if real in seen or (folder and real_root.startswith(os.path.join(real, ""))):
                 continue
             seen.add(real)
             with os.scandir(place) as entries:
-                shown = [entry for entry in entries if hidden or not entry.name.startswith(".")]
+                shown = [entry for entry in entries if not entry.name.startswith(".") and entry.name != "lost+found"]
             for entry in sorted(shown, key=lambda entry: entry.name):
-                name = os.path.join(folder, entry.name)
-                if entry.is_dir():
-                    (waiting.append if entry.is_symlink() else waiting.appendleft)(name)
-                elif (entry.is_file() or not os.path.exists(entry)) and is_wanted(entry.path):
-                    os.stat(entry)  # raises for a link that leads nowhere
+                name, linked = os.path.join(folder, entry.name), entry.is_symlink()
+                if os.path.isdir(entry.path) if linked else entry.is_dir():
+                    (waiting.append if linked else waiting.appendleft)(name)
+                elif (linked or entry.is_file()) and is_wanted(entry.path):
+                    if linked:
+                        os.stat(entry)  # raises for a link that leads nowhere
                     found.append(name)
     except OSError as error:
         raise ValueRepairError(f"{error.filename}: {error.strerror}") from None
@@ -180,7 +183,7 @@ class Stream:
         if self.broken is None:
             with contextlib.suppress(*_DAMAGE):
                 if self._decoder.readinto1(memoryview(bytearray(1))):
-                    self.broken = self._broke(f"there are more than {self._most:,} bytes, the limit")
+                    self.broken = f"there are more than {self._most:,} bytes, the limit"
 
     def _broke(self, why: str) -> str:
         return f"{why} (at byte {self._raw.count:,} of the file)"

@@ -29,12 +29,12 @@ _TYPICAL_WEIGHTS = np.full(10, 0.2)
 _SCALINGS = 5
 # How much games slow each other down whose nets one device runs (`games_remaining`). A GPU also takes its time for
 # batches that are not full.
-ON_CPU, ON_GPU = 0.95, 0.5
+SHARE_ON_CPU, SHARE_ON_GPU = 0.95, 0.5
 _SIGMAS = 1.645  # of nine chances in ten
 
 
 class Remaining(NamedTuple):
-    """Seconds to the end, and the bounds between which they lie with nine chances in ten."""
+    """Seconds to the end, and bounds that are meant to hold with nine chances in ten."""
 
     seconds: float
     low: float
@@ -70,8 +70,8 @@ class PieceSizes:
     def overhang(self, workers: int) -> float:
         """How much longer than their mean the last of so many workers takes, after the last piece has begun.
 
-        Each is then somewhere in a piece, and what is left of that is longer than x with the chance of all the work
-        that lies more than x after the begin of its piece.
+        Each is then somewhere in a piece. The rest of the piece is longer than x with a probability that is the share
+        of all work that is done later than x after the beginning of its piece.
         """
         steps = np.diff(self._sizes, prepend=0.0)
         longer = np.append((steps * self._weight)[::-1].cumsum()[::-1], 0) / (self.mean * self._weight[0])
@@ -130,7 +130,7 @@ def games_remaining(
     remaining = sizes.remaining(ages)
     work, busy = float(remaining.sum()) + (games_left - len(ages)) * sizes.mean, min(jobs, games_left)
     ends = sorted([*remaining, *[0.0] * (busy - len(ages))])
-    for _ in range(min(games_left - len(ages), busy)):  # more games than workers: the last are about as far apart
+    for _ in range(min(games_left - len(ages), busy)):  # with more games, too, the last ones end about so far apart
         heapq.heapreplace(ends, ends[0] + sizes.mean)
     on_workers = max(work / busy + sizes.overhang(busy), float(max(ends)))
     seconds = (1 - share) * on_workers + share * work / jobs

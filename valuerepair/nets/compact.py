@@ -52,7 +52,7 @@ def compact_model(content: bytes, tensors: Tensors) -> bytes:
         om.value(RULE50, (rows, 1, 1, 1)),
         om.value(MOVES, (rows, "moves"), "int32"),
     ]
-    om.replace(graph.initializer, [*_tables(tensors), *graph.initializer])
+    graph.initializer.extend(_tables(tensors))
     om.replace(graph.node, [*_unpacking(tensors, element), *graph.node, picking])
     om.replace(graph.input, [*(part for part in graph.input if part.name != tensors.planes), *inputs])
     om.replace(graph.output, [*(part for part in graph.output if part.name != tensors.policy), logits])

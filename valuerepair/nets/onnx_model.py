@@ -1,4 +1,4 @@
-"""Writes small ONNX models and parts of them without the `onnx` package.
+"""Reads, changes and writes ONNX models without the `onnx` package.
 
 They serve as canaries for providers, and as nodes added around a net.
 """

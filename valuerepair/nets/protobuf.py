@@ -38,7 +38,7 @@ def message_types(description: str) -> Any:
 
 
 def parsed(kind: Any, content: bytes) -> Any:
-    """The message of this class. Raises ValueError for bytes that are none."""
+    """The message of this class. Raises ValueError for other bytes."""
     try:
         return kind.FromString(content)
     except DecodeError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from valuerepair.chess.time_left import ON_CPU, ON_GPU
+from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU
 from valuerepair.cores import usable_cores
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI, WRITTEN_FILES, by_content
@@ -74,7 +74,8 @@ class Lineup:
             nets = [self._net(side) if is_own else None for side, is_own in zip(sides, own, strict=True)]
             self.jobs = min(jobs, games) if jobs else self._default_jobs(sides, nets, limits, games)
             # Games of nets in this process slow each other down.
-            self.share = 0.0 if None in nets else ON_CPU if all(net and net.on_cpu for net in nets) else ON_GPU
+            on_device = SHARE_ON_CPU if all(net and net.on_cpu for net in nets) else SHARE_ON_GPU
+            self.share = 0.0 if None in nets else on_device
             first = [side.name or (net.identity.name if net else "") for side, net in zip(sides, nets, strict=True)]
             names = distinct(first, sides, limits)
             self.seats: tuple[Seat, ...] = tuple(

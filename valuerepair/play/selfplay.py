@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from valuerepair import signals
 from valuerepair.chess.progress import Progress, format_duration, format_rate
-from valuerepair.chess.time_left import ON_CPU, ON_GPU, Remaining, Turns
+from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU, Remaining, Turns
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
@@ -70,7 +70,7 @@ class ForestSource:
             self.params = replace(params, history_fill=nets[0].history_fill)
             sides = [(net, nodes, self.params) for net in nets]
             self.jobs = min(games, parallel or games_at_once(sides))
-            self.nets, self.share = nets, ON_CPU if all(net.on_cpu for net in nets) else ON_GPU
+            self.nets, self.share = nets, SHARE_ON_CPU if all(net.on_cpu for net in nets) else SHARE_ON_GPU
             self.sides, self.facts = _identity(nets, self.params, nodes)
             self._players: list[ForestPlayer] = []
             for net, name in zip(nets, _names(nets), strict=True):

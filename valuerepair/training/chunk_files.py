@@ -98,7 +98,7 @@ def find_archives(given: Sequence[str]) -> Archives:
     for path in given:
         if os.path.isdir(path):
             # Like lc0's loader, without hidden files and folders.
-            names = files_in(path, _is_archive, hidden=False)
+            names = files_in(path, _is_archive)
             for name in names:
                 _add(archives, os.path.join(path, name), name)
             if not names:
