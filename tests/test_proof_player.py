@@ -122,8 +122,13 @@ def test_each_net_plays_by_its_own_best_settings(there: Player) -> None:
 def test_both_nets_play_by_the_narrowest_of_these_settings(there: Player) -> None:
     tried = next(step for phase in there.settled(there.out) for step in phase)
     commands = {step.name: list(step.command) for phase in there.narrowed(there.out) for step in phase}
+    narrowest = list(tried.command)[2]
     sides = [side.partition(",nodes=100,")[2] for side in commands[f"match-{REPEATED}-100-narrowest"][1:3]]
-    assert sides == [list(tried.command)[2]] * 2
+    assert sides == [narrowest] * 2
+    (there.out / f"match-{REPEATED}-scale.json").write_text(json.dumps({"q_scale": {"value": 0.8}}))
+    commands = {step.name: list(step.command) for phase in there.narrowed(there.out) for step in phase}
+    sides = [side.partition(",nodes=100,")[2] for side in commands[f"match-{REPEATED}-100-played-narrowest"][1:3]]
+    assert sides == [f"q_scale=0.800,{narrowest}", f"q_scale=1.000,{narrowest}"]
 
 
 def test_no_game_is_learned_from_and_judged_by(there: Player) -> None:

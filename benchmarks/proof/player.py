@@ -180,9 +180,11 @@ class Player:
         yield from self._at_best_settings(REPEATED, _NARROWER, _NARROWER_GAMES, _SETTLED_GAMES, results)
 
     def narrowed(self, results: Path) -> Iterator[Iterable[Step]]:
-        """The same two nets, both by the narrowest of these settings."""
+        """The same two nets, both by the narrowest of these settings: as they are, and with Q on one scale."""
         narrowest = f",{_NARROWER[0]}"
         yield [self._match(f"{REPEATED}-100-narrowest", REPEATED, 100, _SETTLED_GAMES, new=narrowest, old=narrowest)]
+        if self.match_of(_quick(REPEATED)).exists():
+            yield [self._as_played(REPEATED, 100, _SETTLED_GAMES, "-narrowest", narrowest)]
         yield self.telling(results)
 
     def _at_best_settings(
@@ -276,11 +278,14 @@ class Player:
         new, old = (f",q_scale={scale:.3f}" for scale in self.scales(judged, place))
         return self._match(f"{net}-{nodes}", net, nodes, games, base, new=new, old=old)
 
-    def _as_played(self, name: str, nodes: int, games: int) -> Step:
-        """With the Q of both as steep in the positions of a quick match of theirs, as `vr repair` has it."""
+    def _as_played(self, name: str, nodes: int, games: int, ending: str = "", settings: str = "") -> Step:
+        """With the Q of both as steep in the positions of a quick match of theirs, as `vr repair` has it.
+
+        Both sides have the `settings`, too; the name of the match has `ending`.
+        """
         new, old = for_both(float(read_json(self.match_of(_quick(name)))["q_scale"]["value"]))
-        settings = {"new": f",q_scale={new:.3f}", "old": f",q_scale={old:.3f}"}
-        return self._match(f"{name}-{nodes}-played", name, nodes, games, **settings)
+        sides = {"new": f",q_scale={new:.3f}{settings}", "old": f",q_scale={old:.3f}{settings}"}
+        return self._match(f"{name}-{nodes}-played{ending}", name, nodes, games, **sides)
 
     def match_of(self, name: str) -> Path:
         """What `vr match --json` says of a match."""
