@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.inputs import from_json
 from valuerepair.store import schema
 from valuerepair.store.families import STEPS
-
-if TYPE_CHECKING:
-    pass
 
 _UCI = r"[a-h][1-8][a-h][1-8][nbrq]?"
 _PROMOTIONS = 0x5000  # moves are numbers below: `chess.positions`
