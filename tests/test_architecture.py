@@ -19,7 +19,8 @@ PACKAGE = "valuerepair"
 FLOORS = (
     {"command", "errors", "signals", "version"},
     {"identity", "outputs"},
-    {"files", "cores", "inputs", "intervals", "text"},
+    {"text"},
+    {"files", "cores", "inputs", "intervals"},
     {"chess"},
     {"question", "calibration"},
     {"archives", "nets"},
