@@ -9,6 +9,8 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.store import files, schema
 from valuerepair.store.check import digest_check, integrity_checks
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import OracleIdentity
 from valuerepair.store.store import Store
 
@@ -83,6 +86,16 @@ def test_a_store_without_a_name_is_a_usage_error() -> None:
         Store.open("")
     with pytest.raises(UsageError, match="--db is empty"):
         Store.open("", create=True)
+
+
+def test_an_error_of_the_rows_that_are_written_is_not_one_of_the_store(tmp_path: Path) -> None:
+    def rows() -> Iterator[tuple[str]]:
+        yield (b"\xff".decode(),)
+
+    with closing(sqlite3.connect(tmp_path / "a.db", factory=StoreConnection)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        with pytest.raises(UnicodeDecodeError):
+            connection.executemany("INSERT INTO t VALUES (?)", rows())
 
 
 def test_a_missing_or_empty_file(tmp_path: Path) -> None:

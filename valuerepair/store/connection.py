@@ -57,8 +57,10 @@ class StoreCursor(sqlite3.Cursor):
         )
 
     def executemany(self, sql: str, parameters: Iterable[Any]) -> StoreCursor:
-        with self.connection.explaining():
+        try:  # a UnicodeDecodeError comes from `parameters`, which may be an iterator that reads a file
             super().executemany(sql, parameters)
+        except sqlite3.DatabaseError as error:
+            self.connection.explain(error)
         return self
 
     def fetchone(self) -> Any:
