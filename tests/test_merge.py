@@ -375,6 +375,8 @@ def test_the_command_and_its_json(shards: tuple[Path, Path, Path], tmp_path: Pat
     assert code == 0, err
     assert "0 of them new" in out
     assert vr(["store", "merge", a, "--into", "merged.db", "-q"], capsys) == (0, "", "")
+    code, _, err = vr(["store", "merge", "", a, "-o", "other.db"], capsys)
+    assert (code, err) == (2, "vr: the name of a store is empty; give the files of stores\n")
 
 
 @pytest.mark.slow

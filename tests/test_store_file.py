@@ -82,9 +82,9 @@ def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path, how: dict[st
 
 
 def test_a_store_without_a_name_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match=r"^--db is empty; give the file of a store$"):
+    with pytest.raises(UsageError, match=r"^the name of a store is empty; give another --db$"):
         Store.open("")
-    with pytest.raises(UsageError, match="--db is empty"):
+    with pytest.raises(UsageError, match="the name of a store is empty"):
         Store.open("", create=True)
 
 

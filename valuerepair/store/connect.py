@@ -30,7 +30,7 @@ LOGS = ("-wal", "-journal")
 def check_file(path: str, *, create: bool, advice: str = "give another --db") -> bool:
     """Whether the file exists. Raises ValueRepairError if it cannot be a store, UsageError if the path is empty."""
     if not path:
-        raise UsageError("--db is empty; give the file of a store")
+        raise UsageError(f"the name of a store is empty; {advice}")
     if os.path.isdir(path):
         raise ValueRepairError(f"{path} is a folder, not a valuerepair store; {advice}")
     if os.path.exists(path) and not os.path.isfile(path):
@@ -40,13 +40,13 @@ def check_file(path: str, *, create: bool, advice: str = "give another --db") ->
         if not create:
             raise ValueRepairError(f"there is no store at {path}; make one with vr mine, or {advice}")
         if not os.path.isdir(folder):
-            raise ValueRepairError(f"the folder {folder} for the store does not exist; make it, or give another --db")
+            raise ValueRepairError(f"the folder {folder} for the store does not exist; make it, or {advice}")
         return False
     if not create and os.path.getsize(path) == 0:
         raise ValueRepairError(f"{path} is an empty file, not a valuerepair store; {advice}")
     # SQLite takes a file of one byte for an empty one, and would turn it into a database.
     if os.path.getsize(path) == 1:
-        raise ValueRepairError(f"{path} is not a valuerepair store; give another --db")
+        raise ValueRepairError(f"{path} is not a valuerepair store; {advice}")
     return True
 
 
