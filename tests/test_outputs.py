@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -24,7 +25,7 @@ from tests.mix_sides import folder_of
 from valuerepair import outputs
 from valuerepair.cli.files import Output, OutputFolder
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import whole_folder, written_together, written_whole
+from valuerepair.files import claimed, whole_folder, written_together, written_whole
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_output import ChunkOutput
 from valuerepair.training.mix import MixOptions, mix
@@ -407,7 +408,7 @@ def test_a_new_folder_where_a_link_leads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["out", "out[1]"])
 def test_what_a_killed_process_left_of_a_new_folder_is_removed(name: str, tmp_path: Path) -> None:
-    """Processes in containers have the same few numbers, so a number does not tell whether a process lives."""
+    """Also of an earlier version, which named the folder by its process."""
     program = (
         "import os, sys, signal\nfrom valuerepair.files import whole_folder\n"
         "with whole_folder(sys.argv[1]) as partial:\n"
@@ -416,7 +417,9 @@ def test_what_a_killed_process_left_of_a_new_folder_is_removed(name: str, tmp_pa
     killed = subprocess.run([sys.executable, "-c", program, str(tmp_path / name)], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert os.listdir(tmp_path)
-    (tmp_path / f".{name}.{os.getpid()}.part").mkdir()  # as a killed one of an earlier version
+    (tmp_path / f".{name}.4711.part").mkdir()
+    for other in (f".{name}.b.4711.part", f".{name}.4711.0.part", f".{name}.mine.part"):
+        (tmp_path / other).mkdir()
     with whole_folder(tmp_path / f"{name}.a") as beside, whole_folder(tmp_path / name) as partial:
         assert beside.exists()
         (partial / "chunk").touch()
@@ -425,7 +428,27 @@ def test_what_a_killed_process_left_of_a_new_folder_is_removed(name: str, tmp_pa
             whole_folder(tmp_path / name),
         ):
             pytest.fail("two at once")
-    assert sorted(os.listdir(tmp_path)) == [f".{name}.{os.getpid()}.part", name, f"{name}.a"]
+    others = [f".{name}.4711.0.part", f".{name}.b.4711.part", f".{name}.mine.part"]
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, name, f"{name}.a"])
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
+def test_a_new_folder_where_the_file_system_has_no_locks(
+    reason: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_lock(descriptor: int, operation: int) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr("fcntl.flock", no_lock)
+    with whole_folder(tmp_path / "out") as partial:
+        (partial / "chunk").touch()
+    assert os.listdir(tmp_path) == ["out"]
+    with pytest.raises(ValueRepairError, match="this file system has no locks"), claimed(tmp_path / "lock"):
+        pytest.fail("began")
+    (tmp_path / "full").write_bytes(b"of another")
+    with pytest.raises(ValueRepairError, match="this file system has no locks"), claimed(tmp_path / "full"):
+        pytest.fail("began")
+    assert sorted(os.listdir(tmp_path)) == ["full", "out"]
 
 
 def test_files_of_a_new_folder_are_on_the_disk_before_it_has_its_name(

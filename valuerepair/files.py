@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import gzip
 import hashlib
 import io
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -26,6 +26,7 @@ from valuerepair.signals import holding, last_check
 from valuerepair.text import size_words
 
 _SYNCS = 16  # files that wait for the disk at once
+_NO_FLOCK = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK)  # of file systems without locks
 
 
 def cache_folder(part: str) -> Path:
@@ -222,15 +223,13 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
 
     The kernel unlocks it when the process dies. A file that is empty at the end is removed. Raises `HeldError` if
     another process holds the lock, OSError if the file cannot be opened (with EINVAL if it is not a regular file),
-    ValueRepairError on a system without such locks.
+    ValueRepairError on a system or file system without such locks.
     """
+    no_locks = "has no locks that end with their process (flock), which long runs need"
     try:
         import fcntl
     except ImportError:
-        raise ValueRepairError(
-            f"{path}: this system has no locks that end with their process (flock), which long runs need; "
-            "use Linux, macOS, or WSL on Windows"
-        ) from None
+        raise ValueRepairError(f"{path}: this system {no_locks}; use Linux, macOS, or WSL on Windows") from None
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -240,6 +239,12 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise HeldError(os.pread(descriptor, 80, 0)) from None
+            except OSError as error:
+                if error.errno not in _NO_FLOCK:
+                    raise
+                if os.fstat(descriptor).st_size == 0:
+                    Path(path).unlink(missing_ok=True)
+                raise ValueRepairError(f"{path}: this file system {no_locks}; give a place on another disk") from None
             # Otherwise its last holder removed it after it was opened here, and it has no name any more.
             if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 try:
@@ -277,8 +282,7 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
             target.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(ValueRepairError):  # without locks, what a killed run left stays
                 held.enter_context(claimed(target.with_name(f".{target.name}.lock")))
-                for left in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}.part"):
-                    shutil.rmtree(left, ignore_errors=True)
+                _remove_what_was_left(target)
             partial.mkdir()
         except HeldError:
             raise ValueRepairError(f"{out}: another process is writing it; give another name") from None
@@ -295,6 +299,14 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
             raise ValueRepairError(f"{where}: {error.strerror or error}; nothing was written to {out}") from None
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def _remove_what_was_left(target: Path) -> None:
+    """Removes what killed runs left next to the new folder; runs of earlier versions named it by their process."""
+    part = re.compile(re.escape(f".{target.name}.") + r"([0-9a-f]{8}|[0-9]+)\.part")
+    for left in target.parent.iterdir():
+        if part.fullmatch(left.name):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def check_new_folder(out: str | os.PathLike[str], inputs: Iterable[str] = ()) -> None:
