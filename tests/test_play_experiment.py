@@ -82,6 +82,18 @@ def test_repeated_games() -> None:
     assert row_of(games[-1:])["repeats_whole"] is None
 
 
+def test_move_numbers_make_no_game_a_new_one() -> None:
+    """A position and its copies later in a game: all games after the first repeat it."""
+    board, games = chess.Board(), []
+    for number in range(1, 5):
+        board.fullmove_number = number
+        start = "" if number == 1 else board.fen()  # a game from the initial position has no FEN
+        games.append(replace(game(number, number, "1-0", ["e4", "e5"]), start_fen=start))
+    row = row_of(games)
+    assert row["openings"] == 1
+    assert [row[f"repeats_{depth}"] for depth in (10, 20, 40, "whole")] == [1, 1, 1, 1]
+
+
 def test_a_setting_counts() -> None:
     games = [game(i, i, ("1-0", "1/2-1/2", "0-1", "*")[i % 4], ["e4"] * 2, [0.6, -0.1]) for i in range(40)]
     row = row_of(games, 0.55)

@@ -313,6 +313,13 @@ def test_two_nets_change_colours_and_every_line_comes_before_any_twice(book: Pat
     assert plan.run != SelfplayPlan(read_openings(book), "book", ("b", "a"), {}, 12).run
 
 
+def test_lines_with_other_move_numbers_are_copies(tmp_path: Path) -> None:
+    book = tmp_path / "book.epd"
+    book.write_text("".join(f"4k3/8/8/8/8/8/4P3/4K3 w - - 0 {number}\n" for number in (1, 7, 30)))
+    assert SelfplayPlan(read_openings(book), "book", ("a", "a"), {}, 3).copies() == 2
+    assert SelfplayPlan(read_openings(book), "book", ("a", "b"), {}, 3).copies() == 1
+
+
 def test_two_nets_play_each_other(tmp_path: Path, net: str, book: Path, shared_data: Path) -> None:
     done = run(tmp_path, net, "--net2", str(shared_data / "nets" / "maia-1100.pb.gz"), "--repeat", "2", "--no-db")
     assert done.exit_code == 0, done.output

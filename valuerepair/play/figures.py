@@ -160,7 +160,8 @@ def repeated(games: Sequence[PlayedGame], depth: int | None = None) -> float | N
     """The share of games that equal an earlier one, up to `depth` plies after the book or as a whole."""
     if not games:
         return None
-    different = {(g.start_fen, g.sans if depth is None else g.sans[: g.book_plies + depth]) for g in games}
+    ends = [None if depth is None else game.book_plies + depth for game in games]
+    different = {opening_of(game.start_fen, game.sans[:end]) for game, end in zip(games, ends, strict=True)}
     return 1 - len(different) / len(games)
 
 

@@ -203,9 +203,9 @@ def book_digest(openings: Sequence[Opening]) -> str:
 def opening_of(start_fen: str, moves: Sequence[str]) -> tuple[str, ...]:
     """What makes openings the same: the position at their start, without its counters, and their moves.
 
-    A book may have a line more than once, and so may two books.
+    A book may have a line more than once, and so may two books. An empty `start_fen` is the initial position.
     """
-    return " ".join(start_fen.split()[:4]), *moves
+    return " ".join((start_fen or STARTPOS_FEN).split()[:4]), *moves
 
 
 def white_material(fen: str) -> int:

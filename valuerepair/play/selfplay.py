@@ -24,7 +24,7 @@ from valuerepair.play.elo import MatchScore
 from valuerepair.play.figures import PlayedGame, figures, lines
 from valuerepair.play.forest_player import Fill, ForestPlayer, games_at_once, search_facts
 from valuerepair.play.game import GameRecord
-from valuerepair.play.openings import Opening
+from valuerepair.play.openings import Opening, opening_of
 from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, each_timed, play_games
@@ -172,7 +172,9 @@ class SelfplayPlan:
     def copies(self) -> int:
         """The number of games with the opening and the White of an earlier one; without randomness they repeat it."""
         pairings = [self.pairing(number) for number in range(self.games)]
-        return self.games - len({(p.opening.start_fen, p.opening.moves, self.sides[p.white]) for p in pairings})
+        openings = [opening_of(pairing.opening.start_fen, pairing.opening.moves) for pairing in pairings]
+        whites = [self.sides[pairing.white] for pairing in pairings]
+        return self.games - len(set(zip(openings, whites, strict=True)))
 
     @property
     def common(self) -> dict[str, str]:
