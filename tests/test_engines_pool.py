@@ -14,7 +14,7 @@ import pytest
 
 from valuerepair.engines.find import find_engine
 from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, single
-from valuerepair.engines.process import EngineFailure
+from valuerepair.engines.process import EngineFailure, EngineTimeout, LineProcess
 from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
 
@@ -138,6 +138,27 @@ def test_a_second_answer_and_late_lines_do_not_belong_to_the_next_search(opened:
     pool = opened(fake("twice-on=startpos", "late-on=startpos"))
     found = pool.submit("position startpos", twice, lambda reason, attempts: [(attempts, None)])
     assert found.result(20) == [(nodes, len("position startpos")) for nodes in (1000, 2000, 3000)]
+
+
+def test_an_answer_that_is_there_is_read_also_after_the_deadline(tmp_path: Path) -> None:
+    """This program may have been late, as when the machine is busy; an engine that writes without end is given up."""
+    mark = tmp_path / "written"
+    engine = LineProcess([sys.executable, "-c", f"print('answer', flush=True); open({str(mark)!r}, 'w'); input()"])
+    flood = LineProcess([sys.executable, "-c", "while True: print('x' * 1000)"])
+    try:
+        until = time.monotonic() + 20
+        while not mark.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert engine.read_line(engine.now() - 1) == "answer"
+        with pytest.raises(EngineTimeout):
+            engine.read_line(engine.now() - 1)
+        assert flood.read_line(flood.now() + 20) == "x" * 1000
+        deadline = flood.now()
+        with pytest.raises(EngineTimeout):
+            [flood.read_line(deadline) for _ in range(100_000)]
+    finally:
+        engine.kill()
+        flood.kill()
 
 
 def test_a_line_that_uci_does_not_know_is_passed_over(opened: Opener) -> None:

@@ -26,6 +26,9 @@ _LONGEST_LINE = 1 << 20
 _STDERR_KEPT = 4000
 _LOOK_S = 0.1  # between two looks at the clock while an engine is waited for
 _STOPPED_S = 0.5  # between two looks: then this program was stopped
+# Even after a deadline, output that is already in the pipe is read: we may have been late, not the engine. This bounds
+# it for an engine that writes without end.
+_LATE_READS = 16
 
 
 class EngineFailure(Exception):
@@ -153,6 +156,7 @@ class LineProcess:
         self._buffer = b""
         self._lines: list[bytes] = []  # complete lines, last first
         self._errors = b""
+        self._late = 0
         self._looked_at = time.monotonic()
         self._stopped = 0.0  # seconds
         self._lock = threading.Lock()
@@ -189,7 +193,8 @@ class LineProcess:
     def read_line(self, deadline: float) -> str:
         """The next line of standard output, without its end; bytes that are not UTF-8 become U+FFFD.
 
-        `deadline` is a time of `now`. Raises EngineExited at the end of output and EngineTimeout.
+        `deadline` is a time of `now`; what is there is read also after it. Raises EngineExited at the end
+        of output and EngineTimeout.
         """
         while not self._lines:
             self._fill(deadline)
@@ -199,9 +204,11 @@ class LineProcess:
 
     def _fill(self, deadline: float) -> None:
         remaining = deadline - self.now()
-        if remaining <= 0:
+        self._late = 0 if remaining > 0 else self._late + 1
+        ready = self._poll.poll(max(0.0, min(remaining, _LOOK_S)) * 1000)
+        if remaining <= 0 and (not ready or self._late > _LATE_READS):
             raise EngineTimeout("no answer in time")
-        for fd, _ in self._poll.poll(min(remaining, _LOOK_S) * 1000):
+        for fd, _ in ready:
             data = os.read(fd, _CHUNK)
             if fd == self._stderr:
                 self._errors = (self._errors + data)[-_STDERR_KEPT:]
