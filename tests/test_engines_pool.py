@@ -140,6 +140,25 @@ def test_a_second_answer_and_late_lines_do_not_belong_to_the_next_search(opened:
     assert found.result(20) == [(nodes, len("position startpos")) for nodes in (1000, 2000, 3000)]
 
 
+def test_an_engine_is_asked_once_before_each_search_and_at_once_after_ucinewgame(
+    opened: Opener, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+
+    def twice() -> Plan[Answer]:
+        yield "go nodes 1000"
+        report = yield "go nodes 2000"
+        return report.cp
+
+    pool = opened(fake(f"log={log}"))
+    assert pool.submit("position startpos", twice, lambda reason, attempts: reason).result(20) == 17
+    assert ask(pool).result(20) == 17
+    pool.close()
+    position, new, first = "position startpos", ["ucinewgame", "isready"], "go nodes 1000"
+    searches = [position, first, "isready", position, "go nodes 2000", *new, position, first, *new]
+    assert log.read_text().splitlines() == ["uci", *new, *searches, "stop", "quit"]
+
+
 def test_an_answer_that_is_there_is_read_also_after_the_deadline(tmp_path: Path) -> None:
     """This program may have been late, as when the machine is busy; an engine that writes without end is given up."""
     mark = tmp_path / "written"

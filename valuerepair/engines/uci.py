@@ -266,6 +266,7 @@ class UciEngine:
         self.offered: dict[str, EngineOption] = {}
         self.settings: dict[str, str] = {}
         self._setup, self._ready = setup, False
+        self._asked = 0  # isready lines that are not answered yet
         self._process = LineProcess([setup.path, *setup.arguments])
         self.pid = self._process.pid
 
@@ -313,9 +314,13 @@ class UciEngine:
         """
         if self._ready:
             return
-        self._process.send("isready")
+        if not self._asked:
+            self._ask("isready")
+        deadline = self.now() + seconds
         try:
-            self._await("readyok", self.now() + seconds)
+            while self._asked:
+                self._await("readyok", deadline)
+                self._asked -= 1
         except EngineTimeout:
             raise EngineTimeout(f"was not ready in {seconds:g} s") from None
         self._ready = True
@@ -342,8 +347,13 @@ class UciEngine:
 
     def clear(self) -> None:
         """Clears the hash tables (``ucinewgame``). It returns at once; the next search waits for the engine."""
-        self._process.send("ucinewgame")
+        self._ask("ucinewgame", "isready")
         self._ready = False
+
+    def _ask(self, *lines: str) -> None:
+        """Sends lines of which the last one is ``isready``."""
+        self._process.send(*lines)
+        self._asked += 1
 
     def _await(self, word: str, deadline: float, reader: SearchReader | None = None) -> str:
         """Reads up to the line that begins with `word`. Raises EngineFailure if lc0 says that it cannot go on."""
