@@ -163,6 +163,9 @@ def main() -> None:
                 handshake()
             case ["isready"]:
                 time.sleep(float(OPTIONS.get("slow-ready", 0)))
+                if "bad-net" in OPTIONS:
+                    say("error The net is bad.")
+                    time.sleep(600)
                 say("readyok")
             case ["position"]:
                 position = line.strip()

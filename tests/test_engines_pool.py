@@ -209,6 +209,7 @@ def test_a_slow_start_is_waited_for(opened: Opener) -> None:
         ),
         (fake("silent", start_seconds=0.3), r"did not answer 'uci' with 'uciok' in 0.3 s"),
         (fake("slow-start=2", start_seconds=0.3), r"did not answer"),
+        (fake("bad-net", start_seconds=1.5), r"was not ready in 1\.5 s; it says: error The net is bad\.$"),
     ],
 )
 def test_an_engine_that_does_not_start_is_known_at_once(opened: Opener, setup: EngineSetup, reason: str) -> None:
@@ -227,6 +228,20 @@ def test_a_time_to_start_is_also_one_for_uciok(opened: Opener, monkeypatch: pyte
 def test_an_engine_that_cannot_search_is_known_at_once(opened: Opener) -> None:
     setup = fake("hang-on=startpos", start_seconds=1.5)
     with pytest.raises(EngineFailure, match=r"gave no best move in 1.5 s for 'go nodes 1': does it know this limit\?"):
+        EnginePool(setup, TimeLimit(timeout=None, first=5), 1, probe="go nodes 1")
+
+
+def test_an_error_that_an_engine_told_before_it_fell_silent_is_in_the_reason(opened: Opener) -> None:
+    """Not one of a search before, which it finished."""
+    refused = ask(opened(fake("error-on=d2d4"), timeout=0.2), "position startpos moves d2d4")
+    pool = opened(fake("warn-on=e2e4", "hang-on=d2d4"), timeout=0.2)
+    assert ask(pool, "position startpos moves e2e4").result(20) == 28
+    silent = ask(pool, "position startpos moves d2d4")
+    assert refused.result(20) == "gave no best move in 0.8 s; it says: error The file seems to be unparseable. [3]"
+    assert silent.result(20) == "gave no best move in 0.8 s [3]"
+    probed = r"'go nodes 1': does it know this limit\?; it says: error The file seems to be unparseable\.$"
+    setup = fake("error-on=startpos", start_seconds=1.5)
+    with pytest.raises(EngineFailure, match=probed):
         EnginePool(setup, TimeLimit(timeout=None, first=5), 1, probe="go nodes 1")
 
 

@@ -211,10 +211,8 @@ class EnginePool:
 
     def _probed(self, engine: UciEngine, go: str) -> SearchReport:
         """The report of a search of the initial position. Raises EngineFailure."""
-        try:
-            return engine.search("position startpos", go, self._setup.start_seconds or _PROBE_SECONDS)
-        except EngineTimeout as error:
-            raise EngineTimeout(f"{error} for {go!r}: does it know this limit?") from None
+        seconds = self._setup.start_seconds or _PROBE_SECONDS
+        return engine.search("position startpos", go, seconds, advice=f" for {go!r}: does it know this limit?")
 
     def _counts_tree(self, engine: UciEngine) -> bool:
         """Whether a search of half as many nodes as the one before is over at once, and reports as many nodes.

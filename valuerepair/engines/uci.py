@@ -267,6 +267,7 @@ class UciEngine:
         self.settings: dict[str, str] = {}
         self._setup, self._ready = setup, False
         self._asked = 0  # isready lines that are not answered yet
+        self._error = ""  # the last line of this search, or of the start, that begins with this word
         self._process = LineProcess([setup.path, *setup.arguments])
         self.pid = self._process.pid
 
@@ -282,8 +283,10 @@ class UciEngine:
                     self.name = line[8:].strip()
                 elif (option := parse_option(line)) is not None:
                     self.offered[option.name.lower()] = option
+                elif line.startswith("error "):
+                    self._error = line[:200]
         except EngineTimeout:
-            raise EngineTimeout(f"did not answer 'uci' with 'uciok' in {seconds:g} s: is it a UCI engine?") from None
+            raise self._timeout(f"did not answer 'uci' with 'uciok' in {seconds:g} s: is it a UCI engine?") from None
         self._process.send(*self._option_lines(setup))
         self.clear()
         self.ready(setup.start_seconds or _START_SECONDS)
@@ -322,14 +325,16 @@ class UciEngine:
                 self._await("readyok", deadline)
                 self._asked -= 1
         except EngineTimeout:
-            raise EngineTimeout(f"was not ready in {seconds:g} s") from None
+            raise self._timeout(f"was not ready in {seconds:g} s") from None
         self._ready = True
 
-    def search(self, position: str, go: str, seconds: float, *, unscored: bool = False) -> SearchReport:
+    def search(
+        self, position: str, go: str, seconds: float, *, unscored: bool = False, advice: str = ""
+    ) -> SearchReport:
         """Sends the ``position ...`` and ``go ...`` lines; returns the report of the search, or raises EngineFailure.
 
         Raises EngineTimeout if there is no best move after `seconds`, and GarbledAnswer if it is garbled or comes
-        without a score; with `unscored` no score is needed.
+        without a score; with `unscored` no score is needed. `advice` is added to the words of the timeout.
         """
         self.ready(max(seconds, 30.0))
         started, self._ready = self.now(), False
@@ -338,7 +343,8 @@ class UciEngine:
         try:
             line = self._await("bestmove", started + seconds, reader)
         except EngineTimeout:
-            raise EngineTimeout(f"gave no best move in {seconds:.4g} s") from None
+            raise self._timeout(f"gave no best move in {seconds:.4g} s{advice}") from None
+        self._error = ""
         try:
             report = reader.report(line, round((self.now() - started) * 1000), unscored=unscored)
         except ValueError as error:
@@ -362,10 +368,15 @@ class UciEngine:
             first = line.split(" ", 1)[0]
             if first == word:
                 return line
-            if first == "error" and self.name.startswith("Lc0 "):  # it answers nothing more; for others unknown to UCI
-                raise EngineFailure(f"says: {line[:200]}")
+            if first == "error":  # unknown to UCI; lc0 answers nothing more
+                self._error = line[:200]
+                if self.name.startswith("Lc0 "):
+                    raise EngineFailure(f"says: {self._error}")
             if reader is not None:
                 reader.add(line)
+
+    def _timeout(self, what: str) -> EngineTimeout:
+        return EngineTimeout(what + (f"; it says: {self._error}" if self._error else ""))
 
     def kill(self) -> None:
         """Ends the engine at once, even in the middle of a search, which then raises EngineFailure."""

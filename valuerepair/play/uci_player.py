@@ -145,10 +145,8 @@ class _EngineThread:
         """Starts the engine, and searches briefly; raises EngineFailure."""
         try:
             engine = self._start()
-            try:
-                report = engine.search("position startpos", probe, _PROBE_SECONDS, unscored=True)
-            except EngineTimeout as error:
-                raise EngineTimeout(f"{error} for {probe!r}: does it know this limit?") from None
+            advice = f" for {probe!r}: does it know this limit?"
+            report = engine.search("position startpos", probe, _PROBE_SECONDS, unscored=True, advice=advice)
             _legal_move(chess.STARTING_FEN, report)
             engine.clear()
             engine.ready(_READY_SECONDS)
