@@ -468,7 +468,31 @@ def test_a_file_that_a_side_names_must_not_change(tmp_path: Path, named_by: str)
     written.write_text("what the engine writes")
     assert run(tmp_path, _fewer(plan_of(tmp_path), 6), *sides).before == 4
     named.write_text("two")
-    with pytest.raises(UsageError, match=rf"of another run: side A was '.*weights\.nnue#{digest}' and now is '.*"):
+    now = hashlib.sha256(b"two").hexdigest()[:12]
+    words = rf"a file of side A was weights\.nnue#{digest} and now is weights\.nnue#{now}; put the former file back, or"
+    with pytest.raises(UsageError, match=words):
+        run(tmp_path, plan_of(tmp_path), *sides)
+    named.unlink()
+    with pytest.raises(UsageError, match=rf"a file of side A was weights\.nnue#{digest} and now is missing; put"):
         run(tmp_path, plan_of(tmp_path), *sides)
     path.write_text(re.sub(r'\[\w+Files ".*"\]\n', "", before))
     assert run(tmp_path, plan_of(tmp_path), *sides).before == 4
+
+
+@pytest.mark.parametrize("before", [None, "", "of an earlier match\n"])
+@pytest.mark.parametrize("named_by", ["arg", "option.Book Path"])
+def test_a_match_goes_on_though_its_engine_writes_a_file_that_it_names(
+    tmp_path: Path, named_by: str, before: str | None
+) -> None:
+    written, net = tmp_path / "learnt", tmp_path / "weights.nnue"
+    if before is not None:
+        written.write_text(before)
+    net.write_text("one")
+    settings = f"{named_by}={written},arg={net}"
+    sides = fake_side("a"), fake_side("b", f"log={written}", settings=settings)
+    for games in (2, 4, 6):
+        assert run(tmp_path, _fewer(plan_of(tmp_path), games), *sides, jobs=1).before == games - 2
+        assert len(written.read_text()) > len(before or "")
+    net.write_text("two")
+    with pytest.raises(UsageError, match=r"a file of side B was weights\.nnue#\w+ and now is weights\.nnue#"):
+        run(tmp_path, plan_of(tmp_path), *sides)

@@ -605,8 +605,12 @@ def by_content(value: str, folder: str) -> str:
 
     Raises ValueRepairError for a file that cannot be read.
     """
-    for file in (value, os.path.join(folder, value)):
-        if value and os.path.isfile(file):
-            digest = file_sha256(file)[:_DIGEST]
-            return value if digest in value else f"{os.path.basename(file)}#{digest}"
-    return value
+    if (file := file_named(value, folder)) is None:
+        return value
+    digest = file_sha256(file)[:_DIGEST]
+    return value if digest in value else f"{os.path.basename(file)}#{digest}"
+
+
+def file_named(value: str, folder: str) -> str | None:
+    """The file that an option's value names, here or in the engine's `folder`; None if there is none."""
+    return next((file for file in (value, os.path.join(folder, value)) if value and os.path.isfile(file)), None)

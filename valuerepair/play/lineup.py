@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU
 from valuerepair.cores import usable_cores
 from valuerepair.engines.find import find_engine
-from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI, WRITTEN_FILES, by_content
+from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI, WRITTEN_FILES, file_named
 from valuerepair.engines.pool import TimeLimit
 from valuerepair.engines.spec import EngineSpec, is_path
 from valuerepair.errors import UsageError, check_least
+from valuerepair.files import file_sha256
 from valuerepair.inputs import settings_of
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.registry import DEFAULT_NET
@@ -31,17 +32,37 @@ _USUAL = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
 
 
 @dataclass(frozen=True)
+class NamedFile:
+    """A file that an engine's arguments or options name, as it was before the engine started."""
+
+    path: str
+    stamp: tuple[int, int] | None
+    content: str
+
+    @staticmethod
+    def of_path(path: str) -> NamedFile:
+        """The file as it is now; `content` is its name with the beginning of its SHA-256."""
+        stamp = _stamp(path)
+        return NamedFile(path, stamp, f"{os.path.basename(path)}#{file_sha256(path)[:12]}")
+
+    @property
+    def changed(self) -> bool:
+        """Whether it has been written since: then the engine writes it, as a log or what it learns."""
+        return _stamp(self.path) != self.stamp
+
+
+@dataclass(frozen=True)
 class Seat:
     """A player and what its moves depend on, in two lines: two matches with the same lines have the same side.
 
-    `q_scale` is that of the built-in search, None for an engine. `files` are the files that an engine's arguments and
-    options name, by their contents.
+    `q_scale` is that of the built-in search, None for an engine. `files` are those that an engine's arguments and
+    options name.
     """
 
     player: Player
     identity: str
     q_scale: float | None = None
-    files: str = ""
+    files: tuple[NamedFile, ...] = ()
 
 
 class Lineup:
@@ -167,12 +188,13 @@ class Lineup:
         first = seconds + fixed + limits.get("nodes", 0) / rate
         limit = TimeLimit(timeout=side.timeout, first=first, nodes=limits.get("nodes"), fixed=fixed)
         own_name = net if kind.built_in else None
+        files = _named_files(side, os.path.dirname(setup.path))  # before the engine starts and writes to them
         player = UciPlayer(setup, limits, limit, name=side.name or own_name)
         self._players.append(player)
         options = {name: value for name, value in player.settings.items() if name != "WeightsFile"}
         words = [player.engine_name, net, _words({**limits, **options}), *side.arguments, *facts]
         identity = " ".join(word for word in words if word)
-        return Seat(player, identity, files=_contents(side, os.path.dirname(setup.path), options))
+        return Seat(player, identity, files=files)
 
 
 def parse_side(text: str) -> EngineSpec:
@@ -249,13 +271,23 @@ def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence
     return [name if i == 0 else f"{name} ({i + 1})" for i, name in enumerate(names)]
 
 
-def _contents(side: EngineSpec, folder: str, options: Mapping[str, str]) -> str:
-    """The files that an engine's arguments and options name, by their contents; without those that it writes."""
+def _named_files(side: EngineSpec, folder: str) -> tuple[NamedFile, ...]:
+    """The files that an engine's arguments and options name, without those that are known to be its logs."""
     if not side.kind.here:
-        return ""
-    read = [(word, "") for word in side.arguments]
-    read += [(value, folder) for name, value in options.items() if name not in WRITTEN_FILES]
-    return " ".join(content for value, place in read if (content := by_content(value, place)) != value)
+        return ()
+    logs = {name.lower() for name in WRITTEN_FILES}
+    named = [file_named(word, "") for word in side.arguments]
+    named += [file_named(value, folder) for name, value in side.options.items() if name.lower() not in logs]
+    return tuple(NamedFile.of_path(path) for path in named if path is not None)
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """Changes when a file is written; None without a file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def _words(options: Mapping[str, object]) -> str:

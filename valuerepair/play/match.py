@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import random
+import re
 import time
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from valuerepair import signals
+from valuerepair.books.emit import one_line
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.time_left import Turns
 from valuerepair.errors import UsageError, check_least, check_word
@@ -51,6 +53,7 @@ log = logging.getLogger(__name__)
 SEQUENTIAL, SHUFFLED, ODDS = "sequential", "shuffled", "odds"
 TICK_S = 0.5
 BUILT_IN = "built-in"
+_NAMED_FILE = re.compile(r"(\S.*?)#([0-9a-f]{12})(?: |$)")  # in a tag of files
 
 
 @dataclass(frozen=True)
@@ -242,6 +245,8 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
         facts = _Facts(plan, lineup)
         planned = f"{plan.games} games; give more --games"
         done, size = resumed(Path(path), max(plan.numbers), planned, facts.difference)
+        if (changed := facts.changed_file(done)) is not None:
+            raise UsageError(f"{path}: {changed}; put the former file back, or give another -o FILE")
         if done:
             facts.keep_names(done[0])
         for game in done:
@@ -324,35 +329,58 @@ class _Facts:
         self._names = [black, white] if game.number % 2 else [white, black]
 
     def sides(self, number: int) -> dict[str, str]:
-        """Tags of the game's players: names, identities, and the contents of their files, which may be empty."""
+        """Tags of the game's players: their names and identities."""
         white, black = number % 2, 1 - number % 2
         return {
             "White": self._names[white],
             "Black": self._names[black],
             "WhiteSide": self._sides[white],
             "BlackSide": self._sides[black],
-            "WhiteFiles": self._files[white],
-            "BlackFiles": self._files[black],
         }
+
+    def files(self, number: int) -> dict[str, str]:
+        """Tags of the contents of the players' files, without a tag where there are none.
+
+        Files that changed since their engine started are left out: the engine writes them.
+        """
+        texts = [" ".join(file.content for file in files if not file.changed) for files in self._files]
+        return {name: texts[side] for side in (0, 1) if texts[side] for name in [_files_tag(side, number)]}
 
     def tags(self, record: GameRecord) -> dict[str, str]:
         """All tags of a game besides the standard ones."""
         opening = self._openings[record.opening]
         named = {name: opening.tags[name] for name in ("ECO", "Opening", "Variation") if name in opening.tags}
-        sides = {name: text for name, text in self.sides(record.number).items() if text}
+        sides = {**self.sides(record.number), **self.files(record.number)}
         head = {"Event": "vr match", "Site": f"valuerepair {__version__}", "Date": today()}
         return {**head, "Run": self.run, **sides, **self.common, **named, **breadth_tags(record)}
 
     def difference(self, game: WrittenGame) -> str | None:
-        """The first difference between a written game and this match, in words; None if it is a game of this match.
-
-        Earlier versions did not write what the files of a side contain.
-        """
+        """The first difference between a written game and this match, in words; None if it is a game of this match."""
         number = game.number
         for name, now in {**self.sides(number), **self.common}.items():
-            if not game.has(name, now) and not (name.endswith("Files") and name not in game.tags):
-                before = game.tags.get(name, "not given")
-                colour = name.removesuffix("Side").removesuffix("Files")
+            if not game.has(name, now):
+                before, colour = game.tags.get(name, "not given"), name.removesuffix("Side")
                 side = {("White", "Black")[number % 2]: "side A", ("Black", "White")[number % 2]: "side B"}.get(colour)
                 return f"{side or name} was {before!r} and now is {now!r}"
         return None if game.tags["Run"] == self.run else "its limits were different"
+
+    def changed_file(self, games: Sequence[WrittenGame]) -> str | None:
+        """The first file of a side that is not what it was in the written games, in words; None without one.
+
+        A file that some game does not name is left out: its engine wrote it before that game ended, or the game is of
+        an earlier version, which named none.
+        """
+        for side, files in enumerate(self._files):
+            texts = dict.fromkeys(game.tags.get(_files_tag(side, game.number), "") for game in games)
+            written = [dict(_NAMED_FILE.findall(text)) for text in texts]
+            now = dict(_NAMED_FILE.findall(one_line(" ".join(file.content for file in files))))
+            for name, digest in ((name, digest) for of_game in written for name, digest in of_game.items()):
+                if all(name in of_game for of_game in written) and now.get(name) != digest:
+                    is_now = f"is {name}#{now[name]}" if name in now else "is missing"
+                    return f"a file of side {'AB'[side]} was {name}#{digest} and now {is_now}"
+        return None
+
+
+def _files_tag(side: int, number: int) -> str:
+    """The tag for the files of a side (0 or 1) in a game: the first side has White in even games."""
+    return "WhiteFiles" if number % 2 == side else "BlackFiles"
