@@ -400,7 +400,7 @@ def test_a_line_that_a_book_has_twice_is_one_opening(tmp_path: Path, caplog: pyt
         with caplog.at_level("INFO", "valuerepair"), Progress("match", quiet=True) as progress:
             sides = [fake_side("one"), fake_side("two")]
             end = play_sides(sides, options, tmp_path / f"{book}-games.pgn", progress=progress)
-        assert "2 different openings for 12 games, so games by nodes" in caplog.text
+        assert "12 games from 2 openings, so games by nodes" in caplog.text
         again = vr.elo(tmp_path / f"{book}-games.pgn").whole
         assert again is not None
         said.append((end.standing.as_json(), again.as_json()["elo"], end.standing.unit, again.unit))
@@ -453,6 +453,9 @@ def test_a_match_of_a_version_that_cut_long_tags_goes_on(tmp_path: Path) -> None
     assert whole.as_json()["score"] == end.standing.as_json()["score"]
     with pytest.raises(UsageError, match="game 1 is of another run: Seed was '0'"):
         run(tmp_path, replace(plan_of(tmp_path), seed=1), *sides)
+    words = "its limits, or names or settings beyond 200 characters, were different; give another -o"
+    with pytest.raises(UsageError, match=words):
+        run(tmp_path, plan_of(tmp_path), sides[0].replace(LONG, f"{LONG} another"), sides[1])
 
 
 @pytest.mark.parametrize("named_by", ["arg", "option.Book Path"])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from valuerepair import signals
-from valuerepair.books.emit import one_line
+from valuerepair.books.emit import MAX_TAG_LENGTH, one_line
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.time_left import Turns
 from valuerepair.errors import UsageError, check_least, check_word
@@ -116,7 +116,7 @@ class MatchPlan:
         different = len({opening_of(opening.start_fen, opening.moves) for opening in played})
         if pairs > different:
             lines.append(
-                f"{quantity(different, 'different opening')} for {self.games:,} games, so games by nodes and without "
+                f"{self.games:,} games from {quantity(different, 'opening')}, so games by nodes and without "
                 "temperature are repeated; intervals are over openings, an SPRT counts copies as new games"
             )
         return lines
@@ -357,12 +357,17 @@ class _Facts:
     def difference(self, game: WrittenGame) -> str | None:
         """The first difference between a written game and this match, in words; None if it is a game of this match."""
         number = game.number
-        for name, now in {**self.sides(number), **self.common}.items():
+        tags = {**self.sides(number), **self.common}
+        for name, now in tags.items():
             if not game.has(name, now):
                 before, colour = game.tags.get(name, "not given"), name.removesuffix("Side")
                 side = {("White", "Black")[number % 2]: "side A", ("Black", "White")[number % 2]: "side B"}.get(colour)
                 return f"{side or name} was {before!r} and now is {now!r}"
-        return None if game.tags["Run"] == self.run else "its limits were different"
+        if game.tags["Run"] == self.run:
+            return None
+        if any(len(now) > len(game.tags.get(name, "")) == MAX_TAG_LENGTH for name, now in tags.items()):
+            return f"its limits, or names or settings beyond {MAX_TAG_LENGTH} characters, were different"
+        return "its limits were different"
 
     def changed_file(self, games: Sequence[WrittenGame]) -> str | None:
         """The first file of a side that is not what it was in the written games, in words; None without one.
