@@ -263,6 +263,13 @@ def shared_looks(games: int, alone: float, together: float, share: float) -> lis
     return [seconds / max(time - at, 1e-9) for at, seconds in looks]
 
 
+@pytest.mark.parametrize("age", [2.9, 3.0, 30.0, 3000.0])
+def test_a_game_that_hangs_after_short_ones_has_bounds(age: float) -> None:
+    found = games_remaining(1, [0.0157, 0.0108], 1, [age])
+    assert found is not None
+    assert 0 <= found.low <= found.seconds <= found.high < 1e6
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("alone", "together", "share"), [(0.0, 1.0, SHARE_ON_CPU), (30.0, 1.0, SHARE_ON_GPU)])
 @pytest.mark.parametrize("games", [64, 200, 400])

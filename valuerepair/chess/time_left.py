@@ -31,6 +31,7 @@ _SCALINGS = 5
 # batches that are not full.
 SHARE_ON_CPU, SHARE_ON_GPU = 0.95, 0.5
 _SIGMAS = 1.645  # of nine chances in ten
+_WIDEST = math.log(100)  # the bounds of a time that is nearly 0 would be beyond all numbers
 
 
 class Remaining(NamedTuple):
@@ -136,7 +137,8 @@ def games_remaining(
     seconds = (1 - share) * on_workers + share * work / jobs
     # The mean of few ended games may be far from that of all, and the games left may be long or short ones.
     variance = sizes.spread**2 * (1 / len(ended) + games_left * (sizes.mean / max(work, 1e-9)) ** 2)
-    return Remaining(seconds, *(seconds * math.exp(side * _SIGMAS * math.sqrt(variance)) for side in (-1, 1)))
+    width = min(_SIGMAS * math.sqrt(variance), _WIDEST)
+    return Remaining(seconds, seconds * math.exp(-width), seconds * math.exp(width))
 
 
 def _game_sizes(ended: Floats, under_way: Floats) -> PieceSizes:
