@@ -41,10 +41,10 @@ def quantity(number: int, noun: str) -> str:
 
 
 def size_words(count: int) -> str:
-    """``1.25 GB``, ``110 MB`` or ``2.5 MB`` for a number of bytes."""
+    """``1.25 GB``, ``110 MB`` or ``2.50 MB`` for a number of bytes."""
     if count >= 1e9:
         return f"{count / 1e9:,.2f} GB"
-    return f"{count / 1e6:.0f} MB" if count >= 1e7 else f"{count / 1e6:.1f} MB"
+    return f"{count / 1e6:.0f} MB" if count >= 1e7 else f"{count / 1e6:.2f} MB"
 
 
 def positions_of_games(positions: int, games: int) -> str:
