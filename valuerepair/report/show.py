@@ -131,15 +131,21 @@ def _deep_q(row: dict[str, Any], alpha: float, question: Question) -> float | No
     return finite(float(values.deep_q(np.array(scores, np.float64), alpha, question.q_from)))
 
 
+def _shares(row: dict[str, Any], source: str) -> list[float] | None:
+    """Wins, draws and losses by the net or the deep search; None unless all three are known."""
+    shares = [row[f"{source}_{outcome}"] for outcome in "wdl"]
+    return None if None in shares else shares
+
+
 def _net_of(net: dict[str, str], row: dict[str, Any], board: chess.Board) -> dict[str, Any]:
-    wdl = None if row["net_w"] is None else [row["net_w"], row["net_d"], row["net_l"]]
+    wdl = _shares(row, "net")
     best = _move(board, row["net_best"])
     facts = {"name": net["name"], "sha256": net["sha256"], "q": row["net_q"], "wdl": wdl, "best": best}
     return facts | {"best_p": row["net_best_p"], "entropy": row["net_entropy"]}
 
 
 def _deep_of(oracle: dict[str, str], row: dict[str, Any], board: chess.Board) -> dict[str, Any]:
-    wdl = None if row["deep_w"] is None else [row["deep_w"], row["deep_d"], row["deep_l"]]
+    wdl = _shares(row, "deep")
     facts = {"oracle": oracle["label"], "digest": oracle["digest"], "q": row["deep_q"]}
     facts |= {"cp": row["cp"], "mate": row["mate"], "wdl": wdl}
     facts |= {"best": _move(board, row["deep_best"]), "pv": row["pv"], "pv_san": pv_san(board, row["pv"])}

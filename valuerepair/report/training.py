@@ -53,8 +53,9 @@ def _summary(training: Training) -> str:
     if "loss" not in first:
         return f"loss {last['train_loss']:.4f}"
     best = min(training.rows, key=lambda row: row["loss"])
-    if amplitude := training.about.get("amplitude"):
-        best = amplitude["measures"]  # of the net that was written
+    if amplitude := training.about.get("amplitude"):  # the net that was written
+        measures = amplitude.get("measures") or {}
+        best = {**best, **{name: value for name, value in measures.items() if value is not None}}
     words = f"loss of held-out games {first['loss']:.4f} to {best['loss']:.4f}"
     if first["mean_dq"] is not None:
         words += f", mean |net Q − deep Q| {first['mean_dq']:.4f} to {best['mean_dq']:.4f}"

@@ -534,6 +534,7 @@ class _Written(msgspec.Struct):
 
 class _KeptShare(msgspec.Struct, rename={"factor": "lambda"}):
     factor: Number
+    measures: dict[str, Count | Number | None] | None = None
 
 
 class _Curve(msgspec.Struct):
