@@ -322,8 +322,8 @@ def similar(
     from valuerepair.judge.neighbours import find_similar
 
     with opened_store(store) as opened:
-        asked = resolved(opened, question)
-        return find_similar(opened, _query_text(position), asked, limit, candidates_only=candidates_only)
+        full_question = resolved(opened, question)
+        return find_similar(opened, _query_text(position), full_question, limit, candidates_only=candidates_only)
 
 
 def check_store(store: Path = "valuerepair.db", *, quiet: bool = True) -> Iterator[StoreCheck]:

@@ -99,8 +99,8 @@ def files_in(root: str, is_wanted: Callable[[str], bool]) -> list[str]:
                 continue
             seen.add(real)
             with os.scandir(place) as entries:
-                shown = [entry for entry in entries if not entry.name.startswith(".") and entry.name != "lost+found"]
-            for entry in sorted(shown, key=lambda entry: entry.name):
+                visible = [entry for entry in entries if not entry.name.startswith(".") and entry.name != "lost+found"]
+            for entry in sorted(visible, key=lambda entry: entry.name):
                 name, linked = os.path.join(folder, entry.name), entry.is_symlink()
                 if os.path.isdir(entry.path) if linked else entry.is_dir():
                     (waiting.append if linked else waiting.appendleft)(name)
@@ -271,7 +271,7 @@ class _Gzip:
 
 
 class _Members:
-    """Gzip members, bzip2 streams or xz streams, each with a decompressor of its own; ignores padding after each.
+    """Gzip members, bzip2 streams or xz streams, each read by a new decompressor. Padding after a stream is ignored.
 
     (The standard library's files of bzip2 and xz take a damaged later stream for padding.)
     """

@@ -117,8 +117,8 @@ def games_remaining(
 ) -> Remaining | None:
     """The time until `games_left` games are over, including the running ones; `jobs` run at once.
 
-    `ended` are the seconds of ended games, `running` those of each running game so far. `share` is 0 if each game has a
-    worker of its own, and 1 if all share one core: then n games take n / `jobs` of the time that they take while `jobs`
+    `ended` are the seconds of ended games, `running` those of each running game so far. `share` is 0 if no game slows
+    another down, and 1 if all share one core: then n games take n / `jobs` of the time that they take while `jobs`
     run. None until a game has ended, and while fewer games have ended than a tenth of the running ones: of hundreds
     that began together, the first few to end show how early a game may be over, and nothing about the others.
     """

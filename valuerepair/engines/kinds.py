@@ -612,5 +612,5 @@ def by_content(value: str, folder: str) -> str:
 
 
 def file_named(value: str, folder: str) -> str | None:
-    """The file that an option's value names, here or in the engine's `folder`; None if there is none."""
+    """The file that an option's value names, here or in the engine's `folder`; None if no such file exists."""
     return next((file for file in (value, os.path.join(folder, value)) if value and os.path.isfile(file)), None)

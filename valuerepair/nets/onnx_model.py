@@ -83,6 +83,6 @@ def value(name: str, shape: Shape, element: str = "float32") -> Any:
 
 def replace(repeated: Any, parts: Iterable[Any]) -> None:
     """Gives a repeated field other parts, some of which may be its own."""
-    kept = list(parts)
+    new_parts = list(parts)
     del repeated[:]
-    repeated.extend(kept)
+    repeated.extend(new_parts)

@@ -56,14 +56,15 @@ class Searched:
     tree: Snapshot | None = None
 
     def lines(self) -> list[str]:
-        """The root and its visited or proven moves for a terminal, with none of these all moves; and an empty line."""
+        """Lines for a terminal: the root, its visited or proven moves (all moves without such), and an empty line."""
         position, result = self.position, self.result
         if result is None:
             return [position.fen, f"  {self.reason}", ""]
-        shown = [move for move in result.moves if move.visits or move.certain is not None] or list(result.moves)
+        known_moves = [move for move in result.moves if move.visits or move.certain is not None]
+        table_moves = known_moves or list(result.moves)
         lines = [position.fen, *(f"  {line}" for line in self.root_lines(result)), ""]
-        lines += table_lines(_COLUMNS, (_cells(move, position) for move in shown), "  ")
-        if hidden := len(result.moves) - len(shown):
+        lines += table_lines(_COLUMNS, (_cells(move, position) for move in table_moves), "  ")
+        if hidden := len(result.moves) - len(table_moves):
             lines.append(f"  and {hidden} more without visits")
         return [*lines, ""]
 

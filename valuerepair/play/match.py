@@ -339,7 +339,7 @@ class _Facts:
         }
 
     def files(self, number: int) -> dict[str, str]:
-        """Tags of the contents of the players' files, without a tag where there are none.
+        """The tags that identify the contents of the players' files; a player without files has no tag.
 
         Files that changed since their engine started are left out: the engine writes them.
         """

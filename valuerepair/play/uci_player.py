@@ -249,13 +249,13 @@ def _ending(error: EngineFailure) -> str:
 
 def _legal_move(fen: str, report: SearchReport) -> str:
     """The engine's move, of which castling may be king takes rook. Raises GarbledAnswer if there is no legal one."""
-    said = f"; it says: {report.notes[-1][:200]}" if report.notes else ""
+    last_note = f"; it says: {report.notes[-1][:200]}" if report.notes else ""
     if report.best_move is None:
-        raise GarbledAnswer(f"gave no move although there are legal ones{said}")
+        raise GarbledAnswer(f"gave no move although there are legal ones{last_note}")
     try:
         return chess.Board(fen).parse_uci(report.best_move).uci()
     except ValueError:
-        raise GarbledAnswer(f"gave the illegal move {report.best_move}{said}") from None
+        raise GarbledAnswer(f"gave the illegal move {report.best_move}{last_note}") from None
 
 
 def _thought(position: Position, report: SearchReport, seconds: float) -> Thought:

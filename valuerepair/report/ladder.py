@@ -196,7 +196,7 @@ class ScreenTable:
         screen = self.screen
         beyond = "" if screen.calibration is None else " beyond scale"
         at = f"threshold {screen.threshold:g}{beyond}, alpha {screen.alpha:.0f}"
-        shown = [
+        text_lines = [
             f"screening at {at}: {screen.positions:,} positions searched in full, "
             f"{screen.positives:,} of them candidates",
             f"in use: fitted {self.stored}"
@@ -205,10 +205,10 @@ class ScreenTable:
             "",
             f"cuts for a recall of {screen.recall:g}: a position leaves below this chance of a candidate",
         ]
-        shown += [f"  {f'{rung.nodes:,} nodes':<20}{rung.cut:>9.4f}" for rung in screen.rungs]
+        text_lines += [f"  {f'{rung.nodes:,} nodes':<20}{rung.cut:>9.4f}" for rung in screen.rungs]
         points = ((p.wanted, f"1/{1 / p.share:.1f}", p.recall, f"{p.found:,} of {p.positives:,}") for p in self.points)
         curve = table_lines("wanted:>6g | nodes:<7 | recall:>6.3f | candidates:<", points, "  ")
-        return [*shown, "", "nodes against recall, cross-validated", *curve]
+        return [*text_lines, "", "nodes against recall, cross-validated", *curve]
 
 
 def screen_table(store: Store, question: Question) -> ScreenTable:

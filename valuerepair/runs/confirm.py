@@ -79,7 +79,7 @@ class Confirmed:
         calibrated = ", net Q calibrated" if report["calibration"] else ""
         seconds, nodes = report["seconds"], report["nodes"]
         speed = f", {format_rate(nodes / seconds)}" if nodes and seconds else ""
-        shown = [
+        text_lines = [
             f"{report['net']['name']} against {report['oracle']['label']}, {source}{calibrated}",
             f"searches: {report['searches']:,}, {self.summary.workers} at once, {report['failed']:,} failed; "
             f"{format_duration(seconds)}{speed}",
@@ -88,12 +88,12 @@ class Confirmed:
         for resolved in _RESOLVED:
             worst = [case for case in report["cases"] if case["verdict"] == resolved]
             if worst:
-                shown += [
+                text_lines += [
                     "",
                     f"{resolved}, the largest disagreements (Q of the side to move; in brackets after the move)",
                 ]
-                shown += [line for case in worst for line in _case_lines(case)]
-        return [*shown, "", *_next(report)]
+                text_lines += [line for case in worst for line in _case_lines(case)]
+        return [*text_lines, "", *_next(report)]
 
 
 def confirm_cases(frame: pd.DataFrame, evidence: pd.DataFrame, count: int) -> list[dict[str, Any]]:

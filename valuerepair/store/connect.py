@@ -99,7 +99,7 @@ def upgrade(connection: StoreConnection, write: bool) -> None:
         if write:
             connection.execute("PRAGMA journal_mode = WAL")
             schema.migrate(connection, path)
-        else:  # through a connection and a lock of its own
+        else:  # a reader opens another connection to write by, under its lock
             with closing(WriteLock(path)), closing(connect(path, write=True)) as writer:
                 schema.migrate(writer, path)
     if write:

@@ -72,17 +72,17 @@ class Merged:
     def lines(self) -> list[str]:
         """The account for a terminal."""
         rows, added = self.rows, self.added
-        shown = [
+        text_lines = [
             f"{self.output}: {rows['positions']:,} positions, {added['positions']:,} of them new; {rows['runs']:,} runs"
         ]
-        shown += [f"  {rows[t]:>12,} {name} ({added[t]:,} new)" for t, name in _NAMES.items() if rows[t]]
+        text_lines += [f"  {rows[t]:>12,} {name} ({added[t]:,} new)" for t, name in _NAMES.items() if rows[t]]
         for contradiction in self.contradictions:
             example = f"  e.g. {contradiction.example}" if contradiction.example else ""
             noun = "contradiction" if contradiction.count == 1 else "contradictions"
-            shown.append(f"  {contradiction.count:>12,} {noun}: {contradiction.kind}{example}")
+            text_lines.append(f"  {contradiction.count:>12,} {noun}: {contradiction.kind}{example}")
         if self.contradictions:
-            shown.append("  what was kept of them: docs/methods/plots.md, Merging")
-        return shown
+            text_lines.append("  what was kept of them: docs/methods/plots.md, Merging")
+        return text_lines
 
     def as_json(self) -> dict[str, Any]:
         """Its fields."""

@@ -118,8 +118,8 @@ def frame(
     with snapshot(connection):
         pair = pick(connection, question.net, question.oracle)
         wanted = [name for name in only or [*COLUMNS, *_more(question, cut)] if text or name not in _TEXTS]
-        some = candidates_only or ids is not None
-        numbers = (*(("weight",) if some else NUMBERS), *OF_EXPANDED, *OF_CUT)
+        subset = candidates_only or ids is not None
+        numbers = (*(("weight",) if subset else NUMBERS), *OF_EXPANDED, *OF_CUT)
         table, attrs = _judged(connection, pair, question, [name for name in numbers if name in wanted], cut)
         if candidates_only:
             table = _rows_of(table, is_candidate(table["disagreement"], question.threshold))
@@ -129,7 +129,7 @@ def frame(
         if cells:
             rungs = stored_rungs(connection, pair[1]) if cut else ()
             counts = value_condition(question.expanded, "v.position_id", rungs=rungs)
-            table |= _read_cells(connection, pair, table["position_id"], counts, cells, some)
+            table |= _read_cells(connection, pair, table["position_id"], counts, cells, subset)
         return _assemble(table, attrs, wanted)
 
 
@@ -204,20 +204,20 @@ def _read_cells(
     ids: NDArray[np.int64],
     counts: str,
     cells: Mapping[str, str],
-    some: bool,
+    subset: bool,
 ) -> dict[str, NDArray[Any]]:
-    """The columns of `cells` by name, for the rows with these ascending `ids`, which are all or, with `some`, a few.
+    """The columns of `cells` by name, for the rows with these ascending `ids`, which are all or, with `subset`, a few.
 
     `counts` is the condition of `value_condition`.
     """
-    only = "AND v.position_id IN (SELECT value FROM json_each(:ids))" if some else ""
+    only = "AND v.position_id IN (SELECT value FROM json_each(:ids))" if subset else ""
     query = f"SELECT {', '.join(cells.values())} {_SCORED.format(counts=counts)} {only} ORDER BY v.position_id"
     # A column of objects per name, filled as rows arrive: no second copy of a million histories.
     by_name = {name: np.empty(len(ids), object) for name in cells}
     reads = [_READ.get(name) for name in cells]
     cursor, count = connection.cursor(), 0
-    cursor.checks_histories = some
-    of_ids = json.dumps(ids.tolist()) if some else ""
+    cursor.checks_histories = subset
+    of_ids = json.dumps(ids.tolist()) if subset else ""
     cursor.execute(query, {"net": pair[0], "oracle": pair[1], "ids": of_ids})
     for i, row in enumerate(cursor, 1):
         for column, cell, read in zip(by_name.values(), row, reads, strict=True):

@@ -548,7 +548,7 @@ _OF_GAME = "source, number, digest, byte_offset, white, black, event, date, resu
 
 
 def _id_of(connection: StoreConnection, table: str, names: str, row: tuple[Any, ...], *, key: int) -> int:
-    """The id of the row of a table that has the first `key` cells of this one, which is added if there is none."""
+    """The id of the row of a table that has the first `key` cells of this one; if no row has, this one is added."""
     marks = ", ".join("?" * len(row))
     connection.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", row)
     same = " AND ".join(f"{name} = ?" for name in names.split(", ")[:key])
