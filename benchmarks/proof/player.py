@@ -74,12 +74,15 @@ _OTHER_GAMES = 600
 _BREADTH_NODES = 100
 SCALE_NODES, SCALE_GAMES = 5, 200  # of the match that tells the scale of Q: those of `vr repair` at 100 nodes
 _PILOT_GAMES, _TRIED_GAMES = 1_000, 502  # the built-in openings are 251
-# Settings that a net may play better by: lc0's defaults times 0.35, 0.5, 0.7 and 1.4, cpuct and first-play urgency.
+# Settings that a net may play better by: lc0's defaults times 0.18, 0.25, 0.35, 0.5, 0.7 and 1.4, cpuct and first-play
+# urgency.
 _TRIED = tuple(
-    f"cpuct={cpuct},fpu_value={fpu}" for cpuct, fpu in ((0.62, 0.12), (0.87, 0.17), (1.23, 0.23), (2.47, 0.47))
+    f"cpuct={cpuct},fpu_value={fpu}"
+    for cpuct, fpu in ((0.31, 0.06), (0.44, 0.08), (0.62, 0.12), (0.87, 0.17), (1.23, 0.23), (2.47, 0.47))
 )
-# Those below the defaults, and the games of each, for the net of README's hour.
-_NARROWER, _NARROWER_GAMES, _SETTLED_GAMES = _TRIED[:3], 120, 600
+# Those below the defaults, and the games of each, for the net of README's hour; the one that `narrowest` has.
+_NARROWER, _NARROWER_GAMES, _SETTLED_GAMES = _TRIED[:5], 120, 600
+_NARROW = _TRIED[2]
 PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN = "player", "flatter", "deeper", "own", "surprise", "again"
 REPEATED = "repeated"
 NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN, REPEATED)
@@ -180,11 +183,11 @@ class Player:
         yield from self._at_best_settings(REPEATED, _NARROWER, _NARROWER_GAMES, _SETTLED_GAMES, results)
 
     def narrowed(self, results: Path) -> Iterator[Iterable[Step]]:
-        """The same two nets, both by the narrowest of these settings: as they are, and with Q on one scale."""
-        narrowest = f",{_NARROWER[0]}"
-        yield [self._match(f"{REPEATED}-100-narrowest", REPEATED, 100, _SETTLED_GAMES, new=narrowest, old=narrowest)]
+        """The same two nets, both by one narrow setting: as they are, and with Q on one scale."""
+        narrow = f",{_NARROW}"
+        yield [self._match(f"{REPEATED}-100-narrowest", REPEATED, 100, _SETTLED_GAMES, new=narrow, old=narrow)]
         if self.match_of(_quick(REPEATED)).exists():
-            yield [self._as_played(REPEATED, 100, _SETTLED_GAMES, "-narrowest", narrowest)]
+            yield [self._as_played(REPEATED, 100, _SETTLED_GAMES, "-narrowest", narrow)]
         yield self.telling(results)
 
     def _at_best_settings(
