@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import hashlib
 import json
 import sys
 import time
@@ -32,13 +33,14 @@ from valuerepair.cluster.connection import ClusterAddress, parse_cluster
 from valuerepair.cluster.dispatcher import Dispatcher, RemoteWorker
 from valuerepair.cluster.evaluators import ClusterNet
 from valuerepair.cluster.protocol import Assignment, Offer, Role, difference
-from valuerepair.cluster.worker import keep
+from valuerepair.cluster.worker import join, keep
 from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.weights import NetFile
 from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.runs.workers import Evaluated, Events, net_line
 from valuerepair.store.rows import OracleIdentity
+from valuerepair.version import __version__
 
 GAMES = str(Path(__file__).parents[1] / "data" / "games.pgn.zst")
 
@@ -268,6 +270,20 @@ def test_net_files_come_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.
     asyncio.run(keep(file, b"abc"))
     assert (tmp_path / "cluster" / digest[:32] / "n.pb.gz").read_bytes() == b"abc"
     assert len(list(tmp_path.glob("cluster/*/*"))) == 1
+
+
+def test_another_net_of_the_same_size_at_the_drivers_path_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path / "cache"))
+    there = tmp_path / "n.pb.gz"
+    file = NetFile(there, hashlib.sha256(b"abc").hexdigest(), 3, None)
+    assignment = Assignment("s", __version__, file, {}, parse_spec("stockfish:nodes=1"), None, 1, 1)
+    for content, missing in ((b"abx", [file]), (b"abc", None)):
+        there.write_bytes(content)
+        plugins = {"s": Mock(offer=Mock(return_value="busy"))}
+        answer = asyncio.run(join(assignment, False, SimpleNamespace(plugins=plugins)))
+        assert answer == (missing or dict.fromkeys(Role, "busy"))
 
 
 def test_mining_on_this_machine_asks_no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

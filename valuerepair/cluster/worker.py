@@ -17,7 +17,7 @@ from distributed import WorkerPlugin, get_worker
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.cluster.protocol import Assignment, Offer, Role, WorkerFailed, reason_of
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import cache_folder, written_whole
+from valuerepair.files import cache_folder, file_sha256, written_whole
 from valuerepair.nets.devices import CPU
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.weights import NetFile
@@ -157,8 +157,10 @@ async def join(assignment: Assignment, files_sent: bool, dask_worker: Any) -> di
     if assignment.version != __version__:
         return dict.fromkeys(Role, f"it has valuerepair {__version__}, the driver {assignment.version}")
     files = [file for file in (assignment.net, assignment.weights) if file is not None]
-    if not files_sent and (missing := [file for file in files if _find(file) is None]):
-        return missing
+    if not files_sent:
+        paths = await asyncio.gather(*(asyncio.to_thread(_find, file) for file in files))
+        if missing := [file for file, path in zip(files, paths, strict=True) if path is None]:
+            return missing
     if assignment.session not in dask_worker.plugins:
         await dask_worker.plugin_add(WorkerEvaluators(assignment, dask_worker), name=assignment.session)
     evaluators = dask_worker.plugins[assignment.session]
@@ -190,13 +192,13 @@ def _cached(file: NetFile) -> Path:
 
 
 def _find(file: NetFile) -> Path | None:
-    """The file on this machine: in the cache, or at the driver's path (a shared folder).
+    """The same file on this machine: in the cache, or at the driver's path (a shared folder).
 
-    Only its size is compared; a wrong file shows when it is opened, by its SHA-256.
+    Another net may lie at that path here, and nets of one architecture often have one size.
     """
     for path in (_cached(file), file.path):
-        with contextlib.suppress(OSError):
-            if path.stat().st_size == file.size:
+        with contextlib.suppress(OSError, ValueRepairError):
+            if path.stat().st_size == file.size and file_sha256(str(path)) == file.sha256:
                 return path
     return None
 
