@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import claimed
 from valuerepair.nets.net import Net
 from valuerepair.play.figures import PlayedGame
 from valuerepair.play.openings import read_openings
@@ -219,6 +220,18 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
     new = ["-o", str(tmp_path / "new.pgn"), "--training", str(tmp_path / "full")]
     assert "not empty" in refused(run(tmp_path, net, *new))
     assert not (tmp_path / "new.pgn").exists()
+
+
+def test_two_runs_at_once_do_not_write_to_one_folder(tmp_path: Path, net: str, book: Path) -> None:
+    chunks = tmp_path / "chunks"
+    chunks.mkdir()
+    with claimed(chunks / ".lock"):
+        done = run(tmp_path, net, "--training", str(chunks))
+        assert "another vr writes there; wait until it ends, or give another folder" in str(done.exception)
+    assert run(tmp_path, net, "--training", str(chunks)).exit_code == 0
+    names = [path.name for path in chunks.iterdir()]
+    assert names
+    assert all(name.startswith("game_") for name in names)
 
 
 def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: str, book: Path) -> None:

@@ -407,7 +407,7 @@ def _make_folder(chunks: str | Path, resume: bool) -> None:
         raise UsageError(f"{chunks}: is a file; training records need a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        content = [path for path in folder.iterdir() if not path.name.startswith(".lc0-")]
+        content = [path for path in folder.iterdir() if not path.name.startswith(".")]
     except OSError as error:
         raise ValueRepairError(f"{chunks}: {error.strerror}: training records cannot be written there") from None
     if content and not resume:

@@ -395,7 +395,7 @@ class ChunkWriter:
         self.games = self.records = 0
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            if not resume and any(self.folder.iterdir()):
+            if not resume and any(not path.name.startswith(".") for path in self.folder.iterdir()):
                 raise UsageError(
                     f"{folder}: not empty; training records need a folder of their own unless their run resumes"
                 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -17,6 +18,7 @@ from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError, check_least, check_word
+from valuerepair.files import HeldError, claimed
 from valuerepair.judge.split import Split
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.roots import play_game
@@ -94,6 +96,8 @@ def play_book(
     with ExitStack() as stack:
         source = _source(options, games, output)
         stack.push(source)
+        if options.training is not None:
+            stack.enter_context(_alone_in(options.training))
         seed = options.seed if options.engine == "mcts" else None
         facts = source.facts if split is None else {**source.facts, "Split": split.digest}
         plan = SelfplayPlan(openings, Path(book).name, source.sides, facts, games, options.rules, seed)
@@ -110,6 +114,27 @@ def play_book(
             left_out, count = held_out.left_out, held_out.records
             log.info(f"held out: {left_out:,} of {count:,} training records of the games played now were left out")
         return end
+
+
+@contextmanager
+def _alone_in(folder: str | Path) -> Iterator[None]:
+    """Locks a folder of training records, whose names would be those of any other run.
+
+    Raises UsageError for a file, ValueRepairError if another run has the folder, or if nothing can be written there.
+    """
+    with ExitStack() as held:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            held.enter_context(claimed(Path(folder, ".lock")))
+        except FileExistsError:
+            raise UsageError(f"{folder}: is a file; training records need a folder") from None
+        except HeldError:
+            raise ValueRepairError(
+                f"--training {folder}: another vr writes there; wait until it ends, or give another folder"
+            ) from None
+        except OSError as error:
+            raise ValueRepairError(f"{folder}: {error.strerror}: training records cannot be written there") from None
+        yield
 
 
 def _check_split(split: Split, options: SelfplayOptions, store: str | Path | None) -> None:
