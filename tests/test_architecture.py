@@ -47,7 +47,7 @@ STANDING: set[str] = set()
 STANDING_FRONTS = {"cli", "store"}
 # What a command may import beside the public names: the ground, itself, and what is needed to declare options.
 OF_COMMANDS = ("cli", "command", "errors", "outputs", "question", "signals", "version",
-               "files.read_toml", "store.DEFAULT_PATH", "nets.devices", "nets.heads", "archives.options",
+               "files.read_toml", "store.DEFAULT_PATH", "nets.options", "archives.options",
                "books.options", "report.figures", "training.options", "play.referee.parse_draw_rule")  # fmt: skip
 # Commands that still do more than options -> one call of a public function -> print. This set only gets shorter.
 NOT_YET_ONE_CALL = {"completion", "uci"}

@@ -14,7 +14,7 @@ from valuerepair.cli import cli
 from valuerepair.doctor import Finding, examine
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets import providers
-from valuerepair.nets.devices import CPU, CUDA
+from valuerepair.nets.options import CPU, CUDA
 
 
 def found(part: str, db: Path) -> Finding:

@@ -21,14 +21,14 @@ from valuerepair.nets import net as net_module
 from valuerepair.nets import session as session_module
 from valuerepair.nets.compact import CompactSession
 from valuerepair.nets.conversion import VERSION, find_lc0, to_onnx
-from valuerepair.nets.devices import (
+from valuerepair.nets.net import Net, open_net
+from valuerepair.nets.options import (
     CPU,
     CUDA,
     ON_CPU,
     TENSORRT,
     Device,
 )
-from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.providers import engine_key, provider_list
 from valuerepair.nets.session import RawOutputs, Session

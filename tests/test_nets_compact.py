@@ -15,7 +15,7 @@ from tests.test_mcts_net_evaluator import first_rows, leaves_of, real_positions
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts import evaluator as evaluator_module
 from valuerepair.mcts.evaluator import Leaves, NetEvaluator
-from valuerepair.nets import devices, onnx_model
+from valuerepair.nets import onnx_model, options
 from valuerepair.nets.compact import LOGITS, MASKS, MOVES, RULE50, CompactSession, compact_file, compact_model
 from valuerepair.nets.conversion import find_lc0, to_onnx
 from valuerepair.nets.net import Net, open_net
@@ -117,7 +117,7 @@ def test_a_gpu_gets_bitboards_unless_that_fails(
     expected = NetEvaluator(net)(some)
     cpu = net.session
     compact = CompactSession(cpu)
-    monkeypatch.setattr(cpu, "device", devices.Device(devices.CUDA))
+    monkeypatch.setattr(cpu, "device", options.Device(options.CUDA))
     monkeypatch.setattr(evaluator_module, "CompactSession", lambda session: compact)
     evaluator = NetEvaluator(net)
     assert evaluator.compact
@@ -155,13 +155,13 @@ def test_shapes_are_few_on_gpus(shared_data: Path, monkeypatch: pytest.MonkeyPat
     compact = CompactSession(session)
     assert [session.full_rows(n) for n in (1, 64, 100, 500)] == [1, 64, 100, 500]
     assert [compact.width(k) for k in (0, 1, 32, 33, 218)] == [32, 32, 32, 64, 224]
-    monkeypatch.setattr(session, "device", devices.Device(devices.CUDA))
+    monkeypatch.setattr(session, "device", options.Device(options.CUDA))
     assert [session.full_rows(n) for n in (1, 8, 9, 64, 65, 512, 513)] == [8, 8, 64, 64, 512, 512, 512]
     session.set_batch(2048)
     assert [session.full_rows(n) for n in (64, 512, 513, 2048, 5000)] == [64, 512, 2048, 2048, 2048]
     session.set_batch(40)
     assert {session.full_rows(n) for n in range(1, 100)} == {8, 40}
-    monkeypatch.setattr(session, "device", devices.Device(devices.TENSORRT))
+    monkeypatch.setattr(session, "device", options.Device(options.TENSORRT))
     session.set_batch(256)
     assert {session.full_rows(n) for n in range(1, 257)} == {256}
     assert {compact.width(k) for k in range(219)} == {224}

@@ -18,8 +18,8 @@ from valuerepair.chess.positions import Position, PositionBatch, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets import canary, conversion
 from valuerepair.nets.conversion import lc0_q, to_onnx
-from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads, heads_of
 from valuerepair.nets.net import Net, open_net
+from valuerepair.nets.options import POLICY_HEADS, VALUE_HEADS, Heads, heads_of
 from valuerepair.nets.planes import encode
 from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests import lc0_oracle
 from valuerepair.chess.positions import Position, PositionBatch, decode_move
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets import devices, onnx_model, providers
+from valuerepair.nets import onnx_model, options, providers
 from valuerepair.nets.conversion import find_lc0, to_onnx
 from valuerepair.nets.net import Net, interpret, open_net
 from valuerepair.nets.planes import encode
@@ -273,13 +273,13 @@ def test_measuring_gives_rates(maia_onnx: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_cpu_is_usable_and_others_say_why() -> None:
-    assert providers.why_not(devices.CPU) is None
-    assert all(providers.why_not(other) != "" for other in (devices.CUDA, devices.TENSORRT))
+    assert providers.why_not(options.CPU) is None
+    assert all(providers.why_not(other) != "" for other in (options.CUDA, options.TENSORRT))
 
 
 @pytest.fixture
 def no_cuda() -> None:
-    if providers.why_not(devices.CUDA) is None:
+    if providers.why_not(options.CUDA) is None:
         pytest.skip("CUDA runs on this machine")
 
 
@@ -297,11 +297,11 @@ def test_a_listed_provider_must_run_the_canary(monkeypatch: pytest.MonkeyPatch) 
     """A package built with CUDA lists it even where it cannot run."""
     import onnxruntime
 
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [devices.CUDA, devices.CPU])
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [options.CUDA, options.CPU])
     providers.why_not.cache_clear()
     try:
-        assert providers.why_not(devices.CUDA)
-        assert providers.choose_device("auto") == devices.Device(devices.CPU)
+        assert providers.why_not(options.CUDA)
+        assert providers.choose_device("auto") == options.Device(options.CPU)
     finally:
         providers.why_not.cache_clear()
 
@@ -312,7 +312,7 @@ def test_a_session_that_falls_back_is_an_error(maia_onnx: Path) -> None:
     with pytest.raises(
         ValueRepairError, match=r"was to run on CUDA but ONNX Runtime fell back to CPU; see `vr doctor`"
     ):
-        Session(maia_onnx, "0" * 64, devices.Device(devices.CUDA))
+        Session(maia_onnx, "0" * 64, options.Device(options.CUDA))
 
 
 def test_wrong_arguments(maia_file: Path) -> None:
@@ -332,10 +332,10 @@ def test_tensorrt_is_told_not_to_round_float32(own: str | None, expected: str, m
     if own is None:
         monkeypatch.delenv("NVIDIA_TF32_OVERRIDE")
     monkeypatch.setattr("onnxruntime.preload_dlls", lambda: None)
-    providers.preload_libraries(devices.TENSORRT)
+    providers.preload_libraries(options.TENSORRT)
     assert os.environ["NVIDIA_TF32_OVERRIDE"] == expected
     monkeypatch.delenv("NVIDIA_TF32_OVERRIDE")
-    providers.preload_libraries(devices.CUDA)
+    providers.preload_libraries(options.CUDA)
     assert "NVIDIA_TF32_OVERRIDE" not in os.environ
 
 

@@ -14,8 +14,7 @@ jax: Any = pytest.importorskip("jax")
 
 from tests.linear_net import LinearNet  # noqa: E402
 from tests.training_doubles import InMemory, as_held, positions  # noqa: E402
-from valuerepair.training.amplitude import find_amplitude, interpolate  # noqa: E402
-from valuerepair.training.fit import Fitted, fit  # noqa: E402
+from valuerepair.training.fit import Fitted, find_amplitude, fit, interpolate  # noqa: E402
 from valuerepair.training.learner import Learner, planes_of  # noqa: E402
 from valuerepair.training.losses import LossWeights  # noqa: E402
 from valuerepair.training.options import TrainOptions  # noqa: E402

@@ -17,7 +17,7 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import UsageError
 from valuerepair.nets import conversion
 from valuerepair.nets.conversion import lc0_q, to_onnx
-from valuerepair.nets.heads import Heads
+from valuerepair.nets.options import Heads
 from valuerepair.nets.planes import encode
 from valuerepair.nets.session import RawOutputs, Session
 from valuerepair.nets.weights import read_net_file
@@ -25,7 +25,7 @@ from valuerepair.nets.weights import read_net_file
 jax = pytest.importorskip("jax", reason="pip install 'valuerepair[train]'")
 jnp = jax.numpy
 
-from valuerepair.training import graph, winograd  # noqa: E402  # after the check that jax is here
+from valuerepair.training import graph  # noqa: E402  # after the check that jax is here
 from valuerepair.training.graph import CLOCK, HeadOutputs, NetGraph  # noqa: E402
 from valuerepair.training.write_net import check_written, write_net  # noqa: E402
 
@@ -165,7 +165,7 @@ def test_winograd_is_the_convolution(double: None) -> None:
     expected = np.zeros((5, 7, 8, 8))
     for n, o, i in np.ndindex(5, 7, 6):
         expected[n, o] += correlate2d(boards[n, i], kernel[o, i], mode="same")
-    convolved = winograd.convolve(jnp.asarray(boards.transpose(2, 3, 0, 1)), jnp.asarray(kernel))
+    convolved = graph.convolve(jnp.asarray(boards.transpose(2, 3, 0, 1)), jnp.asarray(kernel))
     assert np.asarray(convolved).transpose(2, 3, 0, 1) == pytest.approx(expected, abs=1e-12)
 
 
@@ -175,7 +175,7 @@ def test_single_precision_loses_little_by_winograd() -> None:
     boards, kernel = chance.normal(size=(64, 64, 8, 8)), chance.normal(size=(64, 64, 3, 3)) / 24
     single = [jnp.asarray(x.astype(np.float32)) for x in (boards, kernel)]
     plain = np.asarray(jax.lax.conv(*single, (1, 1), "SAME"))
-    convolved = np.asarray(winograd.convolve(jnp.transpose(single[0], (2, 3, 0, 1)), single[1])).transpose(2, 3, 0, 1)
+    convolved = np.asarray(graph.convolve(jnp.transpose(single[0], (2, 3, 0, 1)), single[1])).transpose(2, 3, 0, 1)
     assert np.abs(convolved - plain).max() < 2e-5 * np.abs(plain).max()
 
 

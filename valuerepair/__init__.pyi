@@ -56,9 +56,9 @@ from .judge.split import choose_split as choose_split
 from .judge.split import read_split as read_split
 from .judge.split import write_split as write_split
 from .mcts.params import SearchParams as SearchParams
-from .nets.heads import Heads as Heads
 from .nets.net import describe_net as describe_net
 from .nets.net import open_net as open_net
+from .nets.options import Heads as Heads
 from .nets.registry import known_nets as known_nets
 from .nets.registry import pull_net as pull_net
 from .play.experiment import ExperimentOptions as ExperimentOptions

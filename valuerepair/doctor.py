@@ -145,7 +145,7 @@ def _net() -> Iterator[Finding]:
 
 def _providers() -> Iterator[Finding]:
     from valuerepair.nets import providers
-    from valuerepair.nets.devices import CPU, CUDA, NAMES, TENSORRT
+    from valuerepair.nets.options import CPU, CUDA, NAMES, TENSORRT
 
     for provider in (CPU, CUDA, TENSORRT):
         name = NAMES[provider]

@@ -24,8 +24,8 @@ from tests.parity.device_parity import GAMES, HEADER, differences, real_position
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets import providers
-from valuerepair.nets.devices import BY_WORD
 from valuerepair.nets.net import Net, open_net
+from valuerepair.nets.options import BY_WORD
 
 DEVICES = ("cuda", "cuda:f16", "tensorrt", "tensorrt:f16")
 STREAMS = (1, 2, 3)

@@ -15,8 +15,8 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.files import cache_folder
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.nets import canary, providers
-from valuerepair.nets.devices import BY_WORD, TENSORRT
 from valuerepair.nets.net import Net, open_net
+from valuerepair.nets.options import BY_WORD, TENSORRT
 from valuerepair.nets.providers import engine_key
 
 pytestmark = pytest.mark.gpu

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from chess import Board
 
     from valuerepair.mcts.params import SearchParams
-    from valuerepair.nets.heads import Heads
     from valuerepair.nets.net import Net, NetIdentity
+    from valuerepair.nets.options import Heads
     from valuerepair.oracles.searching import Searched
 
 log = logging.getLogger(__name__)
@@ -266,8 +266,8 @@ def _of_frame(frame: pd.DataFrame) -> Iterator[Position]:
 @contextmanager
 def _opened(net: Path | Net | None, heads: Heads | None = None, device: str = "auto") -> Iterator[Net]:
     """The open net; closed afterwards if it was opened here."""
-    from valuerepair.nets.heads import Heads
     from valuerepair.nets.net import Net, open_net
+    from valuerepair.nets.options import Heads
 
     if isinstance(net, Net):
         yield net

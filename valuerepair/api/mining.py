@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from valuerepair.archives.options import SampleOptions
     from valuerepair.chess.progress import Progress
     from valuerepair.judge.split import Split
-    from valuerepair.nets.heads import Heads
+    from valuerepair.nets.options import Heads
     from valuerepair.runs.confirm import Confirmed
     from valuerepair.runs.evaluators import Opened, OpenedImport
     from valuerepair.runs.expand import ExpandOptions
@@ -73,7 +73,7 @@ def mine(
     """
     from valuerepair.archives.open import total_bytes
     from valuerepair.archives.options import SampleOptions
-    from valuerepair.nets.heads import Heads
+    from valuerepair.nets.options import Heads
     from valuerepair.runs.evaluators import open_run
     from valuerepair.runs.options import MineOptions
     from valuerepair.screening.model import parse_screen

@@ -32,7 +32,7 @@ from valuerepair.training.options import SHARE_OF_GAMES
 if TYPE_CHECKING:
     from valuerepair.archives.options import SampleOptions
     from valuerepair.judge.split import Split
-    from valuerepair.nets.heads import Heads
+    from valuerepair.nets.options import Heads
     from valuerepair.store.store import Store
     from valuerepair.training.chunk_output import ChunkForm
     from valuerepair.training.game_chunks import GameChunkOptions, GameChunksSummary

@@ -16,8 +16,7 @@ from valuerepair import outputs
 from valuerepair.cli.completion import engines, nets, oracles, words
 from valuerepair.cli.files import Archive, File, Output, OutputFolder
 from valuerepair.errors import UsageError, pairs_of
-from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
-from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads, parse_heads
+from valuerepair.nets.options import DEVICES, POLICY_HEADS, REFERENCE_DEVICES, VALUE_HEADS, Heads, parse_heads
 from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question, Worst
 from valuerepair.store import DEFAULT_PATH
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import onnx_model as om
-from valuerepair.nets.devices import TENSORRT
+from valuerepair.nets.options import TENSORRT
 from valuerepair.nets.planes import CLOCK_PLANE, PLANES
 from valuerepair.nets.providers import first_line
 from valuerepair.nets.session import RawOutputs, Session, Tensors, join_outputs, load

@@ -26,7 +26,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import canary
 from valuerepair.nets import onnx_model as om
-from valuerepair.nets.heads import DEFAULT_HEADS, Heads
+from valuerepair.nets.options import DEFAULT_HEADS, Heads
 from valuerepair.nets.planes import INPUT_FORMATS, PLANES_SHAPE, encode
 from valuerepair.nets.session import PLANES_NAME, Session
 from valuerepair.nets.weights import NetFile, read_net_file

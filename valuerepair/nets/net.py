@@ -18,8 +18,7 @@ from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.nets import canary
 from valuerepair.nets.conversion import to_onnx
-from valuerepair.nets.devices import CPU, ON_CPU, Device
-from valuerepair.nets.heads import DEFAULT_HEADS, Heads
+from valuerepair.nets.options import CPU, DEFAULT_HEADS, ON_CPU, Device, Heads
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, PLANES_SHAPE, HistoryFill, encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.providers import choose_device
@@ -240,9 +239,9 @@ def open_net(
 ) -> Net:
     """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, downloaded the first time.
 
-    `device` is one of `devices.DEVICES`; `threads` the cores to use (default: all that this process may use); `batch`
+    `device` is one of `options.DEVICES`; `threads` the cores to use (default: all that this process may use); `batch`
     the rows of a run (default: measured once, then cached); `history_fill` is lc0's option; `value_head` and
-    `policy_head` choose among several heads of a net (`heads.py`). The identity includes the heads and the precision
+    `policy_head` choose among its heads (`options.Heads`). The identity includes the heads and the precision
     of the device. A device other than the CPU must agree with the CPU on a few positions (see `canary`); otherwise
     ``auto`` uses the CPU. Raises ValueRepairError or UsageError with one line for the user.
     """

@@ -22,7 +22,7 @@ import numpy as np
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import cache_folder
 from valuerepair.nets import onnx_model
-from valuerepair.nets.devices import BY_WORD, CPU, CUDA, DEVICES, NAMES, TENSORRT, Device, Precision
+from valuerepair.nets.options import BY_WORD, CPU, CUDA, DEVICES, NAMES, TENSORRT, Device, Precision
 
 _REMEDY = {
     CUDA: ("install it with `pip install 'valuerepair[gpu]'`", "use --device cpu"),

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.inputs import Record, read_json
-from valuerepair.nets.devices import CPU, CUDA, NAMES, ON_CPU, Device
+from valuerepair.nets.options import CPU, CUDA, NAMES, ON_CPU, Device
 from valuerepair.nets.planes import PLANES_SHAPE
 from valuerepair.nets.policy import POLICY_SIZE
 from valuerepair.nets.providers import (

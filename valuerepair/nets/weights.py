@@ -10,7 +10,7 @@ from typing import Any
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import read_regular, unpack_gzip
-from valuerepair.nets.heads import DEFAULT_HEADS, POLICY_HEADS, VALUE_HEADS
+from valuerepair.nets.options import DEFAULT_HEADS, POLICY_HEADS, VALUE_HEADS
 from valuerepair.nets.protobuf import LC0, parsed
 
 # First bytes of an ONNX file: `ir_version` (field 1 of ModelProto) as a varint.

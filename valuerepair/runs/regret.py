@@ -28,7 +28,7 @@ from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_f
 from valuerepair.judge.regret import Regret, RegretRow, equal_match, regret_rows, sample
 from valuerepair.judge.verdict import alpha_of_second
 from valuerepair.mcts.params import SearchParams
-from valuerepair.nets.devices import split_key
+from valuerepair.nets.options import split_key
 from valuerepair.oracles.open import open_oracle, without_remarks
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.question import Question

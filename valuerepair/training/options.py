@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from valuerepair.errors import UsageError, check_word
-from valuerepair.nets.heads import Heads
+from valuerepair.nets.options import Heads
 
 Only = Literal["all", "heads", "value"]
 Average = Literal["none", "swa", "ema"]
@@ -82,7 +82,7 @@ class TrainOptions:
     train it.
     `every`: the steps between two judgements; None: 20 judgements in all. `patience`: the judgements without gain after
     which training stops; 0: never. `value_head` and `policy_head`: the heads to train, for a net with several
-    (`nets.heads`); the outputs of the other heads change too if the trunk does.
+    (`nets.options.Heads`); the outputs of the other heads change too if the trunk does.
 
     Raises UsageError for values out of range.
     """

@@ -439,7 +439,7 @@ def _sources(
 
 def _amplitude(fitted: Fitted) -> dict[str, Any] | None:
     """The amplitude step for the report; warns of a small lambda."""
-    from valuerepair.training.amplitude import LOW
+    from valuerepair.training.fit import LOW
 
     amplitude = fitted.amplitude
     if amplitude is None:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from valuerepair import outputs
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.nets.heads import POLICY_HEADS, VALUE_HEADS, Heads
+from valuerepair.nets.options import POLICY_HEADS, VALUE_HEADS, Heads
 from valuerepair.nets.planes import CLOCK_PLANE
 from valuerepair.nets.protobuf import LC0, parsed
 from valuerepair.nets.weights import LINEAR16, NetFile, read_net_file, unpack
