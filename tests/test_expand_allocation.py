@@ -8,8 +8,16 @@ import pytest
 from scipy import stats
 
 from valuerepair.chess.positions import Position
-from valuerepair.runs.allocation import GROUPS, RANDOM_SHARE, Yields, choose, groups_of, is_drawn
-from valuerepair.runs.frontier import PlannedSearch, PlannedSearches
+from valuerepair.runs.frontier import (
+    GROUPS,
+    RANDOM_SHARE,
+    PlannedSearch,
+    PlannedSearches,
+    Yields,
+    choose,
+    groups_of,
+    is_drawn,
+)
 from valuerepair.runs.neighbourhood import CHILD, GAME, PARENT
 from valuerepair.store.reached import NeighbourOutcome
 

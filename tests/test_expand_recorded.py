@@ -28,8 +28,7 @@ from valuerepair.oracles.recorded import RecordedSource, recorded_options
 from valuerepair.question import Question
 from valuerepair.runs.expand import ExpandOptions, expand
 from valuerepair.runs.expand_recorded import expand_recorded, recorded_source
-from valuerepair.runs.expansion import ExpandSummary, Expansion
-from valuerepair.runs.known_games import KnownGames
+from valuerepair.runs.expansion import ExpandSummary, Expansion, KnownGames
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.recorded import import_recorded
 from valuerepair.screening.model import ScreenOptions

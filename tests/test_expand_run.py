@@ -40,9 +40,9 @@ from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.runs import expand
-from valuerepair.runs.allocation import RANDOM_SHARE, is_drawn
 from valuerepair.runs.expand import ExpandOptions
 from valuerepair.runs.expansion import ExpandSummary, Expansion
+from valuerepair.runs.frontier import RANDOM_SHARE, is_drawn
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.stored_oracle import open_found
 from valuerepair.screening.model import ScreenOptions

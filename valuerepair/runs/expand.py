@@ -28,11 +28,19 @@ from valuerepair.judge.split import Split
 from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.oracles.oracle import Climb, DeepFailure
 from valuerepair.question import Question, is_candidate
-from valuerepair.runs.allocation import Yields, groups_of, is_drawn, uniform
 from valuerepair.runs.expansion import ExpandSummary, Expansion
-from valuerepair.runs.failures import Failures
-from valuerepair.runs.frontier import Frontier, PlannedSearch, PlannedSearches, SourceQueue, Waiting
-from valuerepair.runs.loop import SearchLoop
+from valuerepair.runs.frontier import (
+    Frontier,
+    PlannedSearch,
+    PlannedSearches,
+    SourceQueue,
+    Waiting,
+    Yields,
+    groups_of,
+    is_drawn,
+    uniform,
+)
+from valuerepair.runs.loop import Failures, SearchLoop
 from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, Neighbours, batch_of, neighbours
 from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
 from valuerepair.screening.ladder import Ladder

@@ -17,8 +17,7 @@ from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.question import is_candidate
 from valuerepair.runs.expand import ExpandOptions
-from valuerepair.runs.expansion import ExpandSummary, Expansion
-from valuerepair.runs.known_games import KnownGames
+from valuerepair.runs.expansion import ExpandSummary, Expansion, KnownGames
 from valuerepair.runs.neighbourhood import GAME, GAME_PLIES, PARENT, PARENTS
 from valuerepair.store import reached
 from valuerepair.store.reached import NeighbourOutcome, Reached

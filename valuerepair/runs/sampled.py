@@ -26,8 +26,7 @@ from valuerepair.judge.split import split_file
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Calibrated, Question, is_candidate
 from valuerepair.runs.beside import lines_of
-from valuerepair.runs.failures import Failures, NetFailures
-from valuerepair.runs.loop import Loop
+from valuerepair.runs.loop import Failures, Loop, NetFailures
 from valuerepair.runs.options import MineOptions, mining_work, sampling_options
 from valuerepair.runs.progress import RunCounts, RunProgress
 from valuerepair.runs.summary import (
