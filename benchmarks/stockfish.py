@@ -13,7 +13,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.cores import usable_cores
-from valuerepair.engines.find import find_engine
+from valuerepair.engines.spec import find_engine
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_oracle

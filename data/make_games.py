@@ -26,7 +26,7 @@ import numpy as np
 import zstandard
 
 from valuerepair.chess.positions import Position, PositionBatch, decode_move
-from valuerepair.engines.find import find_engine
+from valuerepair.engines.spec import find_engine
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.registry import DEFAULT_NET

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from valuerepair.chess.positions import encode_move
-from valuerepair.screening.package import MATE_CP, Q_PARTS
+from valuerepair.screening.fit import MATE_CP, Q_PARTS
 from valuerepair.store.columns import stored_rungs
 from valuerepair.store.screening import climbed_rows
 from valuerepair.store.store import Store

@@ -23,6 +23,7 @@ from valuerepair.engines.kinds import KINDS
 from valuerepair.question import Question
 from valuerepair.screening import fit
 from valuerepair.screening.fit import (
+    MATE_CP,
     LadderRows,
     choose_cuts,
     curve,
@@ -32,10 +33,11 @@ from valuerepair.screening.fit import (
     fit_screen,
     joined,
     learn,
+    package_positions,
+    package_rows,
     with_rate,
 )
 from valuerepair.screening.model import FEATURES, Screen, features, is_calibrated, judge, rungs_of
-from valuerepair.screening.package import MATE_CP, package_positions, package_rows
 
 Floats = NDArray[np.float64]
 

@@ -31,7 +31,7 @@ ANOTHER_QUESTION = {
     "archives/kept.py": "the name of an option",
     "doctor.py": "a part of the installation",
     "cli/selfplay.py": "the program that plays games against itself",
-    "engines/find.py": "which Stockfish the environment names",
+    "engines/spec.py": "which Stockfish the environment names",
     "mcts/uci_server.py": "a command of UCI",
     "training/selfplay.py": "the program that plays games against itself",
 }

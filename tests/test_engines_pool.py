@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from valuerepair.engines.find import find_engine
 from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, single
 from valuerepair.engines.process import EngineFailure, EngineTimeout, LineProcess
+from valuerepair.engines.spec import find_engine
 from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from valuerepair.chess import values
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Position, encode_moves
-from valuerepair.engines.find import find_engine
+from valuerepair.engines.spec import find_engine
 from valuerepair.errors import UsageError
 from valuerepair.oracles.open import open_oracle
 from valuerepair.runs.neighbourhood import (

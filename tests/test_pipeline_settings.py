@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.engines.find import find_engine
 from valuerepair.engines.kinds import chosen_spec, parse_spec
+from valuerepair.engines.spec import find_engine
 from valuerepair.errors import UsageError
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.settings import (

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.proof.noise import look, noise_table
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
-from valuerepair.engines.find import find_engine
+from valuerepair.engines.spec import find_engine
 from valuerepair.oracles.open import open_oracle
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store

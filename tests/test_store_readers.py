@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tests.cli_tree import SAMPLE
 from valuerepair.cli import cli
-from valuerepair.store.connect import connect
+from valuerepair.store.connection import connect
 
 
 class Writer:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from valuerepair.api.writing import export_positions
 from valuerepair.chess.values import OWN_Q, q_to_cp
 from valuerepair.cli import cli
-from valuerepair.engines.find import find_engine
+from valuerepair.engines.spec import find_engine
 from valuerepair.errors import UsageError
 from valuerepair.question import Question
 from valuerepair.store.store import Store

@@ -90,7 +90,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _stockfish() -> Iterator[Finding]:
-    from valuerepair.engines.find import STOCKFISH_VARIABLE, find_engine
+    from valuerepair.engines.spec import STOCKFISH_VARIABLE, find_engine
     from valuerepair.errors import UsageError
 
     try:

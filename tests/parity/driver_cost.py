@@ -28,9 +28,8 @@ from valuerepair.oracles.oracle import Climb, ClimbOutcome, GoOn
 from valuerepair.question import Question
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
-from valuerepair.screening.fit import fit_screen
+from valuerepair.screening.fit import fit_screen, package_rows
 from valuerepair.screening.model import ScreenOptions, rungs_of
-from valuerepair.screening.package import package_rows
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 

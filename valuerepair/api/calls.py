@@ -145,7 +145,7 @@ def _net(store: Store, question: Question) -> str | None:
     net = question.net
     if net is None:
         return None
-    from valuerepair.engines.find import find_engine
+    from valuerepair.engines.spec import find_engine
     from valuerepair.oracles.engine_net import is_engine, open_engine_net, parse_engine_net
 
     path = parse_engine_net(net).engine.path if is_engine(net) else None

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 from valuerepair import signals
 from valuerepair.archives.options import CHUNKS, RECORD_KINDS, SELFPLAY, VIEWS
-from valuerepair.engines.find import find_engine
 from valuerepair.engines.spec import (
     LIMITS,
     MOST_MS,
     EngineSpec,
     count,
+    find_engine,
     is_setting,
     unknown_setting,
     with_limit,

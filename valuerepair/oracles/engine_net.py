@@ -16,9 +16,8 @@ import numpy as np
 from valuerepair.chess.positions import PositionBatch, encode_move
 from valuerepair.chess.values import DEFAULT_ALPHA, cp_to_q, mate_to_q, wdl_to_q
 from valuerepair.cores import usable_cores
-from valuerepair.engines.find import find_engine
 from valuerepair.engines.kinds import KINDS, UCI
-from valuerepair.engines.spec import EngineSpec
+from valuerepair.engines.spec import EngineSpec, find_engine
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.inputs import finite, settings_of
 from valuerepair.nets.net import Net, NetIdentity, NetValues, ValueHead, open_net

@@ -29,8 +29,8 @@ from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
 from valuerepair.chess import v6
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.time_left import SHARE_ON_GPU
-from valuerepair.engines.find import find_engine
 from valuerepair.engines.process import EngineExited, EngineFailure, EngineTimeout, LineProcess
+from valuerepair.engines.spec import find_engine
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import read_regular, unpack_gzip
 from valuerepair.mcts.params import PARAMETERS, SearchParams

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU
 from valuerepair.cores import usable_cores
-from valuerepair.engines.find import find_engine
 from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI, WRITTEN_FILES, file_named
 from valuerepair.engines.pool import TimeLimit
-from valuerepair.engines.spec import EngineSpec, is_path
+from valuerepair.engines.spec import EngineSpec, find_engine, is_path
 from valuerepair.errors import UsageError, check_least
 from valuerepair.files import file_sha256
 from valuerepair.inputs import settings_of

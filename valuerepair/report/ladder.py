@@ -15,10 +15,9 @@ from valuerepair.intervals import Flags, Floats, Ids, Rate, weighted, wilson_bou
 from valuerepair.question import Question, is_candidate
 from valuerepair.report import style
 from valuerepair.report.drawing import Drawing, made_from, names, scored
-from valuerepair.screening.fit import CurvePoint, curve, enough, fit_screen, joined
+from valuerepair.screening.fit import CurvePoint, curve, enough, fit_screen, joined, package_rows
 from valuerepair.screening.ladder import read_ladder_rows
 from valuerepair.screening.model import Screen, is_calibrated
-from valuerepair.screening.package import package_rows
 from valuerepair.screening.recall import figures
 from valuerepair.store import screening
 from valuerepair.store.columns import stored_rungs

@@ -27,9 +27,8 @@ from valuerepair.chess.positions import Position, encode_move
 from valuerepair.engines.kinds import kind_of
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, Oracle
 from valuerepair.question import Question, is_candidate
-from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, with_rate
+from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, package_rows, with_rate
 from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
-from valuerepair.screening.package import package_rows
 from valuerepair.store import calibrations, screening
 from valuerepair.store.alphas import are_alike
 from valuerepair.store.calibrations import calibrated_of

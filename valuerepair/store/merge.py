@@ -23,8 +23,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import sync, written_whole
 from valuerepair.signals import last_check
 from valuerepair.store import db_option, schema
-from valuerepair.store.connect import LOGS
-from valuerepair.store.connection import StoreConnection
+from valuerepair.store.connection import LOGS, StoreConnection
 from valuerepair.store.merge_rows import Sources, add_catalogue, add_positions, merge_values
 from valuerepair.store.merge_sources import (
     RULES,

@@ -16,7 +16,7 @@ from valuerepair.signals import holding
 from valuerepair.store import schema
 from valuerepair.store.alphas import FITS
 from valuerepair.store.cells import columns_of
-from valuerepair.store.connect import check_file, log_sizes
+from valuerepair.store.connection import check_file, log_sizes
 
 Fingerprint: TypeAlias = tuple[int, int, int, bool]
 

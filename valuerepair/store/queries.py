@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess import values
 from valuerepair.chess.positions import decode_move, decode_moves
-from valuerepair.engines.find import find_engine
+from valuerepair.engines.spec import find_engine
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import file_sha256
 from valuerepair.inputs import settings_of

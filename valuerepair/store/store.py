@@ -24,8 +24,7 @@ from valuerepair.question import Question
 from valuerepair.store import alphas, calibrations, files, queries
 from valuerepair.store.alphas import TrainingScale
 from valuerepair.store.calibrations import UsedCalibration
-from valuerepair.store.connect import WriteLock, check_file, connect, upgrade
-from valuerepair.store.connection import StoreConnection
+from valuerepair.store.connection import StoreConnection, WriteLock, check_file, connect, upgrade
 from valuerepair.store.rows import (
     EXPANDED,
     FULL,
