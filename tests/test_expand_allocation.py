@@ -18,8 +18,8 @@ from valuerepair.runs.frontier import (
     groups_of,
     is_drawn,
 )
-from valuerepair.runs.neighbourhood import CHILD, GAME, PARENT
 from valuerepair.store.reached import NeighbourOutcome
+from valuerepair.store.rows import CHILD, GAME, PARENT
 
 WHOLE = 1000.0
 

@@ -21,19 +21,9 @@ from valuerepair.chess.positions import Position, encode_moves
 from valuerepair.engines.spec import find_engine
 from valuerepair.errors import UsageError
 from valuerepair.oracles.open import open_oracle
-from valuerepair.runs.neighbourhood import (
-    CHILD,
-    GAME,
-    LINE,
-    PARENT,
-    STEPS,
-    Neighbours,
-    inferred,
-    neighbours,
-    parse_steps,
-)
+from valuerepair.runs.neighbourhood import STEPS, Neighbours, inferred, neighbours, parse_steps
 from valuerepair.store.reached import ExpansionSource
-from valuerepair.store.rows import DeepResult
+from valuerepair.store.rows import CHILD, GAME, LINE, PARENT, DeepResult
 
 GAME_OF = OriginGame("games.pgn", 7, 100, {"White": "A"}, "1-0")
 ALL = tuple(STEPS.values())

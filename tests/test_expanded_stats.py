@@ -22,8 +22,9 @@ from valuerepair.intervals import WeightedCount, weighted, wilson
 from valuerepair.judge import families
 from valuerepair.question import Question
 from valuerepair.report.stats import sections, stats_lines, store_figures
-from valuerepair.store import families as stored
+from valuerepair.store import reached
 from valuerepair.store import screening
+from valuerepair.store.rows import STEPS
 from valuerepair.store.screening import PassageColumns
 from valuerepair.store.store import Store
 
@@ -219,7 +220,7 @@ class World:
         cp = np.where(self.misjudged, -400.0, 0.0)
         self.columns: dict[str, NDArray[Any]] = {
             "position_id": np.arange(n) + 1000, "root_id": np.repeat(np.arange(ROOTS), EACH),
-            "step": np.full(n, stored.STEPS.index("child")), "distance": dice.integers(1, 4, n),
+            "step": np.full(n, STEPS.index("child")), "distance": dice.integers(1, 4, n),
             "round": np.ones(n, np.int64),
             "run_id": np.ones(n, np.int64), "drawn": self.drawn, "cut_at": np.where(left, 1000.0, np.nan),
             "probability": np.where(left, 0.1, 1.0), "nodes": np.full(n, 100), "net_q": np.zeros(n),
@@ -231,9 +232,9 @@ class World:
 
     def figures(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         empty = np.empty(0, np.int64)
-        monkeypatch.setattr(stored, "any_reached", lambda *_: True)
-        monkeypatch.setattr(stored, "reached", lambda *_: self.columns)
-        monkeypatch.setattr(stored, "left_nothing", lambda *_: False)
+        monkeypatch.setattr(reached, "any_reached", lambda *_: True)
+        monkeypatch.setattr(reached, "all_reached", lambda *_: self.columns)
+        monkeypatch.setattr(reached, "left_nothing", lambda *_: False)
         no_passages = PassageColumns(empty, np.empty(0), empty, np.empty(0, bool), np.empty(0))
         monkeypatch.setattr(screening, "passage_columns", lambda *_: no_passages)
         sampled = {"position_id": empty, "disagreement": np.empty(0), "weight": np.empty(0)}

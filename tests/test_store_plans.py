@@ -24,7 +24,7 @@ from valuerepair.report import page as page_module
 from valuerepair.report import stats as stats_module
 from valuerepair.report.show import describe
 from valuerepair.report.stats import store_figures
-from valuerepair.store import columns, families, queries, screening, selection
+from valuerepair.store import columns, queries, reached, screening, selection
 from valuerepair.store.queries import one_position, played_from
 from valuerepair.store.rows import value_condition
 from valuerepair.store.store import Store
@@ -176,7 +176,7 @@ def test_faults_are_found(path: Path) -> None:
 
 def test_families_come_in_the_order_of_their_key(path: Path) -> None:
     with Store.open(path) as store:
-        for statement in (families.REACHED, families.ANY_REACHED):
+        for statement in (reached.REACHED, reached.ANY_REACHED):
             filled_in = re.sub(r":net|:oracle|\?", "1", statement)
             assert faults(store.connection, filled_in) == []
             assert not any("B-TREE" in step or (step.startswith("SCAN") and step != "SCAN CONSTANT ROW")

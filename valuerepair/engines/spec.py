@@ -1,5 +1,7 @@
-"""The text of an engine and its search, ``stockfish:nodes=1000``, as in ``--deep`` and in the sides of a match; and where
-engines are found."""
+"""The text of an engine and its search, as in ``--deep`` and in the sides of a match: ``stockfish:nodes=1000``.
+
+Also where the programs of engines are found.
+"""
 
 from __future__ import annotations
 

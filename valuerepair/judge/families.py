@@ -12,8 +12,8 @@ from valuerepair.chess import values
 from valuerepair.intervals import Rate, WeightedCount, weighted
 from valuerepair.judge.weights import hill_numbers
 from valuerepair.question import is_candidate
-from valuerepair.store import families, screening
-from valuerepair.store.families import STEPS
+from valuerepair.store import reached, screening
+from valuerepair.store.rows import STEPS
 from valuerepair.text import finite, quantity, table_lines
 
 if TYPE_CHECKING:
@@ -46,15 +46,15 @@ def figures(
     in `inferred`. `roots` has the effective numbers of roots of all candidates, searched, inferred and sampled, each
     counting as one.
     """
-    if not families.any_reached(store, *pair):
+    if not reached.any_reached(store, *pair):
         return None
     threshold = question.threshold
-    columns = families.reached(store, *pair)
+    columns = reached.all_reached(store, *pair)
     if question.calibration == "fitted":
         known, net_q = np.flatnonzero(~np.isnan(columns["net_q"])), columns["net_q"].copy()
         net_q[known] = store.judged_q(question, columns["position_id"][known].tolist(), net_q[known].tolist())
         columns["net_q"] = net_q
-    searched_all = families.left_nothing(store, np.unique(columns["run_id"]).tolist())
+    searched_all = reached.left_nothing(store, np.unique(columns["run_id"]).tolist())
     rows = _FamilyRows(columns, alpha, question.q_from, threshold, searched_all=searched_all)
     archive = _archive(store, pair, sampled, threshold)
     steps = [rows.figures_of(step, None) for step in range(len(STEPS)) if (rows.columns["step"] == step).any()]
@@ -81,7 +81,7 @@ def figures(
 
 
 class _FamilyRows:
-    """The columns of `families.reached`, and of each row the disagreement by a search, and by the inferred value.
+    """The columns of `reached.all_reached`, and of each row the disagreement by a search, and by the inferred value.
 
     Masks [n]: whether a row is a candidate by each; whether it `left_ladder` (`intervals.audit_weights`) and was `cut`;
     whether its value by a search is `known`.

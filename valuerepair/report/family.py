@@ -12,9 +12,9 @@ import numpy as np
 
 from valuerepair.chess import values
 from valuerepair.question import Question, is_candidate
-from valuerepair.store import families
-from valuerepair.store.families import STEPS, Member
-from valuerepair.store.rows import INFERRED
+from valuerepair.store import reached
+from valuerepair.store.reached import Member
+from valuerepair.store.rows import INFERRED, STEPS
 from valuerepair.store.store import Store
 from valuerepair.text import finite
 
@@ -62,7 +62,7 @@ def family_of(store: Store, position_id: int, question: Question) -> list[Leaf]:
     Raises ValueRepairError if this net and oracle have scored no position.
     """
     pair = store.pick(question.net, question.oracle)
-    root = families.roots_of(store, *pair, [position_id]).get(position_id)
+    root = reached.roots_of(store, *pair, [position_id]).get(position_id)
     if root is None:
         return []
     if (tree := trees(store, pair, [root], question).get(root)) is None:
@@ -73,7 +73,7 @@ def family_of(store: Store, position_id: int, question: Question) -> list[Leaf]:
 def trees(store: Store, pair: tuple[int, int], roots: Sequence[int], question: Question) -> dict[int, list[Leaf]]:
     """The families of these roots, by root, each in the order of its tree."""
     alpha = store.alpha(*pair, question.alpha).value
-    by_root = {root: members for root, members in families.members(store, *pair, roots).items() if len(members) > 1}
+    by_root = {root: members for root, members in reached.members(store, *pair, roots).items() if len(members) > 1}
     net_q = {m.position_id: m.net_q for members in by_root.values() for m in members if m.net_q is not None}
     net_q = dict(zip(net_q, store.judged_q(question, [*net_q], [*net_q.values()]).tolist(), strict=True))
     return {root: list(_tree(members, net_q, alpha, question)) for root, members in by_root.items()}

@@ -24,7 +24,7 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.report import stats
 from valuerepair.report.family import ALL_MARKS, places, trees, way
 from valuerepair.report.lowess import lowess_line
-from valuerepair.store import families, queries
+from valuerepair.store import queries, reached
 from valuerepair.store.connection import StoreConnection
 
 if TYPE_CHECKING:
@@ -123,11 +123,11 @@ def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, thre
     """
     pair = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
     content: dict[str, Any] = {"marks": ALL_MARKS, "roots": {}, "trees": {}}
-    if not families.any_reached(store, *pair):
+    if not reached.any_reached(store, *pair):
         return content
     size = rows["disagreement"].abs().to_numpy(np.float64)
     worst = [i for i in np.argsort(-size, kind="stable")[:FAMILIES].tolist() if is_candidate(float(size[i]), threshold)]
-    content["roots"] = families.roots_of(store, *pair, rows["position_id"].iloc[worst].tolist())
+    content["roots"] = reached.roots_of(store, *pair, rows["position_id"].iloc[worst].tolist())
     question = Question.answered_by(attrs, threshold)
     for root, leaves in trees(store, pair, sorted(set(content["roots"].values())), question).items():
         content["trees"][root] = [

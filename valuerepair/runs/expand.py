@@ -41,13 +41,13 @@ from valuerepair.runs.frontier import (
     uniform,
 )
 from valuerepair.runs.loop import Failures, SearchLoop
-from valuerepair.runs.neighbourhood import CHILDREN, LINE, STEPS, Neighbours, batch_of, neighbours
+from valuerepair.runs.neighbourhood import CHILDREN, STEPS, Neighbours, batch_of, neighbours
 from valuerepair.runs.workers import CHUNK_ROWS, NetBroke, NetThread
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import ScreenOptions
 from valuerepair.store import reached
 from valuerepair.store.reached import ExpansionSource, NeighbourOutcome, Reached
-from valuerepair.store.rows import EXPANDED, INFERRED, DeepColumns, DeepResult, Run, RunRecord
+from valuerepair.store.rows import EXPANDED, INFERRED, LINE, DeepColumns, DeepResult, Run, RunRecord
 from valuerepair.store.screening import REACHED
 from valuerepair.store.store import Store
 

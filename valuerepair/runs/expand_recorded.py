@@ -18,10 +18,10 @@ from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.question import is_candidate
 from valuerepair.runs.expand import ExpandOptions
 from valuerepair.runs.expansion import ExpandSummary, Expansion, KnownGames
-from valuerepair.runs.neighbourhood import GAME, GAME_PLIES, PARENT, PARENTS
+from valuerepair.runs.neighbourhood import GAME_PLIES, PARENTS
 from valuerepair.store import reached
 from valuerepair.store.reached import NeighbourOutcome, Reached
-from valuerepair.store.rows import EXPANDED, Run, RunRecord
+from valuerepair.store.rows import EXPANDED, GAME, PARENT, Run, RunRecord
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
 

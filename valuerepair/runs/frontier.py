@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.nets.net import NetValues
-from valuerepair.runs.neighbourhood import CHILD, GAME, LINE, PARENT
 from valuerepair.store.reached import NeighbourOutcome
+from valuerepair.store.rows import CHILD, GAME, LINE, PARENT
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]

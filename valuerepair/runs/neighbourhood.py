@@ -19,11 +19,9 @@ from valuerepair.chess.positions import Moves, PositionBatch, decode_move, encod
 from valuerepair.chess.reached import reached
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError
-from valuerepair.store import families
 from valuerepair.store.reached import ExpansionSource
-from valuerepair.store.rows import DeepResult
+from valuerepair.store.rows import CHILD, GAME, LINE, PARENT, DeepResult
 
-LINE, PARENT, CHILD, GAME = families.STEPS
 # The word of `vr expand --by` for each step, and the step's name in the store.
 STEPS = {"line": LINE, "parents": PARENT, "children": CHILD, "game": GAME}
 LONGEST_LINE = 12  # plies

@@ -23,7 +23,7 @@ from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
 from valuerepair.inputs import from_json
 from valuerepair.store import schema
-from valuerepair.store.families import STEPS
+from valuerepair.store.rows import STEPS
 
 _UCI = r"[a-h][1-8][a-h][1-8][nbrq]?"
 _PROMOTIONS = 0x5000  # moves are numbers below: `chess.positions`

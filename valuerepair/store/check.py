@@ -18,7 +18,6 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.inputs import from_json
 from valuerepair.store import schema
 from valuerepair.store.cells import columns, columns_of, is_other_type
-from valuerepair.store.families import STEPS
 from valuerepair.store.rows import (
     AFTER,
     CHOSEN,
@@ -27,6 +26,7 @@ from valuerepair.store.rows import (
     INFERRED,
     REJUDGED,
     SECOND,
+    STEPS,
     OracleIdentity,
     engine_words,
     unsigned,

@@ -27,6 +27,8 @@ AFTER = "after:"  # and a UCI move: a look at the position after that move, from
 CHOSEN = "chosen"  # a short search of a net, for the move that it would play; not a judgement
 REJUDGED = "rejudged"  # a full search of a position that another oracle judged, drawn to check that oracle
 NET = "net:"  # and a net's SHA-256: a failure of that net, not of the oracle, on a position that was mined with both
+# How a position was reached, in the order of tables and trees.
+LINE, PARENT, CHILD, GAME = STEPS = ("line", "parent", "child", "game")
 
 # What the store records instead of a net's history fill: an engine has no planes to fill, and no policy.
 ENGINE_FILL = "engine"

@@ -18,8 +18,8 @@ from valuerepair.files import open_regular
 from valuerepair.intervals import Flags, Floats
 from valuerepair.judge.split import PARTS, TRAIN, Split
 from valuerepair.question import Question
-from valuerepair.runs.neighbourhood import LINE
 from valuerepair.store.reached import search_probabilities
+from valuerepair.store.rows import LINE
 from valuerepair.store.store import Store
 from valuerepair.training.judged import JudgedPositions
 
