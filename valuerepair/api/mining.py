@@ -221,9 +221,9 @@ def _expanded(
     from valuerepair.runs.evaluators import fitting_screen
     from valuerepair.runs.expand_recorded import expand_recorded, recorded_source
     from valuerepair.runs.expansion import KnownGames
-    from valuerepair.store.rows import GAME
     from valuerepair.runs.stored_oracle import net_file, open_found
     from valuerepair.screening.model import ScreenOptions
+    from valuerepair.store.rows import GAME
     from valuerepair.store.second_looks import oracle_of
 
     attrs = store.frame(question, only=("position_id",)).attrs

@@ -21,9 +21,9 @@ from valuerepair.chess.rows import RIGHTS, STATE
 from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.judge.material import material_signature
 from valuerepair.question import QFrom, Question, is_candidate
-from valuerepair.store.calibrations import calibrated_of
 from valuerepair.store.queries import attrs_of, table
 from valuerepair.store.rows import signed, value_condition
+from valuerepair.store.scale import calibrated_of
 from valuerepair.text import formatted, json_fields, table_lines
 
 if TYPE_CHECKING:

@@ -38,10 +38,10 @@ from valuerepair.runs.summary import (
     resume_line,
 )
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetBroke, NetLine, ReadingEnded, Sampled
-from valuerepair.store import calibrations
 from valuerepair.store.columns import KIND, both_q, columns
 from valuerepair.store.queries import net_label
 from valuerepair.store.rows import EXPANDED, FULL, Known, OracleIdentity, Run, RunRecord
+from valuerepair.store.scale import calibrated_of, used_calibration
 from valuerepair.store.screening import passage_columns
 from valuerepair.store.store import Store
 
@@ -126,11 +126,11 @@ def run_scale(store: Store, pair: tuple[int, int], question: Question) -> RunSca
     if question.calibration == "none":
         return RunScale(alpha)
     try:
-        used = calibrations.used(store.connection, *pair, alpha, question.q_from)
+        used = used_calibration(store.connection, *pair, alpha, question.q_from)
     except TooFewPositions:
         few = f"not yet, fewer than {FEWEST_POSITIONS} positions of {FEWEST_GAMES} games are scored"
         return RunScale(alpha, calibration=few)
-    expected = partial(calibrations.calibrated_of, store.connection, used.calibration)
+    expected = partial(calibrated_of, store.connection, used.calibration)
     return RunScale(alpha, expected, f"{used.origin}; {used.calibration.words()}")
 
 

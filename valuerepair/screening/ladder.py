@@ -29,10 +29,9 @@ from valuerepair.oracles.oracle import Climb, ClimbOutcome, Oracle
 from valuerepair.question import Question, is_candidate
 from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, package_rows, with_rate
 from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
-from valuerepair.store import calibrations, screening
-from valuerepair.store.alphas import are_alike
-from valuerepair.store.calibrations import calibrated_of
+from valuerepair.store import screening
 from valuerepair.store.rows import DeepResult, Run
+from valuerepair.store.scale import are_alike, calibrated_of, stored_calibration, used_calibration
 from valuerepair.store.screening import REACHED, SAMPLED, ClimbedRows, Passage, Population, ScreenFacts
 from valuerepair.store.store import Store
 
@@ -322,8 +321,8 @@ class Ladder:
         pair, q_from = (self._net_id, self._oracle_id), self._question.q_from
         if self._population is REACHED:
             scale = values.Alpha(alpha, values.OWN_Q if self._own_q else "")
-            return calibrations.used(self._store.connection, *pair, scale, q_from).calibration
-        stored = calibrations.stored(self._store.connection, *pair, alpha, q_from, own_q=self._own_q)
+            return used_calibration(self._store.connection, *pair, scale, q_from).calibration
+        stored = stored_calibration(self._store.connection, *pair, alpha, q_from, own_q=self._own_q)
         return None if stored is None else stored.calibration
 
 

@@ -14,9 +14,9 @@ from urllib.parse import quote
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.signals import holding
 from valuerepair.store import schema
-from valuerepair.store.alphas import FITS
 from valuerepair.store.cells import columns_of
 from valuerepair.store.connection import check_file, log_sizes
+from valuerepair.store.scale import FITS
 
 Fingerprint: TypeAlias = tuple[int, int, int, bool]
 

@@ -20,9 +20,6 @@ from valuerepair.files import file_sha256
 from valuerepair.inputs import settings_of
 from valuerepair.nets.registry import ENGINE
 from valuerepair.question import Question, is_candidate
-from valuerepair.store import calibrations
-from valuerepair.store.alphas import alpha
-from valuerepair.store.calibrations import UsedCalibration
 from valuerepair.store.columns import (
     CELLS,
     CODES,
@@ -39,6 +36,7 @@ from valuerepair.store.columns import (
 )
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import EXPANDED, FULL, NET, value_condition
+from valuerepair.store.scale import UsedCalibration, alpha, calibrated_q, used_calibration
 from valuerepair.store.selection import selection_weights
 
 if TYPE_CHECKING:
@@ -165,8 +163,8 @@ def _judged(
     by_name |= {"net_q": net_q, "deep_q": deep_q, "disagreement": net_q - deep_q}
     calibration = None
     if question.calibration == "fitted":
-        calibration = calibrations.used(connection, *pair, chosen, q_from)
-        judged = calibrations.calibrated_q(connection, *pair, calibration.calibration, expanded, cut)
+        calibration = used_calibration(connection, *pair, chosen, q_from)
+        judged = calibrated_q(connection, *pair, calibration.calibration, expanded, cut)
         by_name |= {"calibrated_q": judged, "disagreement": judged - deep_q}
     return by_name, attrs_of(connection, pair, question, chosen, calibration)
 

@@ -21,9 +21,7 @@ from valuerepair.chess.origins import GAME, Kind, OriginGame
 from valuerepair.chess.positions import PositionBatch, joined
 from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
-from valuerepair.store import alphas, calibrations, files, queries
-from valuerepair.store.alphas import TrainingScale
-from valuerepair.store.calibrations import UsedCalibration
+from valuerepair.store import files, queries, scale
 from valuerepair.store.connection import StoreConnection, WriteLock, check_file, connect, upgrade
 from valuerepair.store.rows import (
     EXPANDED,
@@ -45,6 +43,7 @@ from valuerepair.store.rows import (
     position_rows,
     signed,
 )
+from valuerepair.store.scale import TrainingScale, UsedCalibration
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -369,27 +368,27 @@ class Store:
 
         A fit needs `values.AUTO_MIN_POSITIONS` positions with a centipawn score.
         """
-        return alphas.alpha(self.connection, net_id, oracle_id, requested)
+        return scale.alpha(self.connection, net_id, oracle_id, requested)
 
     def chosen_alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha | None:
         """The alpha `requested`, else the stored fit, else None."""
-        return alphas.chosen_alpha(self.connection, net_id, oracle_id, requested)
+        return scale.chosen_alpha(self.connection, net_id, oracle_id, requested)
 
     def training_scale(self, net_id: int, oracle_id: int, question: Question) -> TrainingScale | None:
         """What training by the question's alpha, or by `alpha`, does to the scale of the net's Q; None if fewer than
         `values.AUTO_MIN_POSITIONS` positions have both values."""
         trained_by = self.alpha(net_id, oracle_id, question.alpha)
-        return alphas.training_scale(self.connection, net_id, oracle_id, trained_by, question.q_from)
+        return scale.training_scale(self.connection, net_id, oracle_id, trained_by, question.q_from)
 
     def for_training(self, question: Question) -> tuple[Question, list[str]]:
         """The question with the alpha to train by, if one is used; and lines for the user: what the training targets
         are computed from and why, and what training does to the scale of the net's Q."""
         pair = self.pick(question.net, question.oracle)
-        trained_by, scale = self.alpha(*pair, question.alpha), self.training_scale(*pair, question)
+        trained_by, trained = self.alpha(*pair, question.alpha), self.training_scale(*pair, question)
         alpha = trained_by.value if trained_by.is_of_centipawns(question.q_from) else None
         lines = [f"training targets: {trained_by.source(question.q_from)}"]
-        if scale is not None:
-            lines.append(scale.line())
+        if trained is not None:
+            lines.append(trained.line())
         return replace(question, alpha=alpha), lines
 
     def set_alpha(self, net_id: int, oracle_id: int, fit: values.AlphaFit) -> None:
@@ -410,14 +409,14 @@ class Store:
         with queries.snapshot(self.connection):
             pair = self.pick(question.net, question.oracle)
             alpha = self.alpha(*pair, question.alpha)
-            return calibrations.used(self.connection, *pair, alpha, question.q_from)
+            return scale.used_calibration(self.connection, *pair, alpha, question.q_from)
 
     def judged_q(self, question: Question, ids: Sequence[int], net_q: Sequence[float]) -> NDArray[np.float64]:
         """[n] what deep Q is compared with in positions with these net values, `net_q` [n]: the values themselves, or
         calibrated if the question says so. Raises TooFewPositions."""
         if question.calibration == "none" or not len(ids):
             return np.array(net_q, np.float64)
-        return calibrations.calibrated_of(self.connection, self.calibration(question).calibration, ids, net_q)
+        return scale.calibrated_of(self.connection, self.calibration(question).calibration, ids, net_q)
 
     def save_calibration(self, question: Question | None = None) -> None:
         """Fits a calibration to the positions that the question's net and oracle scored, stores it and commits.
@@ -428,9 +427,9 @@ class Store:
         question = question or Question()
         net_id, oracle_id = self.pick(question.net, question.oracle)
         alpha = self.alpha(net_id, oracle_id, question.alpha)
-        fitted = calibrations.fitted(self.connection, net_id, oracle_id, alpha, question.q_from)
+        fitted = scale.fitted_calibration(self.connection, net_id, oracle_id, alpha, question.q_from)
         with self.writing() as connection:
-            calibrations.keep(connection, net_id, oracle_id, fitted)
+            scale.keep_calibration(connection, net_id, oracle_id, fitted)
         self.commit()
 
     def frame(
