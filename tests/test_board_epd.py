@@ -11,8 +11,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.books.check import check_book
-from valuerepair.chess.epd import numbered_lines, read_epd
-from valuerepair.chess.position_text import read_positions
+from valuerepair.chess.position_text import numbered_lines, read_epd, read_positions
 from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.play.openings import read_openings
 

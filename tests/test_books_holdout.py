@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.books.options import BookOptions, NearDuplicates
-from valuerepair.books.rows import sides
-from valuerepair.books.select import choose_rows
+from valuerepair.books.select import choose_rows, sides
 from valuerepair.books.write import write_books
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN

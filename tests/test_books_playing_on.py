@@ -7,7 +7,7 @@ import random
 import chess
 
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT, no_game
-from valuerepair.books.rows import can_continue
+from valuerepair.books.select import can_continue
 
 SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
 KINGS = "8/8/4k3/8/8/4K3/8/8 w - - 0 60"

@@ -13,7 +13,7 @@ import pytest
 from tests.test_books_emit import STARTS
 from valuerepair.books.emit import BookLine, book_lines
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT, no_game
-from valuerepair.books.rows import playable
+from valuerepair.books.select import playable
 from valuerepair.chess.positions import STARTPOS_FEN
 
 EP_LINE = [

@@ -279,9 +279,9 @@ def weigh_chunks(
     weights_file = None if side is None else os.fspath(side)
     measured = measure(paths_of(chunks), chosen, weights_file, calibration=calibration, quiet=quiet)
     if plot is not None:
-        from valuerepair.report import weights_plot
+        from valuerepair.report.training import draw_weights
 
-        style.save(weights_plot.draw(measured.tally, formula_text(chosen)), plot)
+        style.save(draw_weights(measured.tally, formula_text(chosen)), plot)
     if sampled is None:
         return WeighedChunks(measured)
     folder = os.fspath(sampled)

@@ -1,8 +1,8 @@
 """EPD and FEN files: one position per line, nearly always without history.
 
-`chess.epd` reads a line. Its `id` becomes a header. `ce` (centipawns; beyond ±32,000 a mate), `dm` and ``bm #N`` (moves
-to mate) become the recorded evaluation, with the first move of `bm`, `acd` (depth in plies), `acn` (nodes) and `acs`
-(seconds). Scores are from the view of the side to move, as in the EPD standard.
+`chess.position_text` reads a line. Its `id` becomes a header. `ce` (centipawns; beyond ±32,000 a mate), `dm` and
+``bm #N`` (moves to mate) become the recorded evaluation, with the first move of `bm`, `acd` (depth in plies), `acn`
+(nodes) and `acs` (seconds). Scores are from the view of the side to move, as in the EPD standard.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import EPD, OTHER_KIND, RecordedOptions, SampleOptions
 from valuerepair.archives.rows import Rejected, Rows, Sieve
 from valuerepair.chess import board
-from valuerepair.chess.epd import MATE_IN, PLACEMENT_AND_SIDE, EpdLine, WrongLine, read_epd
 from valuerepair.chess.origins import Recorded
+from valuerepair.chess.position_text import MATE_IN, PLACEMENT_AND_SIDE, EpdLine, WrongLine, read_epd
 from valuerepair.chess.positions import joined, ply_of
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import one_line

@@ -17,7 +17,7 @@ from typing import BinaryIO
 import chess
 
 from valuerepair.books.lc0_reader import RESULTS, Refused, explain, no_game, read_move, start_board
-from valuerepair.chess.epd import WrongLine, numbered_lines, read_epd
+from valuerepair.chess.position_text import WrongLine, numbered_lines, read_epd
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import open_regular
 from valuerepair.text import quantity

@@ -25,10 +25,10 @@ from valuerepair.archives.epd import CE_MATE, CE_MOST, LineSplitter
 from valuerepair.archives.open import Stream, find_sources, read_text
 from valuerepair.archives.options import EPD, RecordedOptions, SampleOptions
 from valuerepair.books.emit import epd_text
-from valuerepair.books.rows import game_name
+from valuerepair.books.select import game_name
 from valuerepair.chess import values
 from valuerepair.chess.board import keys, parse_fens, replay
-from valuerepair.chess.epd import history_comment, read_operations
+from valuerepair.chess.position_text import history_comment, read_operations
 from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.intervals import Rate, weighted

@@ -19,8 +19,7 @@ import pandas as pd
 from valuerepair import outputs
 from valuerepair.books.emit import BookLine, book_lines, epd_entry, pgn_entry
 from valuerepair.books.options import BookOptions
-from valuerepair.books.rows import add_knowledge, game_name
-from valuerepair.books.select import Selection, choose_rows, parent_weight
+from valuerepair.books.select import Selection, add_knowledge, choose_rows, game_name, parent_weight
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import Alpha
 from valuerepair.engines.kinds import PAWNS

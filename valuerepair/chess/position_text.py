@@ -1,24 +1,198 @@
-"""Positions as users type them: a FEN, an EPD line, or a UCI ``position`` line with moves."""
+"""Positions as text: lines of EPD and FEN, and what users type, a UCI ``position`` line included.
+
+A line of EPD has four FEN fields, perhaps the two counters of a FEN, and then operations (``bm Nf3; id "x";``). Without
+counters, the operations `hmvc` and `fmvn` take their place. The last operation may lack its semicolon, and so may one
+that ends with a quoted text. The comment ``c3 "history startpos: e2e4 e7e5";``, which `vr export --format epd` writes,
+is the history of the position.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 import chess
+import numpy as np
 
-from valuerepair.chess.board import keys, parse_fens
-from valuerepair.chess.epd import numbered_lines, read_epd, read_move
-from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, decode_moves
+from valuerepair.chess.board import fens, keys, parse_fens, replay, status_error
+from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, decode_moves, encode_moves
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 
+PLACEMENT_AND_SIDE = r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?=[\s;]|$)"
+MATE_IN = re.compile(r"#\s*([+-]?\d+)")  # of `bm`
+_PLACEMENT_AND_SIDE = re.compile(PLACEMENT_AND_SIDE)
+_NONE = "not a position"
+_BLANK = " \t\r\n"
+_FIELDS = re.compile(r"[^\s;]+(?:\s+[^\s;]+){3}")
+_COUNTER = re.compile(r"\s+(\d+|-)(?=[\s;]|$)")
+# A backslash escapes a quotation mark, as python-chess writes it.
+_STRING = r'"(?:[^"\\]|\\.)*"'
+# A name, and then one quoted operand, or words (quoted ones may contain semicolons), or nothing.
+_OPERATION = re.compile(
+    rf'([^\s;]+)(?:\s+({_STRING})|\s+((?!["\s])(?:(?<=\s){_STRING}|[^;])*)(?=;|$)|(?=\s*(?:;|$)))[\s;]*'
+)
+_WORD = re.compile(r"[^\s;]+")
+_NO_NAME = re.compile(r"[^A-Za-z].*|(?!c\d$)[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8].*")  # a number or a move
+_COMMENT = re.compile(r"c\d")
+_ESCAPED = re.compile(r"\\(.)")
+_CASTLING_BY_FILES = re.compile(r"[A-Ha-h]")
+_MOVES = ("am", "bm", "pm", "pv", "sm")
+# The word `moves` is not in it: after ``position fen`` a program would play the moves of the line.
+_HISTORY = re.compile(r"history (?:startpos|fen ([^:]+)): (.+)")
+# What users type.
 _MOST_LINE = 1 << 20
 _QUOTED = re.compile(r'"[^"]*"')
 _COMMAND = re.compile(r"^\s*(?:position\s+)?(?:fen\s+)?")
-_MOVES = re.compile(r"(?<!\S)moves(?!\S)")
+_MOVES_WORD = re.compile(r"(?<!\S)moves(?!\S)")
+
+
+class WrongLine(ValueError):
+    """A text that is not a line of EPD: the reason, and its `kind`, by which such lines are counted."""
+
+    def __init__(self, kind: str, reason: object) -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class EpdLine:
+    """What a line says.
+
+    `moves` lead from `start_fen` to `fen`; without a history there are none, and both FENs are the same, with six
+    fields. `operations` are the operands by name, without quotation marks, and `best` are the moves of `bm` in UCI.
+    """
+
+    fen: str
+    start_fen: str
+    moves: Moves
+    operations: Mapping[str, str]
+    best: tuple[str, ...]
+
+
+def numbered_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The lines that are neither empty nor ``#`` comments, with their numbers from 1; a byte order mark is dropped."""
+    for number, line in enumerate(lines, 1):
+        text = line.removeprefix("\ufeff").strip(_BLANK)
+        if text and text[0] != "#":
+            yield number, text
+
+
+def read_epd(text: str) -> EpdLine:
+    """The line, as python-chess's `Board.set_epd` reads it; raises `WrongLine`.
+
+    Unlike python-chess it accepts the counters of a FEN, operands that are neither moves, numbers nor quoted, moves in
+    UCI, marks next to moves (``bm Qd1 +``), ``bm #2`` and anything after a semicolon; it rejects unclosed quotation
+    marks.
+    """
+    fields, counters, operations_text = _split(text)
+    operations = _operations(operations_text)
+    for name, default in (("hmvc", "0"), ("fmvn", "1"))[len(counters) :]:
+        if not (counter := operations.get(name, default)).isdecimal():
+            raise WrongLine("wrong operation", f"{name} {counter[:20]!r} is not a number")
+        counters.append(counter)
+    number = counters[1] if counters[1].strip("0") else "1"  # as python-chess
+    fen = " ".join([*fields, counters[0], number])
+    _check_legal(fen)
+    moves = {name: _read_moves(fen, name, operations[name]) for name in _MOVES if name in operations}
+    best = moves.get("bm", ())
+    for name, operand in operations.items():
+        if _COMMENT.fullmatch(name) and (history := _HISTORY.fullmatch(operand)):
+            return EpdLine(*_replayed(fen, history[1] or STARTPOS_FEN, history[2].split()), operations, best)
+    return EpdLine(fen, fen, np.empty(0, np.uint16), operations, best)
+
+
+def read_operations(text: str) -> dict[str, str]:
+    """The operations of a line: the operands by name, without quotation marks. Raises `WrongLine`."""
+    return _operations(_split(text)[2])
+
+
+def _split(text: str) -> tuple[list[str], list[str], str]:
+    """The four fields of a line, its counters (up to two; - counts as the default) and the rest."""
+    text = text.strip(_BLANK)
+    fields = _FIELDS.match(text)
+    if fields is None:
+        raise WrongLine(_NONE, "a FEN has at least four fields (board, side to move, castling, en passant)")
+    if not _PLACEMENT_AND_SIDE.match(text):
+        raise WrongLine(_NONE, status_error(fields[0]))
+    at, counters = fields.end(), list[str]()
+    while len(counters) < 2 and (counter := _COUNTER.match(text, at)):
+        counters.append("01"[len(counters)] if counter[1] == "-" else counter[1])
+        at = counter.end()
+    return fields[0].split(), counters, text[at:]
+
+
+def _operations(text: str) -> dict[str, str]:
+    """The operations. The first word after the fields must name one; after a semicolon any word is allowed."""
+    operations: dict[str, str] = {}
+    text = text.strip()
+    if (word := _WORD.match(text)) and (_NO_NAME.fullmatch(word[0]) or word[0] == text):
+        too_much = f"{word[0][:20]!r} is one word too many: a FEN has six fields (and EPD operations end with ;)"
+        raise WrongLine("wrong operation", too_much)
+    at = len(text) - len(text.lstrip("; \t"))
+    while at < len(text):
+        if (operation := _OPERATION.match(text, at)) is None:
+            raise WrongLine("wrong operation", f"cannot read the operations from {text[at : at + 20]!r}")
+        name, quoted, plain = operation.groups()
+        operations[name] = _ESCAPED.sub(r"\1", quoted[1:-1]) if quoted else (plain or "").strip()
+        at = operation.end()
+    return operations
+
+
+def _check_legal(fen: str) -> None:
+    if reason := status_error(fen):
+        kind = "Chess960" if _CASTLING_BY_FILES.search(fen.split()[2]) else "illegal position"
+        raise WrongLine(kind, reason)
+    try:
+        parse_fens([fen])
+    except ValueError as error:  # python-chess accepts counters above 65,535, boards do not
+        raise WrongLine("illegal position", str(error).split(": ")[1]) from None
+
+
+def _read_moves(fen: str, name: str, sans: str) -> tuple[str, ...]:
+    """The moves of an operation in UCI: one after the other for `pv`, otherwise all in the position."""
+    board, moves = chess.Board(fen), []
+    for word in MATE_IN.sub(" ", sans).replace(",", " ").split():
+        if san := word.rstrip("+#!?"):
+            move = read_move(board, san)
+            if not move:  # python-chess reads -- as a null move
+                raise WrongLine("illegal move", f"{name} {word[:20]}: no legal move")
+            moves.append(move.uci())
+            if name == "pv":
+                board.push(move)
+    return tuple(moves)
+
+
+def read_move(board: chess.Board, word: str) -> chess.Move:
+    """A legal move in SAN or UCI; else the null move."""
+    for parse in (board.parse_san, board.parse_uci):
+        with suppress(ValueError):
+            return parse(word)
+    return chess.Move.null()
+
+
+def _replayed(fen: str, start_fen: str, words: list[str]) -> tuple[str, str, Moves]:
+    """The FEN after the moves (UCI), their start, and the moves; they must lead to `fen`, apart from its counters."""
+    try:
+        moves = encode_moves(words)
+        if reason := status_error(start_fen):
+            raise ValueError(reason)
+        reached = replay(parse_fens([start_fen]), moves, np.array([0, len(moves)], np.int64))
+    except ValueError as error:
+        raise WrongLine("wrong history", f"its history: {error}") from None
+    [after] = fens(reached)
+    if keys(reached)[0] != keys(parse_fens([fen]))[0]:
+        raise WrongLine("wrong history", f"its history leads to {after}")
+    return after, start_fen, moves
+
+
+def history_comment(start_fen: str, moves: str) -> str:
+    """The comment for an EPD line with the moves (UCI, joined by blanks) that lead to its position."""
+    return f"history {'startpos' if start_fen == STARTPOS_FEN else f'fen {start_fen}'}: {moves}"
 
 
 def read_position(text: str, moves: Iterable[str] = ()) -> Position:
@@ -26,11 +200,11 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
 
     The text is ``startpos`` or a FEN of four to six fields, perhaps with ``moves ...`` after it and ``position`` or
     ``position fen`` before it; or an EPD line, whose operations hmvc and fmvn are the clock and the move number, and
-    whose comment may have its history (`chess.epd.history_comment`). Raises ValueError with the reason for
+    whose comment may have its history (`history_comment`). Raises ValueError with the reason for
     other text, an illegal position or an illegal move.
     """
     position, further = text, list(moves)
-    if cut := _MOVES.search(_QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)):
+    if cut := _MOVES_WORD.search(_QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)):
         position, further = text[: cut.start()], text[cut.end() :].split() + further
     position = _COMMAND.sub("", position).strip()
     if position == "startpos":

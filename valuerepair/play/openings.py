@@ -16,7 +16,7 @@ import chess.pgn
 
 from valuerepair.books.check import MOST_BOOK, BookCheck, ReadEntry
 from valuerepair.chess.board import keys, parse_fens
-from valuerepair.chess.epd import WrongLine, numbered_lines, read_epd
+from valuerepair.chess.position_text import WrongLine, numbered_lines, read_epd
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import read_regular, unpack_gzip
@@ -184,7 +184,7 @@ def _is_even(board: chess.Board) -> bool:
 
 def check_playable(openings: Sequence[Opening], book: str | None) -> None:
     """Raises ValueRepairError for the first line of a book that ends the game, so that none can be played from it."""
-    from valuerepair.books.rows import can_continue  # imports pandas, which is slow; other commands do not need it
+    from valuerepair.books.select import can_continue  # imports pandas, which is slow; other commands do not need it
 
     fens, starts = [opening.fen for opening in openings], [opening.start_fen for opening in openings]
     moves = [" ".join(opening.moves) for opening in openings]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.books.emit import book_lines, epd_text, pgn_entry, san_flags, tag_lines
-from valuerepair.books.rows import file_name, game_name, playable
+from valuerepair.books.select import file_name, game_name, playable
 from valuerepair.books.write import game_tags
 from valuerepair.chess.board import fens, parse_fens
 from valuerepair.chess.positions import PHASES, STARTPOS_FEN, encode_moves, joined
