@@ -24,7 +24,7 @@ from valuerepair.intervals import (
     wilson,
 )
 from valuerepair.judge.by_kind import rows_by_kind
-from valuerepair.judge.label_changes import label_changes
+from valuerepair.judge.labels import label_changes
 from valuerepair.judge.recalibration import own_curve, recalibrate
 from valuerepair.judge.rejudged import rejudged_pair
 from valuerepair.judge.two_phase import DeeperValues

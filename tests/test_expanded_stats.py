@@ -22,8 +22,7 @@ from valuerepair.intervals import WeightedCount, weighted, wilson
 from valuerepair.judge import families
 from valuerepair.question import Question
 from valuerepair.report.stats import sections, stats_lines, store_figures
-from valuerepair.store import reached
-from valuerepair.store import screening
+from valuerepair.store import reached, screening
 from valuerepair.store.rows import STEPS
 from valuerepair.store.screening import PassageColumns
 from valuerepair.store.store import Store

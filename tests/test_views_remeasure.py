@@ -23,7 +23,7 @@ from valuerepair.judge.compare import (
     Remeasured,
     Selected,
 )
-from valuerepair.judge.label_changes import LabelChange
+from valuerepair.judge.labels import LabelChange
 from valuerepair.judge.recalibration import Recalibrated, Recalibration
 from valuerepair.report import remeasure_plot, style
 

@@ -30,9 +30,8 @@ from valuerepair.intervals import (
 from valuerepair.judge import labelled
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_for
-from valuerepair.judge.label_changes import LabelChange, Labels, label_changes, label_lines, shown_labels
 from valuerepair.judge.labelled import complete, labels_of, lacks_policy
-from valuerepair.judge.labels import OF_POLICY
+from valuerepair.judge.labels import OF_POLICY, LabelChange, Labels, label_changes, label_lines, shown_labels
 from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
 from valuerepair.judge.regret import Regret, regret_lines

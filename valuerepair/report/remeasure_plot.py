@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from valuerepair.chess import values
 from valuerepair.judge.compare import CATEGORIES, Comparison, Remeasured, categories
-from valuerepair.judge.label_changes import shown_labels
+from valuerepair.judge.labels import shown_labels
 from valuerepair.report import style
 from valuerepair.report.scatter import point_of
 
