@@ -189,6 +189,20 @@ def test_a_written_net_that_is_another_is_found_out(tmp_path: Path, positions: P
     assert min(q, p) > 5e-3
 
 
+def test_an_embedding_that_policy_heads_share_changes_for_the_trained_head_alone(tmp_path: Path) -> None:
+    """The graphs are those that lc0's converter makes of each head."""
+    path, new = random_nets.write(BY_NAME["dense-heads"], tmp_path / "net.pb.gz"), tmp_path / "new.pb.gz"
+    net = NetGraph.open(path)
+    parameters, own = trained(net), net.of_head("policy")
+    assert {"/policy/dense1/matmul/w", "/policy/dense1/add/w"} <= own
+    write_net(path, parameters, own, new, NOTES)
+    written = NetGraph.open(new).parameters
+    assert all(np.abs(written[name] - parameters[name]).max() < 1e-4 for name in own)
+    for head in ("optimistic", "soft"):
+        before, after = (NetGraph.open(file, Heads("winner", head)).parameters for file in (path, new))
+        assert all(np.array_equal(before[name], after[name]) for name in before), head
+
+
 def test_a_parameter_that_is_not_in_its_field_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, new = random_nets.write(BY_NAME["map"], tmp_path / "net.pb.gz"), tmp_path / "new.pb.gz"
     net, name = NetGraph.open(path), "/value/dense1/add/w"

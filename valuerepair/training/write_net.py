@@ -131,6 +131,7 @@ def write_net(
     for name in changed:
         if not _OF_BLOCK.fullmatch(name):
             layer = encoded(as_field(before.scaled(name, parameters[name], 1 / before.clock)))
+            _give_own_embedding(name, net.weights, heads)
             place_of(name, net.weights, heads).CopyFrom(layer)
     for block in {match[1] for name in changed if (match := _OF_BLOCK.fullmatch(name))}:
         kernel = before.scaled(f"{block}/w/kernel", parameters[f"{block}/w/kernel"], 1 / before.clock)
@@ -159,6 +160,20 @@ def _note(training: Any, file: NetFile, notes: Mapping[str, Any]) -> None:
     for field in ("mse_loss", "policy_loss", "accuracy"):
         training.ClearField(field)
     training.lc0_params = b"; ".join(text for text in (training.lc0_params, note.encode()) if text)
+
+
+def _give_own_embedding(name: str, weights: Any, heads: Heads) -> None:
+    """Makes room for an embedding in the trained policy head, if another head has it from the same place.
+
+    lc0 takes a head's own embedding where there is one (MultiHeadWeights::PolicyHead in its network_legacy.cc).
+    """
+    field = _POLICY.get(name)
+    if field not in _EMBEDDING or not weights.HasField("policy_heads"):
+        return
+    trained = POLICY_HEADS[heads.policy]
+    others = [head for head in POLICY_HEADS.values() if head != trained and weights.policy_heads.HasField(head)]
+    if any(not getattr(weights.policy_heads, head).HasField(field) for head in others):
+        getattr(getattr(weights.policy_heads, trained), field).SetInParent()
 
 
 def place_of(name: str, weights: Any, heads: Heads) -> Any:
