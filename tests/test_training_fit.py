@@ -23,10 +23,7 @@ from valuerepair.files import written_whole  # noqa: E402
 from valuerepair.nets.planes import unpack_masks  # noqa: E402
 from valuerepair.nets.weights import read_net_file  # noqa: E402
 from valuerepair.outputs import FileKind  # noqa: E402
-from valuerepair.training import (  # noqa: E402
-    checkpoint,
-    head_cache,
-)
+from valuerepair.training import checkpoint, learner  # noqa: E402
 from valuerepair.training import fit as fitting  # noqa: E402
 from valuerepair.training.fit import Fitted, fit  # noqa: E402
 from valuerepair.training.learner import Learner, planes_of, trained_names  # noqa: E402
@@ -192,7 +189,7 @@ def test_what_is_judged_by_counts_where_room_is_scarce(
         (tmp_path / name).mkdir()
     whole = run(some, tmp_path / "whole", only="value", held=held)
     learner_settings = LinearNet(), TrainOptions(only="value", batch=64), LossWeights(policy=0, moves_left=0)
-    monkeypatch.setattr(head_cache, "ROOM", 150 * head_cache.ROOM // Learner(*learner_settings).room)
+    monkeypatch.setattr(learner, "ROOM", 150 * learner.ROOM // Learner(*learner_settings).room)
     assert 128 <= Learner(*learner_settings).room < 228
     scarce = run(some, tmp_path / "scarce", only="value", held=held)
     np.testing.assert_allclose(scarce.parameters["value/w"], whole.parameters["value/w"], rtol=1e-4, atol=1e-5)
