@@ -66,7 +66,7 @@ def plots(store: Store, folder: Path) -> object:
 
 
 def page(store: Store, folder: Path) -> object:
-    return page_module.write(store, folder / "report.html", Question(threshold=THRESHOLD), points=200)
+    return page_module.write(store, folder / "report.html", Question(threshold=THRESHOLD))
 
 
 def show(store: Store, folder: Path) -> object:

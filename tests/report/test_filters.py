@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,12 +112,15 @@ def test_figures_are_those_of_vr_stats(page: Visit, made: Report) -> None:
         ]
 
 
-def test_rates_of_a_sample_have_the_intervals_of_weighted_rows(chromium: Browser, made: Report, tmp_path: Path) -> None:
+def test_rates_of_a_sample_have_the_intervals_of_weighted_rows(
+    chromium: Browser, made: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Store.open(made.db) as store:
-        written = page_module.write(store, tmp_path / "r.html", Question(threshold=1.5), points=60)
         every = store.frame()
         every = every[every["disagreement"].notna()]
-    shown = page_content.choose(every, 1.5, 60)
+        shown = page_content.choose(every, 1.5, 60)
+        monkeypatch.setattr(page_module, "choose", partial(page_content.choose, limit=60))
+        written = page_module.write(store, tmp_path / "r.html", Question(threshold=1.5))
     assert (written.positions, written.shown) == (len(every), len(shown.rows))
     assert len(shown.rows) < len(every)
     rows = every.iloc[shown.rows]

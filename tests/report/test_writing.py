@@ -174,8 +174,6 @@ def test_what_is_refused(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
         with pytest.raises(UsageError, match="threshold"):
             page.write(store, tmp_path / "a.html", Question(threshold=0))
-        with pytest.raises(UsageError, match="points 0"):
-            page.write(store, tmp_path / "a.html", points=0)
         with pytest.raises(UsageError, match=f"{tmp_path}/no/a.html: there is no folder {tmp_path}/no"):
             page.write(store, tmp_path / "no" / "a.html")
         with pytest.raises(ValueRepairError, match="no net other"):

@@ -49,7 +49,7 @@ def bins_of(q: Floats, z: Floats) -> list[Bin]:
     return bins
 
 
-def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing:
+def drawing(store: Store, question: Question, by_weight: bool) -> Drawing:
     """Mean Z of the games played from positions (y) against their Q by net and search (x), side to move.
 
     A position counts once, with the mean of its decided games; `by_weight` changes nothing. On the diagonal Q equals Z.

@@ -60,7 +60,7 @@ class Scored:
         return weighted(hits, self.weight, self.game)
 
 
-def scored(frame: pd.DataFrame, *, by_weight: bool = True) -> Scored:
+def scored(frame: pd.DataFrame, *, by_weight: bool) -> Scored:
     """The rows of `frame` with both values; without a column `game_id` each row counts as its own game.
 
     Raises ValueRepairError if no row has both values.

@@ -26,7 +26,7 @@ from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
 
 
-def recall(store: Store, question: Question, by_weight: bool = True) -> Drawing:
+def recall(store: Store, question: Question, by_weight: bool) -> Drawing:
     """Recall of candidates (y) against nodes, as a share of the nodes of full searches of all positions (x).
 
     The curve is cross-validated on positions that were searched at all rungs and in full (`screening.fit.curve`), for
@@ -97,7 +97,7 @@ def _point_labels(points: Sequence[CurvePoint], height: float) -> list[tuple[str
 # -- survival ---------------------------------------------------------------------------------------------------------
 
 
-def survival(store: Store, question: Question, by_weight: bool = True) -> Drawing:
+def survival(store: Store, question: Question, by_weight: bool) -> Drawing:
     """Share of the positions still on the ladder after the cut at each rung: candidates and other positions.
 
     Only positions with a known disagreement count, by weight (`intervals.audit_weights`); those searched before the

@@ -17,11 +17,11 @@ import chess.svg
 import numpy as np
 
 from valuerepair import outputs
-from valuerepair.errors import ValueRepairError, check_least
+from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.question import Question, is_candidate, no_deep_score
 from valuerepair.report import static_page
-from valuerepair.report.page_content import DEFAULT_POINTS, OF_ALL, Content, choose, content_of, with_texts
+from valuerepair.report.page_content import OF_ALL, Content, choose, content_of, with_texts
 from valuerepair.report.static_page import template_part
 from valuerepair.store.queries import snapshot
 from valuerepair.text import quantity
@@ -58,18 +58,16 @@ def write(
     path: str | os.PathLike[str],
     question: Question | None = None,
     *,
-    points: int = DEFAULT_POINTS,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> WrittenPage:
     """Writes the report on the scores of the question's net and oracle as one HTML file.
 
-    It shows at most about `points` positions one by one (`page_content.choose`); figures cover all positions. `on_step`
-    is called with the name of each step before it begins. Raises UsageError for too few points, ValueRepairError
-    without scored positions, OSError if the folder cannot be written.
+    Positions one by one are those of `page_content.choose`; figures cover all positions. `on_step` is called with the
+    name of each step before it begins. Raises ValueRepairError without scored positions, OSError if the folder cannot
+    be written.
     """
     question = question or Question()
     threshold = question.threshold
-    check_least("points", points)
     with written_whole(path, outputs.REPORT) as partial:
         with snapshot(store.connection):
             on_step("values")
@@ -83,7 +81,7 @@ def write(
                 )
             if scored.empty:
                 raise ValueRepairError(f"nothing to report: {no_deep_score(len(frame), question.q_from)}")
-            points_shown = choose(scored, threshold, points)
+            points_shown = choose(scored, threshold)
             on_step("positions")
             rows = with_texts(store, question, scored.iloc[points_shown.rows])
             content = content_of(store, scored, points_shown, rows, threshold, on_step)

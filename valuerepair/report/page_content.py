@@ -311,7 +311,7 @@ def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
     return {i: pgn_entry(line, {}) for i, line in zip(rows, lines, strict=True) if line.sans}
 
 
-DEFAULT_POINTS = 100_000
+_MOST_POINTS = 100_000
 # The largest disagreements are always shown, whatever the number of candidates.
 WORST = 1_000
 # If candidates alone would fill the page, this share of it is reserved for other positions, as rates need both.
@@ -345,7 +345,7 @@ class ShownRows:
         return self.shown == self.stored
 
 
-def choose(frame: pd.DataFrame, threshold: float, limit: int = DEFAULT_POINTS, seed: int = 0) -> ShownRows:
+def choose(frame: pd.DataFrame, threshold: float, limit: int = _MOST_POINTS, seed: int = 0) -> ShownRows:
     """At most about `limit` rows of a store's frame that have a disagreement: all candidates, and a sample of the rest.
 
     If there are too many candidates, the page shows the `WORST` and a sample of the others, so that `REST_SHARE` of it

@@ -28,7 +28,7 @@ _LINES = (
 )
 
 
-def by_threshold(store: Store, question: Question, by_weight: bool = True) -> Drawing:
+def by_threshold(store: Store, question: Question, by_weight: bool) -> Drawing:
     """Share of the positions with ``|net Q - deep Q|`` at or above each threshold, in all and by sign.
 
     Bands are 95 % intervals (`intervals.weighted`); on the logarithmic scale a rate of 0 has no point. Artists have a
@@ -73,14 +73,14 @@ def _draw_curve(
 # -- bars -------------------------------------------------------------------------------------------------------------
 
 
-def by_phase(store: Store, question: Question, by_weight: bool = True) -> Drawing:
+def by_phase(store: Store, question: Question, by_weight: bool) -> Drawing:
     """Rate of candidates in each phase of the game; artists as in `_bars`."""
     frame = store.frame(question, text=False)
     groups = [(phase, (frame["phase"] == phase).to_numpy()) for phase in PHASES]
     return _of_groups(frame, question, by_weight, groups, "Rate of candidates by phase")
 
 
-def by_side(store: Store, question: Question, by_weight: bool = True) -> Drawing:
+def by_side(store: Store, question: Question, by_weight: bool) -> Drawing:
     """Rate of candidates by side to move; artists as in `_bars`."""
     frame = store.frame(question, text=False)
     sides = (("White to move", "w"), ("Black to move", "b"))
@@ -88,7 +88,7 @@ def by_side(store: Store, question: Question, by_weight: bool = True) -> Drawing
     return _of_groups(frame, question, by_weight, groups, "Rate of candidates by side to move")
 
 
-def by_men(store: Store, question: Question, by_weight: bool = True) -> Drawing:
+def by_men(store: Store, question: Question, by_weight: bool) -> Drawing:
     """Rate of candidates by the number of men on the board, including kings and pawns; artists as in `_bars`."""
     frame = store.frame(question, text=False)
     men = frame["pieces"].to_numpy()
@@ -96,7 +96,7 @@ def by_men(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     return _of_groups(frame, question, by_weight, groups, "Rate of candidates by men on the board")
 
 
-def by_label(store: Store, question: Question, by_weight: bool = True) -> Drawing:
+def by_label(store: Store, question: Question, by_weight: bool) -> Drawing:
     """Share of the candidates that have each label, see docs/methods/judges.md, "Labels"; artists as in `_bars`.
 
     The kinds of blindness are shares of the candidates with known priors. Raises ValueRepairError without candidates.

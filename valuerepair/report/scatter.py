@@ -72,7 +72,7 @@ def draw(
     return figure, counts
 
 
-def drawing(store: Store, question: Question, by_weight: bool = True) -> Drawing:
+def drawing(store: Store, question: Question, by_weight: bool) -> Drawing:
     """`draw` for a store."""
     frame = store.frame(question, text=False)
     curve = _calibration(store, question)
@@ -167,7 +167,7 @@ def _expected(calibration: Calibration | None) -> tuple[Floats, Floats]:
 _CELLS = 44  # hexagons across
 
 
-def hexbin(store: Store, question: Question, by_weight: bool = True) -> Drawing:
+def hexbin(store: Store, question: Question, by_weight: bool) -> Drawing:
     """Positions that each hexagon stands for, by weight, on a logarithmic scale of colour; lowess line as in `scatter`.
 
     Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``, for calibrated Q instead the threshold on both sides
@@ -206,7 +206,7 @@ def hexbin(store: Store, question: Question, by_weight: bool = True) -> Drawing:
     return Drawing(figure, summary(frame, len(rows.net), candidates, question.threshold))
 
 
-def residuals(store: Store, question: Question, by_weight: bool = True) -> Drawing:
+def residuals(store: Store, question: Question, by_weight: bool) -> Drawing:
     """Net Q - deep Q (y) against deep Q (x), side to move, with the lowess line: the net's bias at each deep Q.
 
     The line is that of `scatter` minus the diagonal. Artists have a gid: ``positions``, ``optimistic``,

@@ -71,8 +71,8 @@ class ExpandOptions:
     `steps` are those of `runs.neighbourhood`; `rounds` is the largest number of steps from a sampled candidate. The
     expansion ends after this many `nodes` or searched `positions` in total, over all runs. `audit` is the share of the
     inferred candidates that is searched anyway. `seed` decides the order of the candidates. `screen`: positions that
-    cannot be candidates are not searched in full; None: all are. `retry_failed`: search again what failed before. With
-    a `split` only candidates of its part ``train`` are sources.
+    cannot be candidates are not searched in full; None: all are. With a `split` only candidates of its part ``train``
+    are sources.
 
     Raises UsageError for invalid values.
     """
@@ -85,7 +85,6 @@ class ExpandOptions:
     audit: float = 0.05
     seed: int = 0
     screen: ScreenOptions | None = field(default_factory=ScreenOptions)
-    retry_failed: bool = False
     split: Split | None = None
     command: str = ""
 
@@ -265,8 +264,6 @@ class _Expanding(SearchLoop[PlannedSearch]):
         earlier = reached.outcomes(self._store, *self._pair, [entry.position_id for entry in batch])
         for entry in batch:
             entry.outcome = earlier.get(entry.position_id)
-            if entry.outcome is not None and entry.outcome.failed is not None and self._options.retry_failed:
-                entry.outcome = None
             if entry.outcome is not None:
                 self._take_earlier(entry.outcome)
         self._searches.add(batch)

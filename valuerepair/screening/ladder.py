@@ -26,7 +26,7 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.engines.kinds import kind_of
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, Oracle
-from valuerepair.question import Question, is_candidate
+from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, package_rows, with_rate
 from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
 from valuerepair.store import screening
@@ -103,10 +103,10 @@ class _Ascent:
     probability: float
 
 
-def q_of(results: Sequence[DeepResult], alpha: float, q_from: str) -> Floats:
+def q_of(results: Sequence[DeepResult], alpha: float, q_from: QFrom) -> Floats:
     """[k] Q of deep results."""
     scores = np.array([result.scores for result in results], np.float64).reshape(-1, 6)
-    return values.deep_q(scores, alpha, "wdl" if q_from == "wdl" else "cp")
+    return values.deep_q(scores, alpha, q_from)
 
 
 def _move(uci: str | None) -> int:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from valuerepair.calibration import Calibration
 from valuerepair.errors import UsageError
-from valuerepair.question import is_candidate
+from valuerepair.question import QFrom, is_candidate
 
 Floats = NDArray[np.float64]
 Moves = NDArray[np.int64]
@@ -174,7 +174,7 @@ class Screen:
 
     threshold: float
     alpha: float
-    q_from: str
+    q_from: QFrom
     recall: float
     rungs: tuple[RungModel, ...]
     positions: int
