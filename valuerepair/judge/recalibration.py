@@ -96,18 +96,21 @@ def recalibrate(
     first, second = (is_candidate(off, threshold) for off in disagreement)
     repaired, newly = first & ~second, ~first & second
 
+    def after_curves(mass: Floats) -> tuple[list[Floats], list[Flags]]:
+        """Both nets' |disagreement| after their curves for rows with the weights `mass` [n], and their candidates."""
+        size = [np.abs(curve.expected(mass) - deep_q) for curve in curves]
+        return size, [is_candidate(off, threshold) for off in size]
+
     def counted(mass: Floats) -> Floats:
         """The two differences and three shares of `Recalibration`, for rows with the weights `mass` [n]."""
-        size = [np.abs(curve.expected(mass) - deep_q) for curve in curves]
-        wrong, others = (is_candidate(off, threshold) for off in size)
+        size, (wrong, others) = after_curves(mass)
         columns = np.stack([of_kept(1.0 * others - wrong, weight), size[1] - size[0]], 1)
         hits = (first, ~wrong), (repaired, wrong), (newly, others)
         with np.errstate(invalid="ignore"):  # a resample may have no such rows
             parts = [mass @ (group & hit) / (mass @ group) for group, hit in hits]
         return np.array([*(mass @ columns / mass.sum()), *parts])
 
-    size = [np.abs(curve.expected(weight) - deep_q) for curve in curves]
-    wrong, others = (is_candidate(off, threshold) for off in size)
+    size, (wrong, others) = after_curves(weight)
     nets = [
         Recalibrated(weighted(hits, weight, game), float(np.average(off, weights=weight)))
         for hits, off in zip((wrong, others), size, strict=True)
