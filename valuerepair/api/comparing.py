@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from valuerepair.api.calls import Asked, Path, asked_with, opened_store, plain, resolved, split_of
 from valuerepair.command import recorded_command
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from valuerepair.books.suite import MeasuredSuite
     from valuerepair.judge.compare import Remeasured
+    from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle
     from valuerepair.judge.split import Split
+    from valuerepair.question import Question
     from valuerepair.runs.regret import RegretOptions
     from valuerepair.runs.rejudge import RejudgeOptions
 
@@ -53,9 +55,8 @@ def remeasure(
     file (.parquet, .jsonl, .csv) for the positions on which any net is wrong, `plot` one (.png, .svg, .pdf) for the
     figure (`plot_remeasured`). Raises UsageError for an unknown net, ValueRepairError if there is nothing to compare.
     """
-    from valuerepair.judge.compare import compare, complete_policies, wrong_positions
-    from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
-    from valuerepair.judge.split import TOGETHER, HeldPart, check_part
+    from valuerepair.judge.compare import compare, wrong_positions
+    from valuerepair.judge.split import check_part
     from valuerepair.store.export import format_of_name, write_file
 
     net_words = [os.fspath(net) for net in ([nets] if isinstance(nets, str) else nets)]
@@ -68,19 +69,9 @@ def remeasure(
         style.format_of(plot)
     path, held_out = os.fspath(store), split_of(split)
     command = recorded_command("remeasure", *(f"--net={net}" for net in net_words))
-    net_options: dict[str, Any] = {"device": device}
-    with opened_store(path) as opened:
-        held_part = None if held_out is None else HeldPart.of(opened, held_out, part or TOGETHER)
-        oracle = find_oracle(opened, plain(question).oracle, net_words, held_part, cut)
-        compared_nets = find_nets(opened, net_words, oracle)
-    for number, copy in enumerate(compared_nets):
-        if same := next((earlier for earlier in compared_nets[:number] if earlier.key == copy.key), None):
-            log.info(f"{copy.name} and {same.name} are the same net: the files have the same content")
-    measure_missing(path, compared_nets, oracle, command=command, quiet=quiet, **net_options)
-    with opened_store(path) as opened:
-        compared_nets = find_nets(opened, net_words, oracle)
-        resolved_question = resolved(opened, asked_with(question, net=compared_nets[0].key, oracle=oracle.digest))
-    complete_policies(path, compared_nets, oracle, resolved_question, quiet=quiet, **net_options)
+    compared_nets, oracle, resolved_question = _with_all_values(
+        path, net_words, question, held_out, part, cut=cut, device=device, command=command, quiet=quiet
+    )
     with opened_store(path) as opened:
         comparison = compare(opened, compared_nets, oracle, resolved_question)
         rows = None if kind is None else wrong_positions(opened, compared_nets, oracle, comparison)
@@ -88,7 +79,7 @@ def remeasure(
         from valuerepair.runs.regret import measure_regret
 
         comparison = measure_regret(
-            path, compared_nets, oracle, comparison, regret, command=command, quiet=quiet, **net_options
+            path, compared_nets, oracle, comparison, regret, command=command, quiet=quiet, device=device
         )
     if rejudge is not None:
         import valuerepair.runs.rejudge
@@ -101,6 +92,39 @@ def remeasure(
         plot_remeasured(comparison, plot)
         log.info(os.fspath(plot))
     return comparison
+
+
+def _with_all_values(
+    path: str,
+    net_words: Sequence[str],
+    question: Asked,
+    held_out: Split | None,
+    part: str | None,
+    *,
+    cut: bool,
+    device: str,
+    command: str,
+    quiet: bool,
+) -> tuple[list[ComparedNet], ComparedOracle, Question]:
+    """The nets and the oracle of a comparison and the resolved question, after the store has all values and policies of
+    the nets that can be computed."""
+    from valuerepair.judge.compare import complete_policies
+    from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
+    from valuerepair.judge.split import TOGETHER, HeldPart
+
+    with opened_store(path) as opened:
+        held_part = None if held_out is None else HeldPart.of(opened, held_out, part or TOGETHER)
+        oracle = find_oracle(opened, plain(question).oracle, net_words, held_part, cut)
+        nets = find_nets(opened, net_words, oracle)
+    for number, copy in enumerate(nets):
+        if same := next((earlier for earlier in nets[:number] if earlier.key == copy.key), None):
+            log.info(f"{copy.name} and {same.name} are the same net: the files have the same content")
+    measure_missing(path, nets, oracle, command=command, quiet=quiet, device=device)
+    with opened_store(path) as opened:
+        nets = find_nets(opened, net_words, oracle)
+        resolved_question = resolved(opened, asked_with(question, net=nets[0].key, oracle=oracle.digest))
+    complete_policies(path, nets, oracle, resolved_question, quiet=quiet, device=device)
+    return nets, oracle, resolved_question
 
 
 def remeasure_suite(
