@@ -234,6 +234,12 @@ def test_two_runs_at_once_do_not_write_to_one_folder(tmp_path: Path, net: str, b
     assert all(name.startswith("game_") for name in names)
 
 
+def test_records_of_a_scaled_search_are_warned_of(tmp_path: Path, net: str, book: Path) -> None:
+    done = run(tmp_path, net, "--training", str(tmp_path / "chunks"), "--set", "q_scale=0.5")
+    assert done.exit_code == 0, done.output
+    assert "warning: every Q of the training records will be 0.5 times the net's, by q_scale" in done.stderr
+
+
 def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: str, book: Path) -> None:
     mine, other = (["-o", str(tmp_path / f"{name}.pgn"), "--no-db", "--max-plies", "300"] for name in "ab")
     chunks, twice = ["--training", str(tmp_path / "chunks")], ["--repeat", "2"]

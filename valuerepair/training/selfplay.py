@@ -98,6 +98,10 @@ def play_book(
         stack.push(source)
         if options.training is not None:
             stack.enter_context(_alone_in(options.training))
+            if params.q_scale != 1:
+                log.warning(
+                    f"warning: every Q of the training records will be {params.q_scale:g} times the net's, by q_scale"
+                )
         seed = options.seed if options.engine == "mcts" else None
         facts = source.facts if split is None else {**source.facts, "Split": split.digest}
         plan = SelfplayPlan(openings, Path(book).name, source.sides, facts, games, options.rules, seed)
