@@ -6,7 +6,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from valuerepair.api.calls import Path, paths_of
 from valuerepair.errors import UsageError
@@ -50,8 +50,10 @@ def repair(
     from valuerepair.pipeline.page import finish
     from valuerepair.pipeline.run import run
 
-    chosen = _Chosen(net, budget, deep, test_deep, control, threshold, seed)
-    planned = _planned(archives, normal, store, output, chosen, cluster, quiet)
+    planned = _planned(
+        output, cluster, quiet, archives, normal, store, net=net, budget=budget, deep=deep, test_deep=test_deep,
+        control=control, threshold=threshold, seed=seed,
+    )  # fmt: skip
     for line in planned.lines():
         log.info(line)
     try:
@@ -84,39 +86,29 @@ def plan_repair(
     budget: if that is too small, it is the shortest one. Returns the `Repair`, whose `lines()` and `as_json()` are the
     output of `vr repair --plan`. Raises UsageError and ValueRepairError if something would not run.
     """
-    chosen = _Chosen(net, budget, deep, test_deep, control, threshold, seed)
-    return _planned(archives, normal, store, output, chosen, cluster, quiet, for_display=True)
-
-
-class _Chosen(NamedTuple):
-    """Arguments of `repair` that are settings of the same name; None is not given."""
-
-    net: str | None
-    budget: str | None
-    deep: str | None
-    test_deep: str | None
-    control: bool | None
-    threshold: float | None
-    seed: int | None
+    return _planned(
+        output, cluster, quiet, archives, normal, store, net=net, budget=budget, deep=deep, test_deep=test_deep,
+        control=control, threshold=threshold, seed=seed, for_display=True,
+    )  # fmt: skip
 
 
 def _planned(
+    output: Path,
+    cluster: str | None,
+    quiet: bool,
     archives: Path | Iterable[Path],
     normal: Path | Iterable[Path],
     store: Path | None,
-    output: Path,
-    chosen: _Chosen,
-    cluster: str | None,
-    quiet: bool,
     *,
     for_display: bool = False,
+    **settings: Any,
 ) -> Repair:
     from valuerepair.pipeline.run import planned, read_settings
 
-    inputs = {"archives": tuple(paths_of(archives)), "normal": tuple(paths_of(normal))}
-    arguments = {**chosen._asdict(), **inputs, "store": store and os.fspath(store)}
+    settings |= {"archives": tuple(paths_of(archives)), "normal": tuple(paths_of(normal))}
+    settings |= {"store": store and os.fspath(store)}
     folder = pathlib.Path(output)
-    settings = read_settings(folder, {name: value for name, value in arguments.items() if value not in (None, ())})
-    if cluster is not None and settings.store:
+    chosen = read_settings(folder, {name: value for name, value in settings.items() if value not in (None, ())})
+    if cluster is not None and chosen.store:
         raise UsageError("--cluster: is for mining, and with --store nothing is mined")
-    return planned(folder, settings, cluster=cluster, quiet=quiet, for_display=for_display)
+    return planned(folder, chosen, cluster=cluster, quiet=quiet, for_display=for_display)
