@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot, isnan, sqrt
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.text import finite, formatted
+from valuerepair.text import finite, formatted, table_lines
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -72,6 +72,11 @@ class Rate:
     def of_figures(row: Mapping[str, Any], count: str = "count", total: str = "total") -> Rate:
         """The rate of a JSON row that has `figures`, and both numbers under these names."""
         return Rate(row[count], row[total], *_or_nan(row["rate"], row["low"], row["high"]))
+
+
+def rate_lines(title: str, rates: Iterable[tuple[str, Rate]], width: int = 12) -> list[str]:
+    """An empty line, the title, and a line for each rate: its name, in a column of at least `width`, and the rate."""
+    return ["", title, *table_lines(f":<{width} | :<", rates, "  ")]
 
 
 def _or_nan(middle: float | None, low: float | None, high: float | None) -> tuple[float, float, float]:

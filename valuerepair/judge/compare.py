@@ -530,8 +530,8 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
     counts = pair.counts
     yield f"A = {pair.first}, B = {pair.second}"
     yield "all positions (judge by these; B - A, with 95 % intervals of resampled games; below 0 is a repair)"
-    yield f"  candidates             {pair.share_by_games.points}"
-    yield f"  mean |disagreement|    {pair.mean_abs}"
+    changes = (("candidates", pair.share_by_games.points), ("mean |disagreement|", pair.mean_abs))
+    yield from table_lines(":<21 | :<", changes, "  ")
     yield (
         f"  repaired (only A wrong) {counts['repaired']:,}, newly wrong (only B) {counts['newly wrong']:,}, "
         f"still wrong {counts['still wrong']:,}, right both {counts['right both']:,}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from valuerepair.chess import values
 from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Rate, weighted
+from valuerepair.intervals import Rate, rate_lines, weighted
 from valuerepair.question import QFrom, check_threshold, is_candidate
 from valuerepair.store import second_looks
 from valuerepair.store.second_looks import Afters, Looks, StoredOracle
@@ -225,7 +225,7 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
         shown[-1] += ": the shares are of these, which are not a sample of all (the worst are looked at first)"
     if figures["without_q"]:
         shown.append(f"{figures['without_q']:,} looks have no Q of the requested kind: unresolved")
-    shown += ["", "verdict", *(f"  {word:<14}{Rate.of_figures(figures['rates'][word])}" for word in VERDICTS)]
+    shown += rate_lines("verdict", ((word, Rate.of_figures(figures["rates"][word])) for word in VERDICTS))
     shown += _table("search right, by sign", figures["by_sign"], lambda row: str(row["sign"]))
     return shown + _table(
         "search right, by disagreement", figures["by_size"], lambda row: f"{row['low']:g} to {row['high']:g}"
@@ -234,4 +234,4 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
 
 def _table(title: str, rows: Iterable[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
     filled = [row for row in rows if row[SEARCH_RIGHT]["total"]]
-    return ["", title, *(f"  {name(row):<14}{Rate.of_figures(row[SEARCH_RIGHT])}" for row in filled)]
+    return rate_lines(title, ((name(row), Rate.of_figures(row[SEARCH_RIGHT])) for row in filled))

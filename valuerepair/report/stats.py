@@ -16,7 +16,17 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
-from valuerepair.intervals import Flags, Floats, Ids, Rate, loose_bound_words, mean_interval, weighted, wilson
+from valuerepair.intervals import (
+    Flags,
+    Floats,
+    Ids,
+    Rate,
+    loose_bound_words,
+    mean_interval,
+    rate_lines,
+    weighted,
+    wilson,
+)
 from valuerepair.judge import families, verdict, weights
 from valuerepair.judge.labelled import has_policy, labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
@@ -321,7 +331,7 @@ def _beyond_scale_line(figures: dict[str, Any], threshold: float) -> str:
 
 
 def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
-    return ["", title, *(f"  {name(row):<14}{Rate.of_figures(row, 'candidates', 'scored')}" for row in rows)]
+    return rate_lines(title, ((name(row), Rate.of_figures(row, "candidates", "scored")) for row in rows))
 
 
 def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
@@ -401,15 +411,15 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal; empty without candidates."""
     if not figures["candidates"]:
         return []
-    lines = ["", f"label, of {quantity(figures['candidates'], 'candidate')} at {figures['threshold']:g}"]
-    lines += [_line(row) for row in figures["rates"] if row["count"]]
+    title = f"label, of {quantity(figures['candidates'], 'candidate')} at {figures['threshold']:g}"
+    lines = rate_lines(title, ((row["label"], Rate.of_figures(row)) for row in figures["rates"] if row["count"]), 24)
     if figures["lacking_priors"]:
         with_priors = figures["with_priors"]
         lines.append(f"  the policy's blindness is known of {with_priors:,} of them (vr stats --labels)")
     for key, title in (("openings", "opening family"), ("pieces", "pieces besides pawns")):
-        several = [{**row, "label": row["label"].partition(":")[2]} for row in figures[key] if row["count"] > 1]
+        several = [(row["label"].partition(":")[2], Rate.of_figures(row)) for row in figures[key] if row["count"] > 1]
         if several:
-            lines += ["", title, *(_line(row) for row in several)]
+            lines += rate_lines(title, several, 24)
     if figures["with_wdl"]:
         gap, kl = (" / ".join(f"{x:.2f}" for x in figures[key]) for key in ("disagreement", "wdl_kl"))
         lines += ["", f"|net Q - deep Q| {gap}, KL(deep W/D/L || net's) {kl} nats (10th / 50th / 90th percentile)"]
@@ -434,10 +444,6 @@ def _frequent(prefix: str, labels: pd.DataFrame, weights: Floats, game: Ids) -> 
 
 def _quantiles(values: NDArray[np.float64]) -> list[float]:
     return np.quantile(values, _QUANTILES).tolist() if len(values) else []
-
-
-def _line(row: dict[str, Any]) -> str:
-    return f"  {row['label']:<26}{Rate.of_figures(row)}"
 
 
 def label_rows(store: Store, frame: pd.DataFrame) -> list[dict[str, Any]]:
