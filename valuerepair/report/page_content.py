@@ -86,16 +86,7 @@ def content_of(
     columns.add("game", rows.game_of.astype(np.uint32))
     if "step" in frame:
         columns.add("reached", frame["step"].notna().to_numpy().astype(np.uint8))
-    words = {
-        "family": columns.add_words("family", labels["opening_family"].tolist()),
-        "opening": columns.add_words("opening", labels["opening"].tolist()),
-        "material": columns.add_words("material", labels["material_family"].tolist()),
-        "phase": list(PHASES),
-        "side": ["w", "b"],
-        "labels": list(NAMES),
-        "of_policy": [label.name for label in LABELS if label.of_policy],
-        "verdict": ["", *VERDICTS],
-    }
+    words = _add_words(columns, labels)
     return Content(
         {
             "words": words,
@@ -168,6 +159,20 @@ def _of_books(rows: PageRows) -> dict[str, Any]:
         "weight_steps": WEIGHT_STEPS,
         "movetexts": _movetexts(rows.frame),
         "games": [[game[name] for name in _FIELDS] for game in games],
+    }
+
+
+def _add_words(columns: Columns, labels: pd.DataFrame) -> dict[str, list[str]]:
+    """Adds the columns of families and openings; returns the words that numbers in columns are indices of."""
+    return {
+        "family": columns.add_words("family", labels["opening_family"].tolist()),
+        "opening": columns.add_words("opening", labels["opening"].tolist()),
+        "material": columns.add_words("material", labels["material_family"].tolist()),
+        "phase": list(PHASES),
+        "side": ["w", "b"],
+        "labels": list(NAMES),
+        "of_policy": [label.name for label in LABELS if label.of_policy],
+        "verdict": ["", *VERDICTS],
     }
 
 

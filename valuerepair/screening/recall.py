@@ -45,11 +45,11 @@ def figures(
     if not len(passages.ids):
         return None
     disagreement, numbers = np.asarray(frame["disagreement"], np.float64), np.asarray(frame["position_id"])
-    outside = numbers[~np.isnan(disagreement)]
-    outside = outside[~np.isin(outside, passages.ids)]
-    since, hit = screening.searched_since(store, net_id, oracle_id, outside), is_candidate(disagreement, threshold)
-    since_hits = int(np.isin(since.ids, numbers[hit]).sum())
-    candidate, scored = (np.isin(passages.ids, numbers[mask]) for mask in (hit, ~np.isnan(disagreement)))
+    scored_ids, candidate_ids = numbers[~np.isnan(disagreement)], numbers[is_candidate(disagreement, threshold)]
+    outside = scored_ids[~np.isin(scored_ids, passages.ids)]
+    since = screening.searched_since(store, net_id, oracle_id, outside)
+    since_hits = int(np.isin(since.ids, candidate_ids).sum())
+    candidate, scored = (np.isin(passages.ids, ids) for ids in (candidate_ids, scored_ids))
     exited = ~np.isnan(passages.cut_at)
     audited = exited & passages.searched & scored
     hits = candidate[audited]
@@ -81,18 +81,19 @@ def figures(
         "brute_nodes": brute,
         "saving": brute / spent if brute and spent else None,
         "left_at": [{"nodes": int(rung), "positions": int(count)} for rung, count in zip(rungs, left, strict=True)],
-        "screens": [
-            {
-                "threshold": s.threshold,
-                "alpha": s.alpha,
-                "calibration": "fitted" if is_calibrated(s.model) else "none",
-                "recall": s.recall,
-                "fitted": s.fitted,
-            }
-            for s in screening.screens(store, net_id, oracle_id)
-        ],
+        "screens": [_screen(facts) for facts in screening.screens(store, net_id, oracle_id)],
     }
     return counts | {"recall_said": recall_words(counts)}
+
+
+def _screen(facts: screening.ScreenFacts) -> dict[str, Any]:
+    return {
+        "threshold": facts.threshold,
+        "alpha": facts.alpha,
+        "calibration": "fitted" if is_calibrated(facts.model) else "none",
+        "recall": facts.recall,
+        "fitted": facts.fitted,
+    }
 
 
 def _recall(found: int, missed: float) -> float | None:
