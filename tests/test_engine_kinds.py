@@ -7,21 +7,30 @@ import json
 import os
 import pickle
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 
+import chess
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import valuerepair
 from tests.vr_runs import here
+from valuerepair.chess.positions import Position
 from valuerepair.engines.kinds import KINDS, SSH, STOCKFISH, kind_of, parse_spec
+from valuerepair.engines.pool import TimeLimit
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import file_sha256
 from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.oracle import Oracle
+from valuerepair.play.game import Fault
 from valuerepair.play.lineup import parse_side
-from valuerepair.store.rows import OracleIdentity
+from valuerepair.play.uci_player import UciPlayer
+from valuerepair.store.rows import DeepResult, OracleIdentity
 from valuerepair.store.store import Store
 
 ROOT = Path(valuerepair.__file__).parent
@@ -111,11 +120,20 @@ def test_a_store_has_no_engine_write_files_nor_say_a_second_command() -> None:
 
 @pytest.fixture
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An `ssh` on PATH whose other machine is this one; what it was given stands in the file."""
+    """An `ssh` on PATH whose other machine is this one; what it was given stands in the file.
+
+    No new connection comes about while the file ``down`` lies beside that.
+    """
     log, program = tmp_path / "ssh.log", tmp_path / "bin" / "ssh"
     program.parent.mkdir()
     program.write_text(
-        f'#!/bin/sh\necho "$*" >> {log}\nwhile [ "$1" != -- ]; do shift; done\nshift 2\nexec sh -c "$*"\n'
+        f"""#!/bin/sh
+echo "$*" >> {log}
+if [ -e {tmp_path}/down ]; then echo "ssh: connect to host ab port 22: No route to host" >&2; exit 255; fi
+while [ "$1" != -- ]; do shift; done
+shift 2
+exec sh -c "$*"
+"""
     )
     program.chmod(0o755)
     path = os.pathsep.join([str(program.parent), os.environ["PATH"], "/usr/games"])
@@ -173,6 +191,108 @@ def test_a_file_of_this_machine_is_not_what_an_engine_there_reads(
         with open_oracle(text, net_path=None, workers=1) as oracle:
             names[kind] = oracle.identity.options["Book Path"]
     assert names == {"ssh:ab,engine=": "tables", "uci:": f"tables#{file_sha256(str(tmp_path / 'tables'))[:12]}"}
+
+
+# -- an ssh link that is down ------------------------------------------------------------------------------------------
+
+
+NO_ROUTE = "exited with code 255: ssh: connect to host ab port 22: No route to host"
+POSITIONS = [Position(chess.STARTING_FEN, moves=moves) for moves in [(), ("e2e4",), ("d2d4",), ("c2c4",)]]
+
+
+def engines_there(workers: int = 1) -> Oracle:
+    """Engines on the other machine that think half a second about each position."""
+    text = f"ssh:ab,engine={sys.executable},arg=-I,arg=-S,arg={FAKE},arg=think=0.5,depth=5"
+    return open_oracle(text, net_path=None, workers=workers)
+
+
+def lose(link: Path) -> None:
+    """Ends the connections; no new one comes about as long as the file lies there."""
+    link.touch()
+    for process in psutil.Process().children(recursive=True):
+        if FAKE in process.cmdline():
+            process.kill()
+
+
+def wait_for(line: str, said: list[str]) -> None:
+    deadline = time.monotonic() + 30
+    while not any(line in words for words in said):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.05)
+
+
+def test_a_link_that_is_down_for_a_while_costs_nothing(
+    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    monkeypatch.setattr(SSH, "restart_pauses", (0.2,) * 600)
+    with engines_there(workers=2) as oracle:
+        futures = [oracle.submit(position) for position in POSITIONS]
+        futures[0].result(20)
+        lose(tmp_path / "down")
+        wait_for("waiting", said)
+        time.sleep(1.5)  # longer than an engine on this machine would be tried
+        assert not any(future.done() and future.exception() for future in futures)
+        (tmp_path / "down").unlink()
+        results = [future.result(30) for future in futures]
+    scores = [result.cp for result in results if isinstance(result, DeepResult)]
+    assert scores == [len(position.uci) for position in POSITIONS]
+    waits = [line for line in said if "waiting" in line]
+    assert waits == [f"ab starts no engine ({NO_ROUTE}): waiting 2 minutes for it"]
+
+
+def test_a_link_that_stays_down_ends_the_run_with_the_name_of_the_host(
+    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SSH, "restart_pauses", (0.1, 0.1))
+    with engines_there() as oracle:
+        future = oracle.submit(POSITIONS[0])
+        lose(tmp_path / "down")
+        with pytest.raises(ValueRepairError) as refused:
+            future.result(20)
+    assert str(refused.value) == f"ab: the engine no longer starts: {NO_ROUTE}"
+
+
+def test_a_wait_for_a_link_can_be_given_up(tmp_path: Path, ssh: Path, said: list[str]) -> None:
+    with engines_there() as oracle:
+        future = oracle.submit(POSITIONS[0])
+        lose(tmp_path / "down")
+        wait_for("waiting", said)
+        started = time.monotonic()
+        oracle.close(cancel=True)
+        assert time.monotonic() - started < 2.0
+        with pytest.raises(CancelledError):
+            future.result(0)
+
+
+def test_a_match_waits_for_a_link_too(
+    tmp_path: Path, ssh: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    monkeypatch.setattr(SSH, "restart_pauses", (0.2,) * 600)
+    setup = SSH.launch(parse_side(f"ssh:ab,engine={sys.executable},arg=-I,arg=-S,arg={FAKE},nodes=9"), {})
+    player = UciPlayer(setup, {"nodes": 9}, TimeLimit(timeout=10, first=10))
+    try:
+        lose(tmp_path / "down")
+        with pytest.raises(Fault):  # the game that it was playing
+            player.think(0, POSITIONS[0], 0).result(20)
+        player.forget(0)
+        next_game = player.think(1, POSITIONS[0], 0)
+        wait_for("waiting", said)
+        time.sleep(1.5)
+        assert not next_game.done()
+        (tmp_path / "down").unlink()
+        assert next_game.result(20).move == "e2e4"
+    finally:
+        player.close(cancel=True)
+
+
+def test_a_host_that_cannot_be_reached_at_the_start_is_said_at_once(tmp_path: Path, ssh: Path, said: list[str]) -> None:
+    (tmp_path / "down").touch()
+    started = time.monotonic()
+    with pytest.raises(ValueRepairError, match="ab: the engine " + NO_ROUTE):
+        UciPlayer(SSH.launch(parse_side("ssh:ab,nodes=9"), {}), {"nodes": 9}, TimeLimit(timeout=10, first=10))
+    with pytest.raises(ValueRepairError, match="on ab: ssh: connect to host ab port 22: No route to host"):
+        engines_there()
+    assert (time.monotonic() - started < 10, said) == (True, [])
 
 
 def test_mine_confirm_expand_check_and_match_on_another_machine(tmp_path: Path, ssh: Path, stockfish: str) -> None:

@@ -306,6 +306,7 @@ class _Ssh(EngineKind):
     first_word = "HOST"
     install = "apt-get install openssh-client"
     usual_engine = "stockfish"
+    restart_pauses: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, *(15.0,) * 7)  # two minutes, as a cluster waits
     host = re.compile(r"[a-z0-9_][a-z0-9_.@:%+-]*", re.IGNORECASE | re.ASCII)  # ssh would take "-" for an option
 
     def with_first(self, spec: EngineSpec, word: str) -> EngineSpec:
@@ -327,7 +328,9 @@ class _Ssh(EngineKind):
         return super().program(replace(spec, path=None))
 
     def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
-        return replace(super().launch(spec, usual), arguments=self._on_host(spec, f"exec {shlex.join(spec.arguments)}"))
+        arguments = self._on_host(spec, f"exec {shlex.join(spec.arguments)}")
+        setup = super().launch(spec, usual)
+        return replace(setup, arguments=arguments, restart_pauses=self.restart_pauses, host=spec.path or "")
 
     def _on_host(self, spec: EngineSpec, command: str) -> tuple[str, ...]:
         """The arguments of an ssh that runs a command line in the host's shell, without questions to the user."""

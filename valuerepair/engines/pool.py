@@ -7,9 +7,10 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from valuerepair import signals
@@ -21,7 +22,6 @@ log = logging.getLogger(__name__)
 
 MOST_ENGINES = 1_024  # each has a process, and a thread here
 ATTEMPTS = 3
-_START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a run
 _INCIDENTS_LOGGED = 10
 _PROBE_SECONDS = 60.0
 _COUNTED, _MOST_COUNTED = 64, 20_000  # nodes of a search that shows what an engine counts
@@ -88,6 +88,49 @@ class TimeLimit:
         self._slowest = max(self._slowest, seconds)
 
 
+class Restarts:
+    """Starts engines of one setup again during a run, in any thread, with the pauses of the setup between attempts.
+
+    A host that starts none is waited for, which is said once for all its engines. `given_up` ends all waiting.
+    """
+
+    def __init__(self, setup: EngineSetup) -> None:
+        self.given_up = threading.Event()
+        self._setup, self._lock, self._waiting = setup, threading.Lock(), 0
+
+    def engine(self, start: Callable[[], UciEngine]) -> UciEngine:
+        """What `start` gives. Raises ValueRepairError after the last attempt, CancelledError when given up."""
+        try:
+            return start()
+        except (EngineFailure, OSError) as error:
+            reason = str(error)
+        with self._waited_for(reason):
+            for pause in self._setup.restart_pauses:
+                if self.given_up.wait(pause):
+                    break
+                try:
+                    return start()
+                except (EngineFailure, OSError) as error:
+                    reason = str(error)
+        if self.given_up.is_set():
+            raise CancelledError
+        raise ValueRepairError(f"{self._setup.where}: the engine no longer starts: {reason}")
+
+    @contextlib.contextmanager
+    def _waited_for(self, reason: str) -> Iterator[None]:
+        with self._lock:
+            self._waiting += 1
+            is_first = self._waiting == 1
+        if is_first and self._setup.host and not self.given_up.is_set():
+            minutes = sum(self._setup.restart_pauses) / 60
+            log.info(f"{self._setup.host} starts no engine ({reason}): waiting {minutes:.0f} minutes for it")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
+
 @dataclass(frozen=True, slots=True)
 class _EngineJob(Generic[T]):
     position: str
@@ -129,7 +172,7 @@ class EnginePool:
         self._probe, self._probe_count, self.counts_tree = probe, probe_count, False
         self._jobs: queue.SimpleQueue[_EngineJob[Any] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._closed = self._abandoned = False
+        self._closed, self._restarts = False, Restarts(setup)
         self._engines: dict[int, UciEngine] = {}
         first: Future[UciEngine] = Future()
         # Each thread makes its engine itself: on Linux an engine is killed when the thread that started it ends.
@@ -184,7 +227,7 @@ class EnginePool:
             for _ in self._threads:
                 self._jobs.put(None)
         if cancel:
-            self._abandoned = True
+            self._restarts.given_up.set()
             with self._lock:
                 engines = list(self._engines.values())
             for engine in engines:
@@ -242,7 +285,7 @@ class EnginePool:
     def _search(self, number: int, job: _EngineJob[T]) -> T:
         reason = ""
         for attempt in range(1, ATTEMPTS + 1):
-            engine = self._engines.get(number) or self._restart(number)
+            engine = self._engines.get(number) or self._restarts.engine(partial(self._start, number))
             try:
                 outcome = self._follow(job, engine, attempt)
                 # The engine clears its hash now, while we handle the outcome, and not only when the next position
@@ -251,7 +294,7 @@ class EnginePool:
             except EngineFailure as error:
                 reason = str(error)
                 self._drop(number)
-                if self._abandoned:
+                if self._restarts.given_up.is_set():
                     raise CancelledError from None
                 self._incident(error, job.fen)
             else:
@@ -286,7 +329,7 @@ class EnginePool:
         engine = UciEngine(self._setup)
         with self._lock:
             self._engines[number] = engine  # from here on `close` can kill it
-            abandoned = self._abandoned
+            abandoned = self._restarts.given_up.is_set()
         try:
             if not abandoned:
                 engine.start()
@@ -297,20 +340,6 @@ class EnginePool:
             self._drop(number)
             raise CancelledError
         return engine
-
-    def _restart(self, number: int) -> UciEngine:
-        """Starts an engine during the run. Memory may be short for a moment, so it is tried three times."""
-        pauses = iter(_START_PAUSES)
-        while not self._abandoned:
-            try:
-                return self._start(number)
-            except (EngineFailure, OSError) as error:
-                if self._abandoned:
-                    break
-                if (pause := next(pauses, None)) is None:
-                    raise ValueRepairError(f"{self._setup.path} no longer starts: {error}") from None
-            time.sleep(pause)
-        raise CancelledError
 
     def _drop(self, number: int, grace: float = 0.0) -> None:
         with self._lock:

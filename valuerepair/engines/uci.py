@@ -92,6 +92,8 @@ class EngineSetup:
 
     It must offer all `options`; options in `if_offered` are set only if it offers them. `start_seconds` bounds the time
     to ``uciok``, and from there to the first ``readyok``, in which nets are loaded; by default 20 and 300 seconds.
+    `restart_pauses` are seconds between attempts to start it again: memory may be short for a moment. `host` is the
+    machine that it runs on, if that is not this one.
     """
 
     path: str
@@ -99,6 +101,13 @@ class EngineSetup:
     options: Mapping[str, str] = field(default_factory=dict)
     if_offered: Mapping[str, str] = field(default_factory=dict)
     start_seconds: float | None = None
+    restart_pauses: tuple[float, ...] = (0.2, 1.0)
+    host: str = ""
+
+    @property
+    def where(self) -> str:
+        """Its path or host, for messages."""
+        return self.host or self.path
 
 
 @dataclass(frozen=True, slots=True)

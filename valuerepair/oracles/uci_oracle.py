@@ -49,14 +49,13 @@ class UciOracle(Oracle):
             fixed=limits.get("movetime", 0) / 1000,
         )
         probe = _go({name: min(value, _PROBE[name]) for name, value in limits.items()})
-        path = setup.engine.path
         try:
             probe_count = self._kind.any_engine and "nodes" in limits
             self._pool = EnginePool(setup.engine, limit, workers, probe=probe, probe_count=probe_count)
         except BadOption as error:
-            raise UsageError(f"{path}: the engine {error}") from None
+            raise UsageError(f"{setup.engine.where}: the engine {error}") from None
         except EngineFailure as error:
-            raise ValueRepairError(f"{path}: the engine {error}") from None
+            raise ValueRepairError(f"{setup.engine.where}: the engine {error}") from None
         self.identity = self._make_identity()
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
@@ -13,7 +12,7 @@ import chess
 
 from valuerepair import signals
 from valuerepair.chess.positions import Position
-from valuerepair.engines.pool import TimeLimit
+from valuerepair.engines.pool import Restarts, TimeLimit
 from valuerepair.engines.process import EngineFailure, EngineTimeout
 from valuerepair.engines.uci import BadOption, EngineSetup, GarbledAnswer, SearchReport, UciEngine
 from valuerepair.errors import UsageError, ValueRepairError
@@ -22,7 +21,6 @@ from valuerepair.play.time_control import MARGIN_MS, Clock
 
 log = logging.getLogger(__name__)
 
-_START_PAUSES = (0.2, 1.0)  # seconds between attempts to start an engine during a match
 _READY_SECONDS = 60.0
 _PROBE_SECONDS = 60.0
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
@@ -54,7 +52,7 @@ class UciPlayer:
         self.setup, self._limits, self._limit = setup, dict(limits), limit
         self._lock = threading.Lock()
         self._incidents = 0
-        self.name, self.abandoned = name or setup.path, False
+        self.name, self.restarts = name or setup.where, Restarts(setup)
         first = _EngineThread(self)
         self._free, self._games, self._seats = [first], dict[int, _EngineThread](), [first]
         try:
@@ -63,9 +61,9 @@ class UciPlayer:
         except BaseException as error:
             self.close(cancel=True)
             if isinstance(error, BadOption):
-                raise UsageError(f"{setup.path} {error}") from None
+                raise UsageError(f"{setup.where} {error}") from None
             if isinstance(error, EngineFailure):
-                raise ValueRepairError(f"{setup.path}: the engine {error}") from None
+                raise ValueRepairError(f"{setup.where}: the engine {error}") from None
             raise
         self.engine_name, self.settings = engine.name, dict(engine.settings)
         self.name = name or engine.name
@@ -94,7 +92,8 @@ class UciPlayer:
 
     def close(self, *, cancel: bool = False) -> None:
         """Ends all engines after the searches in flight; with `cancel` these are abandoned and raise CancelledError."""
-        self.abandoned = self.abandoned or cancel
+        if cancel:
+            self.restarts.given_up.set()
         seats, self._seats = self._seats, []
         for seat in seats:
             seat.end(kill=cancel)
@@ -157,7 +156,7 @@ class _EngineThread:
 
     def find_move(self, position: Position, go: str, milliseconds: int | None) -> Thought:
         """The engine's answer to a ``go`` line; without `milliseconds` `TimeLimit` decides how long it may take."""
-        engine = self._engine or self._restart()
+        engine = self._engine or self._player.restarts.engine(self._start)
         allowed = None if milliseconds is None else milliseconds + MARGIN_MS
         limit = self._player.seconds() if allowed is None else allowed / 1000
         try:
@@ -166,7 +165,7 @@ class _EngineThread:
             report = engine.search(position.uci, go, limit, unscored=True)
         except EngineFailure as error:
             self._drop()
-            if self._player.abandoned:
+            if self._player.restarts.given_up.is_set():
                 raise CancelledError from None
             self._player.incident(f"{error}; restarted for its next game")
             raise Fault(_ending(error), str(error)) from None
@@ -178,7 +177,7 @@ class _EngineThread:
 
     def prepare(self) -> None:
         """Prepares for the next game, which then does not wait for the restart of an engine that failed."""
-        if self._player.abandoned:
+        if self._player.restarts.given_up.is_set():
             return
         try:
             if self._engine is None:
@@ -189,31 +188,21 @@ class _EngineThread:
             self._engine.ready(_READY_SECONDS)
         except (EngineFailure, OSError, CancelledError) as error:
             self._drop()
-            if not self._player.abandoned:
+            if not self._player.restarts.given_up.is_set():
                 self._player.incident(f"{error} between games")
 
     def _start(self) -> UciEngine:
         engine = UciEngine(self._player.setup)  # in the thread that uses it
         with self._lock:
             self._engine = engine  # from here on it can be killed
-        if self._player.abandoned:
+        if self._player.restarts.given_up.is_set():
             raise CancelledError
-        engine.start()
+        try:
+            engine.start()
+        except BaseException:
+            self._drop()
+            raise
         return engine
-
-    def _restart(self) -> UciEngine:
-        """Starts an engine during the match. Memory may be short for a moment, so it tries three times."""
-        for pause in (*_START_PAUSES, None):
-            try:
-                return self._start()
-            except (EngineFailure, OSError) as error:
-                self._drop()
-                if self._player.abandoned:
-                    raise CancelledError from None
-                if pause is None:
-                    raise ValueRepairError(f"{self._player.setup.path} no longer starts: {error}") from None
-                time.sleep(pause)
-        raise AssertionError
 
     def _drop(self, grace: float = 0.0) -> None:
         with self._lock:
