@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import pytest
+from statsmodels.nonparametric.smoothers_lowess import lowess
 
+from tests.cli_tree import SAMPLE
 from tests.report.browser import Visit, visit
 from tests.report.reading import THRESHOLD, Report, drawn_counts, set_filter, table
 from valuerepair.intervals import weighted
+from valuerepair.judge.labelled import labels_of
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.report import page_content
@@ -82,14 +85,39 @@ def test_each_other_filter_and_all_together(page: Visit, made: Report) -> None:
     expect(page, frame[(frame["side"] == "b") & (frame["disagreement"] > 0) & inside], 1.2)
 
 
+def line(page: Visit) -> tuple[list[float], list[float]]:
+    """The line of the plot, once it is drawn for the filters that are set."""
+    page.page.wait_for_function("() => document.getElementById('scatter').data[3].x.length > 0")
+    x, y = page.evaluate("() => { const line = document.getElementById('scatter').data[3]; return [line.x, line.y]; }")
+    return x, y
+
+
 def test_the_line_of_filtered_positions_is_lowess(page: Visit, made: Report) -> None:
     set_filter(page, "text", "/")  # in every FEN
     expect(page, made.frame)
-    page.page.wait_for_function("() => document.getElementById('scatter').data[3].x.length === 101")
-    x, y = page.evaluate("() => { const line = document.getElementById('scatter').data[3]; return [line.x, line.y]; }")
+    x, y = line(page)
     wanted = lowess_line(*(made.frame[name].to_numpy(np.float64) for name in ("deep_q", "net_q", "weight")))
     assert wanted is not None
-    assert np.interp(wanted[0], x, y) == pytest.approx(wanted[1], abs=0.02)
+    assert np.interp(wanted[0], x, y) == pytest.approx(wanted[1], abs=0.01)
+
+
+def test_the_line_of_a_screened_store_is_lowess_of_rows_repeated_by_weight(chromium: Browser, tmp_path: Path) -> None:
+    with Store.open(SAMPLE) as store:
+        page_module.write(store, tmp_path / "r.html", Question(threshold=0.4))
+        frame = store.frame()
+        frame["family"] = labels_of(store, frame)["opening_family"]
+    assert frame["weight"].max() > 2
+    filters = (("phase", "phase", "endgame"), ("side", "side", "b"), ("family", "family", "French Defense"))
+    with visit(chromium, tmp_path / "r.html") as page:
+        for name, column, value in filters:
+            set_filter(page, name, value)
+            x, y = line(page)
+            set_filter(page, name, "")
+            rows = frame[frame[column] == value]
+            rows = rows.loc[rows.index.repeat((100 * rows["weight"]).round().astype(int))]
+            exact = lowess(rows["net_q"].to_numpy(), rows["deep_q"].to_numpy(), 0.3, it=3, delta=0.0)
+            places, first = np.unique(exact[:, 0], return_index=True)
+            assert np.interp(places, x, y) == pytest.approx(exact[first, 1], abs=0.01), value
 
 
 # -- figures

@@ -2,7 +2,8 @@
 // The lowess line of what the filters leave: Cleveland's robust local linear fit, by weight,
 // as valuerepair.report.lowess fits that of all positions.
 
-const PLACES = 101;
+// Local fits are about this far apart in deep Q, where there are more positions than that; straight lines connect them.
+const STEP = 0.02;
 const FRACTION = 0.3;
 const LEAST = 20;
 const ROBUST_ROUNDS = 3;
@@ -15,23 +16,45 @@ export function lowess(points, rows) {
   const x = Float64Array.from(order, (row) => points.deepQ[row]);
   const y = Float64Array.from(order, (row) => points.judgedQ[row]);
   const mass = Float64Array.from(order, (row) => points.weight[row]);
-  const [first, last] = [x[0], x[x.length - 1]];
-  if (last - first < 0.005) return null;
-  const grid = Float64Array.from({ length: PLACES }, (_, i) => first + ((last - first) * i) / (PLACES - 1));
+  if (x[x.length - 1] - x[0] < 0.005) return null;
+  const places = placesOf(x);
   const sums = Float64Array.from(mass);
   for (let i = 1; i < sums.length; i++) sums[i] += sums[i - 1];
   const share = Math.min(Math.max(FRACTION, (2 * mostAlike(x, mass)) / sums[sums.length - 1]), 1);
-  const spans = Array.from(grid, (place) => neighbourhood(x, sums, place, share * sums[sums.length - 1]));
-  let fitted = fit(x, y, mass, grid, spans);
+  const spans = Array.from(places, (place) => neighbourhood(x, sums, place, share * sums[sums.length - 1]));
+  let fitted = fit(x, y, mass, places, spans);
   const robust = new Float64Array(x.length);
   for (let round = 0; round < ROBUST_ROUNDS; round++) {
-    const rest = y.map((value, i) => Math.abs(value - at(grid, fitted, x[i])));
-    const scale = 6 * Float64Array.from(rest).sort()[rest.length >> 1];
+    const rest = interpolated(x, places, fitted).map((value, i) => Math.abs(y[i] - value));
+    const scale = 6 * medianByWeight(rest, mass);
     if (!(scale > 0)) break;
     for (let i = 0; i < rest.length; i++) robust[i] = mass[i] * Math.max(1 - (rest[i] / scale) ** 2, 0) ** 2;
-    fitted = fit(x, y, robust, grid, spans);
+    const next = fit(x, y, robust, places, spans);
+    if (!next.every(Number.isFinite)) break; // a place where all are outliers
+    fitted = next;
   }
-  return [Array.from(grid), Array.from(fitted)];
+  return [Array.from(places), Array.from(fitted)];
+}
+
+/**
+ * Where local fits are made: at the first x, then always at the last one within a step, or else the next one. Between
+ * rows that are far apart the line is straight, as in Python.
+ */
+function placesOf(x) {
+  const places = [x[0]];
+  for (let i = 1; i < x.length; i++) {
+    const last = places[places.length - 1];
+    if (x[i] > last && !(i + 1 < x.length && x[i + 1] <= last + STEP)) places.push(x[i]);
+  }
+  return Float64Array.from(places);
+}
+
+/** The value that rows of half of the mass do not exceed. */
+function medianByWeight(values, mass) {
+  const order = Uint32Array.from(values.keys()).sort((a, b) => values[a] - values[b]);
+  let [i, left] = [0, mass.reduce((sum, each) => sum + each) / 2];
+  while (i < order.length - 1 && (left -= mass[order[i]]) > 0) i++;
+  return values[order[i]];
 }
 
 /** The greatest mass at one x: where many scores are alike, a neighbourhood must hold more than those. */
@@ -61,8 +84,8 @@ function neighbourhood(x, sums, place, wanted) {
   return { from, to, reach: Math.max(place - x[from], x[to - 1] - place, 1e-9) };
 }
 
-function fit(x, y, mass, grid, spans) {
-  return grid.map((place, i) => {
+function fit(x, y, mass, places, spans) {
+  return places.map((place, i) => {
     const { from, to, reach } = spans[i];
     let [w, wx, wy, wxx, wxy] = [0, 0, 0, 0, 0];
     for (let k = from; k < to; k++) {
@@ -80,10 +103,12 @@ function fit(x, y, mass, grid, spans) {
   });
 }
 
-/** The line at x, between the places of the grid. */
-function at(grid, values, x) {
-  const step = (grid[grid.length - 1] - grid[0]) / (grid.length - 1);
-  const place = Math.min(Math.max((x - grid[0]) / step, 0), grid.length - 1);
-  const left = Math.min(Math.floor(place), grid.length - 2);
-  return values[left] + (place - left) * (values[left + 1] - values[left]);
+/** The line at ascending x, straight between its places. */
+function interpolated(x, places, values) {
+  let right = 1;
+  return x.map((each) => {
+    while (right < places.length - 1 && places[right] < each) right++;
+    const share = (each - places[right - 1]) / (places[right] - places[right - 1]);
+    return values[right - 1] + share * (values[right] - values[right - 1]);
+  });
 }
