@@ -13,9 +13,8 @@ STEPS = st.tuples(
 
 
 def leaf(after: int, level: int, step: str | None, distance: int, *, later: bool) -> Leaf:
-    return Leaf(
-        1, 1, level, after, step, distance, 1, later or step in ("line", "child"), "", "", None, None, None, "none"
-    )
+    unknown = None, None, None, None
+    return Leaf(1, 1, level, after, step, distance, 1, later or step in ("line", "child"), "", "", *unknown, "none")
 
 
 def family(reached: list[tuple[int, str, int, bool]]) -> list[Leaf]:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli_tree import SAMPLE
 from tests.report.browser import Visit, visit
+from tests.report.reading import pixel
 from tests.report.test_books import checked, downloaded
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
@@ -64,3 +65,34 @@ def test_a_position_has_both_q(opened: Visit) -> None:
     told = opened.text("#detail")
     for name in ("net_q", "calibrated_q", "deep_q", "disagreement"):
         assert f"{worst[name]:+.3f}".replace("-", "−") in told.replace("-", "−"), name
+
+
+def test_beside_a_difference_are_the_values_that_differ(opened: Visit) -> None:
+    """In the list, on the worst boards, for readers of a screen, and under the mouse."""
+    with Store.open(SAMPLE) as store:
+        worst = store.candidates(ASKED).iloc[0]
+    net, calibrated, deep, off = (
+        f"{worst[name]:+.3f}".replace("-", "−") for name in ("net_q", "calibrated_q", "deep_q", "disagreement")
+    )
+    both = f"{net} (calibrated {calibrated})"
+    assert net != calibrated
+    for part in ("#positions", "#worst"):
+        told = " ".join(opened.text(f"{part} [data-position='{worst['position_id']}']").split())
+        assert both in told
+        assert told.index(off) < told.index(both) < told.index(deep)
+    opened.page.click(f"#positions [data-position='{worst['position_id']}']")
+    opened.page.focus("#scatter")
+    opened.page.keyboard.press("Home")
+    label = opened.page.get_attribute("#scatter", "aria-label") or ""
+    assert label.startswith("Calibrated net Q against deep Q; at net ")
+    assert f"{both}, deep" in label
+    x, y = pixel(opened, worst.rename({"net_q": "own", "calibrated_q": "net_q"}))
+    opened.page.mouse.move(x - 4, y)
+    opened.page.mouse.move(x, y)
+    opened.page.wait_for_selector("#tip:visible")
+    assert " (calibrated " in opened.text("#tip")
+
+
+def test_an_area_is_one_of_calibrated_q(opened: Visit) -> None:
+    labels = opened.evaluate("() => Array.from(document.querySelectorAll('#region label'), (each) => each.textContent)")
+    assert [label.strip() for label in labels] == ["deep Q", "to", "calibrated net Q", "to"]

@@ -29,7 +29,8 @@ class Leaf:
     `level` is the depth in the tree (root: 0), `after` the parent's index in the list of leaves (root: -1). `distance`
     is in plies; for children it is the rank of the policy's move. `later`: the position comes after its parent in the
     game. `move` (SAN) leads to this position, or, if it comes before its parent, was played in it. Values are from the
-    side to move, None if missing. `disagreement` is net Q - deep Q, with net Q calibrated if the question asks for it.
+    side to move, None if missing. `calibrated_q` is None unless the question asks for it; then `disagreement` is
+    calibrated Q - deep Q, else net Q - deep Q.
     """
 
     position_id: int
@@ -43,6 +44,7 @@ class Leaf:
     move: str
     fen: str
     net_q: float | None
+    calibrated_q: float | None
     deep_q: float | None
     disagreement: float | None
     mark: Mark
@@ -125,6 +127,7 @@ def _leaf(
         move,
         member.fen,
         member.net_q,
+        q if question.calibration == "fitted" else None,
         deep_q,
         disagreement,
         _mark(member, disagreement, question.threshold),
@@ -216,8 +219,9 @@ def way(leaf: Leaf) -> str:
 
 def _values(leaf: Leaf) -> str:
     net, deep = ("   ?  " if q is None else f"{q:+.3f}" for q in (leaf.net_q, leaf.deep_q))
+    calibrated = "" if leaf.calibrated_q is None else f" (calibrated {leaf.calibrated_q:+.3f})"
     disagreement = "" if leaf.disagreement is None else f"  {leaf.disagreement:+.3f}"
-    return f"net {net}  deep {deep}{disagreement}"
+    return f"net {net}{calibrated}  deep {deep}{disagreement}"
 
 
 def _stems(leaves: Sequence[Leaf], unicode: bool) -> Iterator[str]:

@@ -86,6 +86,7 @@ def content_of(
     columns.add("game", rows.game_of.astype(np.uint32))
     if "step" in frame:
         columns.add("reached", frame["step"].notna().to_numpy().astype(np.uint8))
+        columns.add("inferred", frame["inferred"].to_numpy().astype(np.uint8))
     words = _add_words(columns, labels)
     return Content(
         {
@@ -110,7 +111,8 @@ def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, thre
     """The families of the worst candidates among `rows`, by root, and the root of each candidate.
 
     Each position of a family is a list: position_id, plies from the root, lane and origin of its stroke
-    (`family.places`), mark (an index into `marks`), the way it was reached, FEN, net Q, deep Q, disagreement.
+    (`family.places`), mark (an index into `marks`), the way it was reached, FEN, net Q, calibrated Q (None unless the
+    question is calibrated), deep Q, disagreement.
     """
     pair = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
     content: dict[str, Any] = {"marks": ALL_MARKS, "roots": {}, "trees": {}}
@@ -129,6 +131,7 @@ def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, thre
                 way(leaf),
                 leaf.fen,
                 leaf.net_q,
+                leaf.calibrated_q,
                 leaf.deep_q,
                 leaf.disagreement,
             ]

@@ -133,7 +133,7 @@ export class Detail {
       ["Difference", signed(points.off[row])],
       ["Labels", points.labels(row).join(", ")],
       ["Second look", verdict || "none"],
-      ["Searched", `${counted(columns.nodes[row])} nodes, depth ${columns.depth[row]}`],
+      ["Searched", this.searched()],
       ["Game", `${who("white")} – ${who("black")}, ${game.result ?? "*"}`],
       ["Event", [game.event, game.site, game.date, game.round].filter((word) => word && word !== "?").join(", ")],
       ["From", `${game.source}, game ${game.number}, ply ${columns.ply[row]}`],
@@ -141,6 +141,14 @@ export class Detail {
     ];
     if (columns.weight[row] !== 1) facts.push(["Stands for", `${columns.weight[row].toFixed(2)} positions`]);
     return make("dl", { className: "facts" }, ...facts.filter(([, text]) => text).flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]));
+  }
+
+  /** Nodes and depth of the search; a recorded value may have neither. */
+  searched() {
+    const { columns } = this.points;
+    const [nodes, depth] = [columns.nodes[this.row], columns.depth[this.row]];
+    if (columns.inferred?.[this.row]) return "not itself: its deep Q is inferred from the line of another search";
+    return [nodes ? `${counted(nodes)} nodes` : "", depth ? `depth ${depth}` : ""].filter((word) => word).join(", ");
   }
 
   buttons() {

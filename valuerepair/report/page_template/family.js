@@ -1,7 +1,7 @@
 // @ts-check
 // The family of a position: what vr expand reached from its root, as a picture of strokes and points.
 import { svg } from "./board.js";
-import { make, signed } from "./words.js";
+import { both, make, signed } from "./words.js";
 
 const [DOWN, SIDE, HEAD] = [22, 16, 34];
 // Plies are so far apart that all fit into the card, if they can; numbers above them keep their distance.
@@ -11,8 +11,8 @@ const [ROOM, NARROW, WIDE, BETWEEN] = [430, 15, 26, 24];
  * A position of a family: its place in the picture, how it was reached, what net and search say.
  * @param {any[]} cells @param {string[]} marks
  */
-function member([id, ply, lane, after, mark, name, fen, netQ, deepQ, off], marks) {
-  return { id, ply, lane, after, mark: marks[mark], name, fen, netQ, deepQ, off };
+function member([id, ply, lane, after, mark, name, fen, netQ, calibratedQ, deepQ, off], marks) {
+  return { id, ply, lane, after, mark: marks[mark], name, fen, netQ, calibratedQ, deepQ, off };
 }
 
 export class Family {
@@ -99,7 +99,7 @@ export class Family {
   /** @param {any} each */
   words(each) {
     const deep = each.deepQ === null ? each.mark : `deep ${signed(each.deepQ)}, difference ${signed(each.off)}: ${each.mark}`;
-    return `${each.name}, position ${each.id}: net ${signed(each.netQ ?? NaN)}, ${deep}`;
+    return `${each.name}, position ${each.id}: net ${both(each.netQ ?? NaN, each.calibratedQ ?? NaN)}, ${deep}`;
   }
 
   key() {

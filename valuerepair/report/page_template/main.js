@@ -117,7 +117,7 @@ class Page {
     else return;
     event.preventDefault();
     const said = this.detail.row >= 0 ? values(this.points, this.detail.row) : "no position";
-    element("scatter").setAttribute("aria-label", `Net Q against deep Q; at ${said}`);
+    element("scatter").setAttribute("aria-label", `${element("scatter-title").textContent}; at ${said}`);
   }
 }
 

@@ -36,11 +36,17 @@ export function drawSummary(words) {
   element("title").textContent = `Where ${scored.net.name} is blind`;
   element("about").textContent = `Its Q against that of ${scored.oracle.label}, from ${stats.store}`;
   document.title = `${scored.net.name}: valuerepair report`;
+  if (scored.calibration) nameCalibrated();
   sayHeadline(words.figures.headline);
   element("stats").textContent = lines.join("\n");
   const rows = scored.by_threshold.map((row) => [String(row.threshold), counted(row.candidates), percent(row)]);
   element("thresholds").replaceChildren(table("Candidates by threshold", ["|net Q − deep Q| ≥", "candidates", "share"], rows));
   sampled(words.shown);
+}
+
+/** What is drawn and selected is not the net's own Q. */
+function nameCalibrated() {
+  for (const each of document.querySelectorAll(".judged")) each.textContent = each.textContent === "Net Q" ? "Calibrated net Q" : "calibrated net Q";
 }
 
 /** The sentence with its figure large and its interval apart. @param {string} sentence */
