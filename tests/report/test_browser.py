@@ -192,6 +192,19 @@ def test_everything_can_be_reached_by_tab_and_has_a_name(page: Visit) -> None:
     assert nameless == []
 
 
+def test_end_and_home_of_the_list_from_a_position_that_is_not_in_it(page: Visit, made: Report) -> None:
+    size = made.frame.set_index("position_id")["disagreement"].abs().sort_values(ascending=False, kind="stable")
+    listed, other = size[size >= 1], size[size < 1].index[0]
+    for key, wanted in (("End", -1), ("Home", 0)):
+        set_filter(page, "threshold", str(THRESHOLD))
+        show_in_list(page, other)
+        set_filter(page, "threshold", "1")
+        assert page.text("#detail-title") == f"Position {other}"
+        page.page.focus("#scatter")
+        page.page.keyboard.press(key)
+        assert page.text("#detail-title") == f"Position {listed.index[wanted]}"
+
+
 def test_a_list_button_gives_the_focus_back(page: Visit) -> None:
     page.page.focus("#positions li:nth-child(3) button")
     page.page.keyboard.press("Enter")

@@ -89,7 +89,8 @@ class Page {
     const rows = this.list.rows.length ? this.list.rows : this.list.candidates;
     if (!rows.length) return;
     const here = rows.indexOf(this.detail.row);
-    const next = here < 0 ? 0 : Math.min(Math.max(here + by, 0), rows.length - 1);
+    // From a position that is not in the list a step leads to the worst of it.
+    const next = here < 0 && Math.abs(by) === 1 ? 0 : Math.min(Math.max(here + by, 0), rows.length - 1);
     this.open(rows[next], element("detail").contains(document.activeElement));
   }
 
