@@ -8,6 +8,7 @@ import chess
 import pytest
 
 from tests.cli_tree import SAMPLE
+from tests.mining_doubles import mine_by_key, random_games
 from tests.report.attacking import ARCHIVE, ATTACKS
 from tests.report.browser import Visit, visit
 from tests.report.reading import (
@@ -22,7 +23,8 @@ from tests.report.reading import (
 )
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
-from valuerepair.report.stats import store_figures
+from valuerepair.report.show import describe, shown_lines
+from valuerepair.report.stats import stats_lines, store_figures
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -269,6 +271,48 @@ def test_colours_stand_out(page: Visit, scheme: str) -> None:
     assert contrast(colours["ink"], colours["ground"]) > 7
     for name in ("optimistic", "pessimistic", "accent"):
         assert contrast(colours[name], colours["paper"]) > 3
+
+
+def test_second_looks_are_said_to_be_some_of_the_candidates(chromium: Browser, tmp_path: Path) -> None:
+    with Store.open(SAMPLE) as store:
+        page_module.write(store, tmp_path / "a.html", Question(threshold=0.3))
+        ids = store.candidates(Question(threshold=0.3))["position_id"].tolist()
+        looked = {
+            id_ for (id_,) in store.connection.execute("SELECT position_id FROM deep_values WHERE stage = 'second'")
+        }
+    assert 0 < len(looked & set(ids)) < len(ids)
+    with visit(chromium, tmp_path / "a.html") as page:
+        cards = page.evaluate("() => document.getElementById('cards').textContent")
+    assert f"Second looks{len(looked & set(ids))} of {len(ids)} candidates, the worst first, by stockfish" in cards
+
+
+def test_recorded_values_are_not_said_to_be_searched(chromium: Browser, tmp_path: Path) -> None:
+    """And positions beside the games are not positions of the archive."""
+    db = tmp_path / "recorded.db"
+    mine_by_key(random_games(tmp_path / "random.pgn", 20), db)
+    with Store.open(db, write=True) as store, store.writing() as connection:
+        connection.execute("UPDATE oracles SET kind = 'recorded', label = 'recorded kind=eval'")
+        connection.execute("UPDATE deep_values SET nodes = 0, depth = 0, seldepth = 0, time_ms = 0")
+        connection.execute("UPDATE positions SET kind = 'aside' WHERE id % 3 = 0")
+        (of_games, beside, games) = connection.execute(
+            "SELECT sum(kind = 'game'), sum(kind = 'aside'), count(DISTINCT game_id) FROM positions"
+        ).fetchone()
+    with Store.open(db) as store:
+        page_module.write(store, tmp_path / "a.html", Question())
+        assert "scored in full; 0 nodes" not in "\n".join(stats_lines(store_figures(store)))
+        assert "0 nodes" not in "\n".join(shown_lines(describe(store, "1", Question())))
+    with visit(chromium, tmp_path / "a.html") as page:
+        cards = dict(
+            page.evaluate(
+                """() => Array.from(document.querySelectorAll('#cards div'),
+                    (card) => Array.from(card.children, (each) => each.textContent))"""
+            )
+        )
+        facts = page.text(".facts")
+    assert cards["Archives"] == f"random.pgn: {of_games} positions of {games} games, {beside} beside them"
+    assert cards["Recall"] == "all values are those recorded in the archives"
+    assert "Cost" not in cards
+    assert "Searched" not in facts
 
 
 def test_the_recall_is_said_as_in_the_figures(chromium: Browser, plotted_db: Path, tmp_path: Path) -> None:

@@ -251,15 +251,19 @@ def figures_of(
 
 
 def _sources(store: Store) -> list[dict[str, Any]]:
-    """The archives without their folders, as a page may be published, with what was sampled of them."""
+    """The archives without their folders, as a page may be published, with what was sampled of them.
+
+    `positions` are of `games`, and `beside` those beside them (`vr mine --aside`).
+    """
     query = """
-        SELECT g.source, count(DISTINCT g.id), count(*) FROM positions p JOIN games g ON g.id = p.game_id
-        WHERE p.id NOT IN (SELECT position_id FROM expanded)
+        SELECT g.source, count(DISTINCT g.id), sum(p.kind = 'game'), sum(p.kind <> 'game')
+        FROM positions p JOIN games g ON g.id = p.game_id
+        WHERE p.kind IS NOT NULL
         GROUP BY g.source ORDER BY count(*) DESC
     """
     return [
-        {"name": file_name(source), "games": games, "positions": positions}
-        for source, games, positions in store.connection.execute(query)
+        {"name": file_name(source), "games": games, "positions": positions, "beside": beside}
+        for source, games, positions, beside in store.connection.execute(query)
     ]
 
 

@@ -313,7 +313,9 @@ def _deep_lines(facts: dict[str, Any]) -> list[str]:
     if deep["inferred"]:
         words.append("inferred from the line of a search")
     else:
-        words.append(f"{deep['nodes']:,} nodes" + (f" to depth {deep['depth']}" if deep["depth"] else ""))
+        depth = f"depth {deep['depth']}" if deep["depth"] else ""
+        nodes = f"{deep['nodes']:,} nodes" if deep["nodes"] else ""  # a recorded value may have neither
+        words += [" to ".join(word for word in (nodes, depth) if word)] if nodes or depth else []
     return [_line("search", ", ".join(words)), *([_line("line", deep["pv_san"])] if deep["pv_san"] else [])]
 
 

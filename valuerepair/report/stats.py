@@ -293,11 +293,9 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     source = values.Alpha(**scored["alpha"]).source(scored["q_from"])
     if scored["calibration"]:
         source += f"; net Q calibrated, {scored['calibration']['origin']}"
-    speed = f", {format_rate(scored['nodes_per_second'])} an engine" if scored["nodes_per_second"] else ""
     shown = [
         f"{scored['net']['name']} against {scored['oracle']['label']}, {source}",
-        f"{scored['positions']:,} positions scored in full; {format_nodes(scored['nodes'])} in "
-        f"{format_duration(scored['search_seconds'])} of searching{speed}",
+        "; ".join([f"{scored['positions']:,} positions scored in full", *_cost(scored)]),
     ]
     if scored["without_q"]:
         shown.append(f"{scored['without_q']:,} of them have no Q of the requested kind and are left out below")
@@ -321,6 +319,14 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
         nets = ", ".join(scored["screened_for"])
         shown += ["", f"screened for {nets}: by that ladder's probabilities, these positions stand for all"]
     return shown
+
+
+def _cost(scored: dict[str, Any]) -> list[str]:
+    """What the searches took; nothing is known of the time of recorded values, and often nothing of their nodes."""
+    if not scored["search_seconds"]:
+        return [format_nodes(scored["nodes"])] if scored["nodes"] else []
+    time = f"{format_nodes(scored['nodes'])} in {format_duration(scored['search_seconds'])} of searching"
+    return [f"{time}, {format_rate(scored['nodes_per_second'])} an engine" if scored["nodes_per_second"] else time]
 
 
 def _beyond_scale_line(figures: dict[str, Any], threshold: float) -> str:

@@ -18,7 +18,7 @@ export function drawSummary(words) {
   const { scored } = stats;
   const at = scored.by_threshold.find((row) => row.threshold === scored.threshold);
   const cards = [
-    ["Archives", sources.map((each) => `${each.name}: ${counted(each.positions)} positions of ${counted(each.games)} games`).join("; ")],
+    ["Archives", sources.map((each) => `${each.name}: ${counted(each.positions)} positions of ${counted(each.games)} games${each.beside ? `, ${counted(each.beside)} beside them` : ""}`).join("; ")],
     ["Net", `${scored.net.name} (${scored.net.sha256.slice(0, 12)})`],
     ["Deep search", scored.oracle.label],
     ["Deep Q from", scored.source],
@@ -27,8 +27,8 @@ export function drawSummary(words) {
     [`Candidates at ${scored.threshold}`, at ? `${counted(at.candidates)}: ${percent(at)}` : ""],
     ["Beyond scale", beyondScale(scored.beyond_scale)],
     ["Mean |difference|", fixed(scored.mean_abs_disagreement, 4)],
-    ["Recall", recall(scored)],
-    ["Cost", `${counted(scored.nodes)} nodes in ${duration(scored.search_seconds)} of searching`],
+    ["Recall", recall(stats)],
+    ["Cost", cost(scored)],
     ["Second looks", looks(stats.confirmed)],
     ["Reached from candidates", expanded(stats.expanded)],
   ];
@@ -67,9 +67,18 @@ function beyondScale(found) {
   return left + found.words;
 }
 
-/** @param {any} scored */
-function recall({ screening, screened_for: nets }) {
-  if (!screening) return nets.length ? `positions were screened for ${nets.join(", ")}` : "all positions were searched in full";
+/** What the searches took: nothing is known of it where values are recorded. @param {any} scored */
+function cost({ nodes, search_seconds: seconds }) {
+  if (seconds) return `${counted(nodes)} nodes in ${duration(seconds)} of searching`;
+  return nodes ? `${counted(nodes)} nodes` : "";
+}
+
+/** @param {any} stats */
+function recall({ scored, oracles }) {
+  const { screening, screened_for: nets, oracle } = scored;
+  const { kind } = oracles.find((each) => each.digest === oracle.digest);
+  const all = kind === "recorded" ? "all values are those recorded in the archives" : "all positions were searched in full";
+  if (!screening) return nets.length ? `positions were screened for ${nets.join(", ")}` : all;
   const saved = screening.saving ? `, screening at 1/${fixed(screening.saving, 1)} of the nodes` : "";
   return `${screening.recall_said.replace(/^recall:? /, "")}${saved}`;
 }
@@ -86,7 +95,8 @@ function expanded(found) {
 function looks(confirmed) {
   if (!confirmed?.looked) return "none yet (vr confirm)";
   const right = confirmed.rates["search right"];
-  return `${counted(confirmed.looked)} by ${confirmed.second.label}: search right ${percent(right)}`;
+  const first = confirmed.looked < confirmed.candidates ? ", the worst first" : "";
+  return `${counted(confirmed.looked)} of ${counted(confirmed.candidates)} candidates${first}, by ${confirmed.second.label}: search right ${percent(right)}`;
 }
 
 /** @param {any} shown */
