@@ -384,8 +384,11 @@ def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> 
         "utf-8"
     )
     by_path = vr.plot("scatter", SAMPLE, threshold=THRESHOLD)
-    lines = [{line.get_gid(): line.get_xydata() for line in drawn.axes[0].lines} for drawn in (figure, by_path)]
-    assert np.array_equal(lines[0]["optimistic"], lines[1]["optimistic"])
+    asked = vr.plot("scatter", SAMPLE, question=vr.Question(threshold=THRESHOLD))
+    for other in (by_path, asked):
+        lines = [{line.get_gid(): line.get_xydata() for line in drawn.axes[0].lines} for drawn in (figure, other)]
+        assert np.array_equal(lines[0]["optimistic"], lines[1]["optimistic"])
+        assert other.description == figure.description
 
 
 def test_the_report_is_written(store: vr.MinedStore, tmp_path: Path) -> None:

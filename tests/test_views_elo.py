@@ -151,26 +151,26 @@ def test_the_axis_belongs_to_the_later_games(tmp_path: Path, better: float) -> N
 
 def test_one_game_and_a_match_without_a_loss(tmp_path: Path) -> None:
     write_match(tmp_path / "one.pgn", [0.5])
-    one = figures.drawing("elo", tmp_path / "one.pgn")
-    x, y = line(one.figure, "elo")
+    one = figures.draw("elo", tmp_path / "one.pgn")
+    x, y = line(one, "elo")
     assert (x.tolist(), y.tolist()) == ([1], [0])
     assert one.description.endswith(" at 0.95, of games; too few games to show a difference: at least 5 are needed")
     write_match(tmp_path / "won.pgn", [1.0] * 40)
-    drawn = figures.drawing("elo", tmp_path / "won.pgn")
+    drawn = figures.draw("elo", tmp_path / "won.pgn")
     low = elo_interval(Pentanomial((0, 0, 0, 0, 20)), 0.95).low
     assert f"Elo above {low:+.1f} (all won) at 0.95, of pairs" in drawn.description
-    assert np.isnan(line(drawn.figure, "elo")[1]).all()  # no estimate, so no point
-    ends = band(drawn.figure, "band-0.95")[40]
+    assert np.isnan(line(drawn, "elo")[1]).all()  # no estimate, so no point
+    ends = band(drawn, "band-0.95")[40]
     assert ends[0] == pytest.approx(low, abs=0.01)
-    assert ends[1] == drawn.figure.axes[0].get_ylim()[1] < math.inf
+    assert ends[1] == drawn.axes[0].get_ylim()[1] < math.inf
 
 
 def test_undecided_games_and_a_half_pair(tmp_path: Path) -> None:
     points = [1.0, None, 0.0, 0.5, None, 1.0, 1.0]
     write_match(tmp_path / "match.pgn", points)
-    drawn = figures.drawing("elo", str(tmp_path / "match.pgn"))
+    drawn = figures.draw("elo", str(tmp_path / "match.pgn"))
     assert f"7 games, {MatchScore(3, 1, 1)}" in drawn.description
-    assert line(drawn.figure, "elo")[1][-1] == pytest.approx(elo_interval(Pentanomial((0, 1, 0, 0, 0))).value)
+    assert line(drawn, "elo")[1][-1] == pytest.approx(elo_interval(Pentanomial((0, 1, 0, 0, 0))).value)
 
 
 def test_names_are_anybodys_text(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_matches_of_another_runner(shared_data: Path, tmp_path: Path, opponent: 
     path.write_text("\n\n".join(text for text in texts if f'"{opponent}"]' in text))
     games_read = independently(path, "ID352")
     points = [point for _, _, point in games_read]
-    drawn = figures.drawing("elo", path)
+    drawn = figures.draw("elo", path)
     score = MatchScore(points.count(1.0), points.count(0.5), points.count(0.0))
     assert f"ID352 against {opponent}: 200 games, {score}: " in drawn.description
     by_opening: dict[str, list[float]] = {}
@@ -226,7 +226,7 @@ def test_matches_of_another_runner(shared_data: Path, tmp_path: Path, opponent: 
     assert f"Elo {value:+.1f} ({low:+.1f} to {high:+.1f}) at 0.95, of openings" in drawn.description
     packed = tmp_path / "match.pgn.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert figures.drawing("elo", packed).description == drawn.description
+    assert figures.draw("elo", packed).description == drawn.description
 
 
 FENS = [f"4k3/8/8/8/8/8/{'1' * i}P{'1' * (7 - i)}/4K3 w - - 0 1" for i in range(8)]
@@ -237,7 +237,7 @@ def test_pairs_of_other_runners_are_those_of_vr_match(tmp_path: Path, style: str
     """The same results: what vr match's own file says, other programs' files say, in whatever way openings are told."""
     points = some_points(80, 3)
     write_match(tmp_path / "own.pgn", points)
-    caption = figures.drawing("elo", tmp_path / "own.pgn").description
+    caption = figures.draw("elo", tmp_path / "own.pgn").description
     games = []
     for number, point in enumerate(points):
         assert point is not None
@@ -254,7 +254,7 @@ def test_pairs_of_other_runners_are_those_of_vr_match(tmp_path: Path, style: str
         order = np.random.default_rng(0).permutation(79) + 1
         games = [games[0], *(games[i] for i in order)]
     (tmp_path / "other.pgn").write_text("".join(games))
-    assert figures.drawing("elo", tmp_path / "other.pgn").description == caption
+    assert figures.draw("elo", tmp_path / "other.pgn").description == caption
     assert " at 0.95, of pairs" in caption
 
 
@@ -266,14 +266,14 @@ def test_games_of_a_server_are_counted_one_by_one(tmp_path: Path) -> None:
     plain = [other("A", "B", result, moves, Round="-", GameId=f"{i}") for i, result in enumerate(results)]
     (tmp_path / "a.pgn").write_text("".join(plain))
     expected = elo_interval(MatchScore(points.count(1.0), points.count(0.5), points.count(0.0)), 0.95)
-    caption = figures.drawing("elo", tmp_path / "a.pgn").description
+    caption = figures.draw("elo", tmp_path / "a.pgn").description
     assert caption.split("; ")[0].endswith(
         f"Elo {expected.value:+.1f} ({expected.low:+.1f} to {expected.high:+.1f}) at 0.95, of games"
     )
     plain[10] = other("A", "B", results[10], FEN=FENS[0])
     plain[11] = other("B", "A", {"1-0": "0-1", "0-1": "1-0"}.get(results[11], results[11]), FEN=FENS[0])
     (tmp_path / "a.pgn").write_text("".join(plain))
-    assert figures.drawing("elo", tmp_path / "a.pgn").description == caption
+    assert figures.draw("elo", tmp_path / "a.pgn").description == caption
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_recall_is_that_of_vr_stats(db: Path) -> None:
     printed = json.loads(CliRunner().invoke(cli, ["stats", *shared]).stdout)["scored"]["screening"]
     assert (
         f"1/{printed['saving']:.1f} of the nodes, {printed['recall_said']}"
-        in figures.drawing("recall", db, alpha=200.0, threshold=THRESHOLD).description
+        in figures.draw("recall", db, alpha=200.0, threshold=THRESHOLD).description
     )
 
 

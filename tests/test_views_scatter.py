@@ -90,7 +90,7 @@ def test_the_calibration_is_drawn_beside_the_line_of_the_nets_own_q(kind: str) -
     with Store.open(str(Path(__file__).parents[1] / "data" / "sample.db")) as store:
         frame = store.frame(asked)
         found = store.calibration(asked).calibration
-        figure = figures.drawing(kind, store, **{name: getattr(asked, name) for name in SAID}).figure
+        figure = figures.draw(kind, store, **{name: getattr(asked, name) for name in SAID})
     x, y = points(figure, "calibration")
     assert (y[0], y[-1]) == (-y[-1], pytest.approx(found.reach, abs=0.02))
     assert (x == -x[::-1]).all()

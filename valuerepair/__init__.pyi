@@ -37,7 +37,6 @@ from .api.writing import export_positions as export_positions
 from .api.writing import make_split as make_split
 from .api.writing import plot as plot
 from .api.writing import write_books as write_books
-from .api.writing import write_plot as write_plot
 from .api.writing import write_report as write_report
 from .api.writing import write_suite as write_suite
 from .archives.options import SampleOptions as SampleOptions

@@ -21,15 +21,14 @@ from valuerepair.text import quantity
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
     from valuerepair.books.options import BookOptions
     from valuerepair.books.suite import WrittenSuite
     from valuerepair.books.write import WrittenBooks
     from valuerepair.judge.split import PartCount, Split, WrittenSplit
     from valuerepair.outputs import FileKind
-    from valuerepair.report.drawing import Drawing
     from valuerepair.report.page import WrittenPage
+    from valuerepair.report.style import Drawing
     from valuerepair.store.store import Store
     from valuerepair.training.nnue import WrittenPositions
 
@@ -285,43 +284,28 @@ def _asked_rows(
     return rows
 
 
-def plot(kind: str, source: Stored, path: Path | None = None, **options: Any) -> Figure:
+def plot(kind: str, source: Stored, path: Path | None = None, question: Asked = None, **options: Any) -> Drawing:
     """Draws one of the project's figures: `vr plot`. `path` also writes it (.png, .svg or .pdf).
 
     `kind` is one of `valuerepair.report.figures.KINDS` (``scatter``, ``calibration``, ...), `source` a store, open
-    or by its path, or the file that the kind reads. `options` are those of the kind, as `threshold`, `net`, `oracle`,
-    `alpha`, `weighted`. The figure is matplotlib's, made without pyplot: a notebook shows it as the last line of a
-    cell. Raises UsageError for an unknown kind, option or ending, ValueRepairError if there is nothing to draw.
+    or by its path, or the file that the kind reads. A kind uses the fields of the `question` that it shows; `options`
+    are those of the kind, as `threshold`, `net`, `oracle`, `alpha`, `weighted`. The figure is matplotlib's, made
+    without pyplot: a notebook shows it as the last line of a cell; its `description` is the output of `vr plot`. Raises
+    UsageError for an unknown kind, option or ending, ValueRepairError if there is nothing to draw.
     """
     from valuerepair.report import figures, style
 
     if path is not None:
         style.format_of(path)
+    chosen = figures.kind_of(kind)
+    if question is not None and chosen.reads == figures.STORE:
+        with opened_store(source) as opened:
+            fields = asdict(resolved(opened, question))
+        options = {name: value for name, value in fields.items() if name in chosen.options} | options
     figure = figures.draw(kind, source, **options)
     if path is not None:
         style.save(figure, path)
     return figure
-
-
-def write_plot(kind: str, source: Stored, path: Path, question: Asked = None) -> Drawing:
-    """Draws one of the project's figures into a file (.png, .svg or .pdf): `vr plot`.
-
-    `kind` and `source` are those of `plot`; a kind uses the fields of the `question` that it shows, and a share of the
-    positions is allowed. Returns the figure and a line that describes it. Raises as `plot`.
-    """
-    from valuerepair.report import figures, style
-
-    style.format_of(path)
-    chosen = figures.kind_of(kind)
-    if chosen.reads == figures.STORE:
-        with opened_store(source) as opened:
-            fields = asdict(resolved(opened, question))
-            options = {name: value for name, value in fields.items() if name in chosen.options}
-            drawn = figures.drawing(kind, opened, **options)
-    else:
-        drawn = figures.drawing(kind, source)
-    style.save(drawn.figure, path)
-    return drawn._replace(description=f"{os.fspath(path)}: {drawn.description}")
 
 
 def write_report(

@@ -8,7 +8,7 @@ from click.shell_completion import CompletionItem
 import valuerepair as vr
 from valuerepair.cli.files import misplaced
 from valuerepair.cli.options import DB, PLOT_FILE, question, typed
-from valuerepair.cli.printing import print_result
+from valuerepair.cli.printing import is_quiet
 from valuerepair.errors import UsageError
 from valuerepair.outputs import is_stream
 from valuerepair.report.figures import KINDS, STORE, kind_of
@@ -53,11 +53,9 @@ def command(
     """Writes the plot and reports what it shows; the help is `HELP`."""
     # Errors of the command line are reported before a large store is read.
     _check(context, kind, source)
-    print_result(
-        lambda: vr.write_plot(kind, db if source is None else source, output, question),
-        of_files=True,
-        to_stderr=is_stream(output),
-    )
+    figure = vr.plot(kind, db if source is None else source, output, question)
+    if not is_quiet():
+        click.echo(f"{output}: {figure.description}", err=is_stream(output))
 
 
 def _check(context: click.Context, name: str, source: str | None) -> None:

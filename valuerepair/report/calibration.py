@@ -12,7 +12,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Floats, wilson_bounds
 from valuerepair.question import Question
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, made_from, names, scale
+from valuerepair.report.drawing import made_from, names, scale
 from valuerepair.store.plays import outcomes
 from valuerepair.store.store import Store
 
@@ -49,7 +49,7 @@ def bins_of(q: Floats, z: Floats) -> list[Bin]:
     return bins
 
 
-def drawing(store: Store, question: Question, by_weight: bool) -> Drawing:
+def drawing(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """Mean Z of the games played from positions (y) against their Q by net and search (x), side to move.
 
     A position counts once, with the mean of its decided games; `by_weight` changes nothing. On the diagonal Q equals Z.
@@ -85,7 +85,7 @@ def drawing(store: Store, question: Question, by_weight: bool) -> Drawing:
             f"{games:,} decided games from {len(z):,} positions, for the side to move; numbers: positions of a bin",
         )
     net, oracle = names(frame)
-    return Drawing(figure, f"{games:,} decided games from {len(z):,} positions, {net} and {oracle}; {scale(frame)}")
+    return figure.described(f"{games:,} decided games from {len(z):,} positions, {net} and {oracle}; {scale(frame)}")
 
 
 def _draw_bins(axes: Axes, bins: list[Bin], colour: str, marker: str, gid: str, label: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,18 +15,6 @@ from valuerepair.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
-
-
-class Drawing(NamedTuple):
-    """A figure, and a line that describes it."""
-
-    figure: Figure
-    description: str
-
-    def lines(self) -> list[str]:
-        """The line, for a terminal."""
-        return [self.description]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from valuerepair.play.elo import Estimate, elo_interval, elo_words, few_words
 from valuerepair.play.match_pgn import read_match
 from valuerepair.play.standing import Standing
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, for_figure
+from valuerepair.report.drawing import for_figure
 from valuerepair.text import printable
 
 _POINTS = 300
@@ -29,7 +29,7 @@ class CoursePoint(NamedTuple):
     intervals: tuple[Estimate, ...]
 
 
-def drawing(path: str) -> Drawing:
+def drawing(path: str) -> style.Drawing:
     """Elo of the first player after each pair of a match's PGN, with bands at 0.95 and 0.99.
 
     Games of `vr match` are in the order of their numbers, not of their ends: short games end first, and would bias the
@@ -51,7 +51,7 @@ def drawing(path: str) -> Drawing:
         style.title(axes, "Elo over the games of a match", f"{first} against {second}", words)
     first, second = (printable(name) for name in standing.names)
     remark = few_words(standing.results)
-    return Drawing(figure, f"{first} against {second}: {words}" + (f"; {remark}" if remark else ""))
+    return figure.described(f"{first} against {second}: {words}" + (f"; {remark}" if remark else ""))
 
 
 def course_of(path: str) -> tuple[Standing, list[CoursePoint]]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from valuerepair import outputs
@@ -21,7 +20,6 @@ from valuerepair.inputs import MOST_JSON
 from valuerepair.intervals import wilson_bounds
 from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, MatchScore, elo_words
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing
 from valuerepair.text import formatted, table_lines
 
 TABLE = "table.csv"
@@ -119,14 +117,14 @@ def read_table(path: str) -> list[Row]:
     return parsed
 
 
-def drawing(path: str) -> Drawing:
+def drawing(path: str) -> style.Drawing:
     """Draws the table in the folder of a `vr experiment`, see `draw`. Raises ValueRepairError."""
     rows = [row for row in read_table(path) if row["kind"] != "match"]
     games = sum(round(row["games"]) for row in rows)
-    return Drawing(draw(rows), f"{games:,} games at {len(rows)} settings")
+    return draw(rows).described(f"{games:,} games at {len(rows)} settings")
 
 
-def draw(rows: Sequence[Row]) -> Figure:
+def draw(rows: Sequence[Row]) -> style.Drawing:
     """Self-play: W/D/L by each varied parameter, and repeated games; matches: Elo of the first side.
 
     Artists have the gid of their line: ``White wins``, ``draws``, ``Black wins``. Bars are intervals at 0.95.
@@ -136,7 +134,7 @@ def draw(rows: Sequence[Row]) -> Figure:
     panels = max(len(kinds) + bool(played) + bool(matches), 1)
     with style.house_style():
         across = min(panels, 2)
-        figure = Figure(figsize=(5.75 * across, 4.3 * -(-panels // across)), dpi=style.DPI, layout="constrained")
+        figure = style.Drawing(5.75 * across, 4.3 * -(-panels // across))
         axes = list(figure.subplots(-(-panels // across), across, squeeze=False).ravel())
         for kind in kinds:
             # The setting without contempt and temperature has a place on every axis.

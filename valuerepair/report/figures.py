@@ -17,9 +17,7 @@ from valuerepair.errors import UsageError
 from valuerepair.question import Question
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from valuerepair.report.drawing import Drawing
+    from valuerepair.report.style import Drawing
     from valuerepair.store.store import Store
 
 STORE, MATCH_PGN, EXPERIMENT = "a store", "the PGN of a match", "the folder of a vr experiment selfplay"
@@ -70,8 +68,8 @@ KINDS: Mapping[str, PlotKind] = MappingProxyType(
 )
 
 
-def draw(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> Figure:
-    """The figure of a kind (one of `KINDS`) of an open store, or of the store, PGN or folder at a path.
+def draw(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> Drawing:
+    """The figure of a kind (one of `KINDS`) of an open store, or of the store, PGN or folder at a path, described.
 
     Options, those of `PlotKind.options`: `threshold` (default 0.55) in Q, `net`, `oracle`, `alpha` (centipawns) and
     `q_from` as in `Store.frame`, `weighted` (default True): a row that a screening ladder searched for several
@@ -79,11 +77,6 @@ def draw(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> F
     `style.save` saves them. Raises UsageError for an unknown kind, an option that the kind does not take, or a value
     out of range; ValueRepairError for a source without the data of the kind.
     """
-    return drawing(kind, source, **options).figure
-
-
-def drawing(kind: str, source: Store | str | os.PathLike[str], **options: Any) -> Drawing:
-    """As `draw`, with a line that describes the figure."""
     from valuerepair.store.store import Store
 
     chosen = kind_of(kind, options)

@@ -14,7 +14,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Flags, Floats, Ids, Rate, weighted, wilson_bounds
 from valuerepair.question import Question, is_candidate
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, made_from, names, scored
+from valuerepair.report.drawing import made_from, names, scored
 from valuerepair.screening.fit import CurvePoint, curve, enough, fit_screen, joined, package_rows
 from valuerepair.screening.ladder import read_ladder_rows
 from valuerepair.screening.model import Screen, is_calibrated
@@ -26,7 +26,7 @@ from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
 
 
-def recall(store: Store, question: Question, by_weight: bool) -> Drawing:
+def recall(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """Recall of candidates (y) against nodes, as a share of the nodes of full searches of all positions (x).
 
     The curve is cross-validated on positions that were searched at all rungs and in full (`screening.fit.curve`), for
@@ -60,7 +60,7 @@ def recall(store: Store, question: Question, by_weight: bool) -> Drawing:
         at_threshold = f"candidates at {question.threshold:g}"
         words = f"{screen.positions:,} positions searched in full, {screen.positives:,} {at_threshold}"
         style.title(axes, "Recall against cost", made_from(frame), f"{words}; numbers: recall wanted")
-    return Drawing(figure, f"{words}{runs_text}")
+    return figure.described(f"{words}{runs_text}")
 
 
 def _draw_curve(axes: Axes, points: Sequence[CurvePoint]) -> None:
@@ -97,7 +97,7 @@ def _point_labels(points: Sequence[CurvePoint], height: float) -> list[tuple[str
 # -- survival ---------------------------------------------------------------------------------------------------------
 
 
-def survival(store: Store, question: Question, by_weight: bool) -> Drawing:
+def survival(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """Share of the positions still on the ladder after the cut at each rung: candidates and other positions.
 
     Only positions with a known disagreement count, by weight (`intervals.audit_weights`); those searched before the
@@ -139,7 +139,7 @@ def survival(store: Store, question: Question, by_weight: bool) -> Drawing:
         at_threshold = f"candidates at {question.threshold:g}"
         words = f"{len(candidates):,} positions of known outcome, {int(candidates.sum()):,} {at_threshold}"
         style.title(axes, "Survival on the screening ladder", made_from(frame), f"{words}; lines: 95 % intervals")
-    return Drawing(figure, words)
+    return figure.described(words)
 
 
 def survivors(cut_at: Floats, weight: Floats, game: Ids, rungs: Sequence[int]) -> list[Rate]:

@@ -13,7 +13,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Flags, Rate, weighted
 from valuerepair.question import Question, is_candidate
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, Scored, made_from, scale, scored
+from valuerepair.report.drawing import Scored, made_from, scale, scored
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _LINES = (
 )
 
 
-def by_threshold(store: Store, question: Question, by_weight: bool) -> Drawing:
+def by_threshold(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """Share of the positions with ``|net Q - deep Q|`` at or above each threshold, in all and by sign.
 
     Bands are 95 % intervals (`intervals.weighted`); on the logarithmic scale a rate of 0 has no point. Artists have a
@@ -57,7 +57,7 @@ def by_threshold(store: Store, question: Question, by_weight: bool) -> Drawing:
         axes.legend(loc="upper right")
         words = f"{len(disagreement):,} positions; at {question.threshold:g}: {rate_at_threshold.percent}"
         style.title(axes, "Rate of candidates by threshold", made_from(frame), words)
-    return Drawing(figure, f"{words}; {scale(frame)}")
+    return figure.described(f"{words}; {scale(frame)}")
 
 
 def _draw_curve(
@@ -73,14 +73,14 @@ def _draw_curve(
 # -- bars -------------------------------------------------------------------------------------------------------------
 
 
-def by_phase(store: Store, question: Question, by_weight: bool) -> Drawing:
+def by_phase(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """Rate of candidates in each phase of the game; artists as in `_bars`."""
     frame = store.frame(question, text=False)
     groups = [(phase, (frame["phase"] == phase).to_numpy()) for phase in PHASES]
     return _of_groups(frame, question, by_weight, groups, "Rate of candidates by phase")
 
 
-def by_side(store: Store, question: Question, by_weight: bool) -> Drawing:
+def by_side(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """Rate of candidates by side to move; artists as in `_bars`."""
     frame = store.frame(question, text=False)
     sides = (("White to move", "w"), ("Black to move", "b"))
@@ -88,7 +88,7 @@ def by_side(store: Store, question: Question, by_weight: bool) -> Drawing:
     return _of_groups(frame, question, by_weight, groups, "Rate of candidates by side to move")
 
 
-def by_men(store: Store, question: Question, by_weight: bool) -> Drawing:
+def by_men(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """Rate of candidates by the number of men on the board, including kings and pawns; artists as in `_bars`."""
     frame = store.frame(question, text=False)
     men = frame["pieces"].to_numpy()
@@ -96,7 +96,7 @@ def by_men(store: Store, question: Question, by_weight: bool) -> Drawing:
     return _of_groups(frame, question, by_weight, groups, "Rate of candidates by men on the board")
 
 
-def by_label(store: Store, question: Question, by_weight: bool) -> Drawing:
+def by_label(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """Share of the candidates that have each label, see docs/methods/judges.md, "Labels"; artists as in `_bars`.
 
     The kinds of blindness are shares of the candidates with known priors. Raises ValueRepairError without candidates.
@@ -120,7 +120,7 @@ def by_label(store: Store, question: Question, by_weight: bool) -> Drawing:
 
 def _of_groups(
     frame: pd.DataFrame, question: Question, by_weight: bool, groups: Sequence[tuple[str, Flags]], title: str
-) -> Drawing:
+) -> style.Drawing:
     """A bar for the rate of each group that has rows, and a line for the rate of all positions."""
     rows = scored(frame, by_weight=by_weight)
     candidates = is_candidate(rows.disagreement, question.threshold)
@@ -141,7 +141,7 @@ def _bars(
     words: str,
     label: str,
     overall: Rate | None = None,
-) -> Drawing:
+) -> style.Drawing:
     """A bar for each rate with its 95 % interval, counts beside it; bars have the gid ``bar-0``, ``bar-1``, ..."""
     with style.house_style():
         figure, axes = style.new_figure(7.6, 1.7 + 0.34 * max(len(rates), 2))
@@ -158,7 +158,7 @@ def _bars(
         style.in_percent(axes.xaxis)
         axes.set(xlim=(0, 1.25 * top), ylim=(len(rates) - 0.4, -0.6), xlabel=f"{label}; lines: 95 % intervals")
         style.title(axes, title, made_from(frame), words)
-    return Drawing(figure, f"{words.removesuffix(', dashed')}; {scale(frame)}")
+    return figure.described(f"{words.removesuffix(', dashed')}; {scale(frame)}")
 
 
 def _of(rows: Scored) -> str:

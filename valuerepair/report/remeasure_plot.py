@@ -39,7 +39,7 @@ def draw(remeasured: Remeasured) -> Figure:
     """
     rows = len(remeasured.comparisons)
     with style.house_style():
-        figure = Figure(figsize=(_WIDTH, _ROW_HEIGHT * rows), dpi=style.DPI, layout="constrained")
+        figure = style.Drawing(_WIDTH, _ROW_HEIGHT * rows)
         axes = figure.subplots(rows, 2, squeeze=False, width_ratios=[1, 1.05])
         for i, comparison in enumerate(remeasured.comparisons):
             suffix = f"-{i + 1}" if i else ""

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from valuerepair.calibration import POINTS, Calibration
 from valuerepair.intervals import Flags, Floats
 from valuerepair.question import DEFAULT_THRESHOLD, Question, check_threshold, is_candidate
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, Scored, counted, made_from, names, scale, scored
+from valuerepair.report.drawing import Scored, counted, made_from, names, scale, scored
 from valuerepair.report.lowess import lowess_line
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
@@ -36,7 +35,7 @@ def draw(
     *,
     weighted: bool = True,
     calibration: Calibration | None = None,
-) -> tuple[Figure, ScatterCounts]:
+) -> tuple[style.Drawing, ScatterCounts]:
     """Net Q (y) against deep Q (x) of a store's `frame`, both from the side to move.
 
     Shows the diagonal, the band within which ``|net Q - deep Q| < threshold``, the candidates outside in colour by
@@ -72,12 +71,12 @@ def draw(
     return figure, counts
 
 
-def drawing(store: Store, question: Question, by_weight: bool) -> Drawing:
+def drawing(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """`draw` for a store."""
     frame = store.frame(question, text=False)
     curve = _calibration(store, question)
     figure, counts = draw(frame, question.threshold, weighted=by_weight, calibration=curve)
-    return Drawing(figure, summary(frame, counts.positions, counts.candidates, question.threshold))
+    return figure.described(summary(frame, counts.positions, counts.candidates, question.threshold))
 
 
 def summary(frame: pd.DataFrame, positions: int, candidates: int, threshold: float) -> str:
@@ -167,7 +166,7 @@ def _expected(calibration: Calibration | None) -> tuple[Floats, Floats]:
 _CELLS = 44  # hexagons across
 
 
-def hexbin(store: Store, question: Question, by_weight: bool) -> Drawing:
+def hexbin(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """Positions that each hexagon stands for, by weight, on a logarithmic scale of colour; lowess line as in `scatter`.
 
     Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``, for calibrated Q instead the threshold on both sides
@@ -203,10 +202,10 @@ def hexbin(store: Store, question: Question, by_weight: bool) -> Drawing:
             axes.legend(handles=lines, loc="upper left")
         style.title(axes, "Net Q against deep Q: density", made_from(frame), counted(rows, question.threshold))
     candidates = int(is_candidate(rows.disagreement, question.threshold).sum())
-    return Drawing(figure, summary(frame, len(rows.net), candidates, question.threshold))
+    return figure.described(summary(frame, len(rows.net), candidates, question.threshold))
 
 
-def residuals(store: Store, question: Question, by_weight: bool) -> Drawing:
+def residuals(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """Net Q - deep Q (y) against deep Q (x), side to move, with the lowess line: the net's bias at each deep Q.
 
     The line is that of `scatter` minus the diagonal. Artists have a gid: ``positions``, ``optimistic``,
@@ -227,4 +226,4 @@ def residuals(store: Store, question: Question, by_weight: bool) -> Drawing:
         axes.margins(y=0.05)
         figure.legend(loc="outside lower center", ncols=4, handletextpad=0.4, columnspacing=1.2)
         style.title(axes, "Disagreement against deep Q", made_from(frame), counted(rows, threshold))
-    return Drawing(figure, summary(frame, len(rows.net), int(wrong.sum()), threshold))
+    return figure.described(summary(frame, len(rows.net), int(wrong.sum()), threshold))

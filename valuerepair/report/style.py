@@ -65,9 +65,22 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
+class Drawing(Figure):
+    """A figure with a line that describes it, `description`. Make it, and draw, within `house_style`."""
+
+    def __init__(self, width: float, height: float) -> None:
+        super().__init__(figsize=(width, height), dpi=DPI, layout="constrained")
+        self.description = ""
+
+    def described(self, line: str) -> Drawing:
+        """Itself, described by this line."""
+        self.description = line
+        return self
+
+
+def new_figure(width: float, height: float) -> tuple[Drawing, Axes]:
     """An empty figure of this size in inches, with one pair of axes. Call it, and draw, within `house_style`."""
-    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+    figure = Drawing(width, height)
     return figure, figure.add_subplot()
 
 

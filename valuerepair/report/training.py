@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from valuerepair.chess.positions import PHASES
 from valuerepair.report import style
-from valuerepair.report.drawing import Drawing, for_figure
+from valuerepair.report.drawing import for_figure
 from valuerepair.text import positions_of_games, printable
 from valuerepair.training.train import Training, read_curve
 from valuerepair.training.weights import GAP_BINS, WeightTally
@@ -19,7 +19,7 @@ from valuerepair.training.weights import GAP_BINS, WeightTally
 Rows = Sequence[Mapping[str, Any]]
 
 
-def drawing(path: str) -> Drawing:
+def drawing(path: str) -> style.Drawing:
     """Three panels over the steps: losses; candidates, calibrated and newly wrong; the change of the policy.
 
     `path` is that of the new net, or of the curve's file beside it. A vertical line marks the step that was written.
@@ -32,7 +32,7 @@ def drawing(path: str) -> Drawing:
     summary = f"{rows[-1]['step']:,} of {steps:,} steps, {_summary(training)}"
     judged = "loss" in rows[0]
     with style.house_style():
-        figure = Figure(figsize=(12.5 if judged else 5.5, 4.4), dpi=style.DPI, layout="constrained")
+        figure = style.Drawing(12.5 if judged else 5.5, 4.4)
         panels = figure.subplots(1, 3 if judged else 1, squeeze=False)[0]
         _lines(panels[0], rows, {"train_loss": "of training", "loss": "of games held out"}, "loss")
         if judged:
@@ -46,7 +46,7 @@ def drawing(path: str) -> Drawing:
             if about.get("written") is not None:
                 panel.axvline(about["written"]["step"], color=style.GREY, lw=0.9, ls="--", gid="written")
         style.title(panels[0], "Training", f"{for_figure(net)} to {for_figure(output)}", summary)
-    return Drawing(figure, f"{printable(net)} to {printable(output)}: {printable(summary)}")
+    return figure.described(f"{printable(net)} to {printable(output)}: {printable(summary)}")
 
 
 def _summary(training: Training) -> str:
@@ -86,7 +86,7 @@ def draw_weights(tally: WeightTally, formula: str) -> Figure:
     Artists have a gid: ``positions``, ``weight``, ``weights``, ``phase-positions``, ``phase-weight``.
     """
     with style.house_style():
-        figure = Figure(figsize=(13.0, 4.6), dpi=style.DPI, layout="constrained")
+        figure = style.Drawing(13.0, 4.6)
         left, middle, right = figure.subplots(1, 3, width_ratios=[1.15, 1.15, 0.8])
         _draw_disagreement(left, tally)
         _draw_weights(middle, tally)
