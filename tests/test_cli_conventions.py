@@ -347,6 +347,21 @@ def test_a_full_standard_output_is_said_in_one_line(words: str, folder: Path) ->
     assert end == (1, b"vr: standard output: No space left on device\n")
 
 
+@pytest.mark.parametrize("err", ["full", "unread"])
+def test_a_standard_error_that_cannot_be_written_ends_nothing(err: str, folder: Path, unread: int) -> None:
+    """Its lines are lost, results and exit codes are not."""
+    (folder / "a.epd").write_text("6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1\n8/8/8/4k3/8/8/4P3/4K3 w - - 0 1\n")
+    deep = f"uci:{sys.executable},arg=-I,arg=-S,arg={ROOT}/tests/fake_engine.py"
+    with open("/dev/full", "wb") as full:
+        target = full.fileno() if err == "full" else unread
+        mined = ended(f"mine a.epd --db new.db --deep {deep},nodes=9 --screen off --threshold 0.5", target, target)
+        assert (
+            ended(f"mine a.epd --db new.db --deep {deep},nodes=9 --screen off -vv", subprocess.DEVNULL, target)[0] == 0
+        )
+        assert ended("stats --db nowhere.db", subprocess.DEVNULL, target)[0] == 1
+    assert mined[0] == 1  # standard output could not be written either
+
+
 @pytest.mark.parametrize("command", ["stats --db", "mine", "eval --net"])
 def test_a_name_that_is_not_utf_8_is_refused(command: str, folder: Path) -> None:
     end = ended(f"{command} g\udce9.db", subprocess.DEVNULL, subprocess.PIPE)

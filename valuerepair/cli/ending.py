@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -37,6 +39,7 @@ def explained_broken_pipe() -> Iterator[None]:
 def run(group: click.Group) -> int:
     """Runs the command line of this process and returns its exit code."""
     _open_closed_streams()
+    _drop_unwritable_lines()
     code: object
     try:
         _check_names()
@@ -82,6 +85,27 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # it is open as long as the process is
+
+
+class _Dropping(io.FileIO):
+    """A stream that drops what it cannot write, because the disk is full or the reader has gone."""
+
+    def write(self, data: Any, /) -> int:
+        with suppress(OSError):
+            if (written := super().write(data)) is not None:
+                return written
+        return memoryview(data).nbytes
+
+
+def _drop_unwritable_lines() -> None:
+    """No command ends because its progress or remarks cannot be written; results are never on standard error alone."""
+    stream = sys.stderr
+    below = stream.buffer if type(stream) is io.TextIOWrapper else None  # Python's own, not what a program put there
+    if isinstance(getattr(below, "raw", below), io.FileIO):
+        raw = _Dropping(stream.fileno(), "wb", closefd=False)
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(raw), stream.encoding, stream.errors, newline="", line_buffering=True
+        )
 
 
 def _end(line: str, code: int) -> int:
