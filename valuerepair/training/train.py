@@ -215,11 +215,7 @@ def _train(
     options = options.planned(stream.positions)
     for line in _learns(sources, held, stream, options):
         log.info(line)
-    settings = {"policy_kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
-    identity: dict[str, Any] = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
-    identity |= {**checkpoint.options_by_name(options), **settings}
-    if graph.clock == 1:  # earlier versions trained these nets with another one
-        identity["the scale of the half-move clock"] = 1
+    identity = _identity(file, graph, sources, options, policy_kl, question)
     if finished is not None:
         _check_finished(path, finished, identity)
         log.info(f"{path}: this training was finished before")
@@ -262,6 +258,23 @@ def _train(
     write_curve(path, training)
     _checkpoint(path).unlink(missing_ok=True)
     return training
+
+
+def _identity(
+    file: NetFile,
+    graph: NetGraph,
+    sources: Sequence[TrainingSource],
+    options: TrainOptions,
+    policy_kl: float,
+    question: Question,
+) -> dict[str, Any]:
+    """What makes two trainings the same, by the names that messages use."""
+    identity: dict[str, Any] = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
+    identity |= checkpoint.options_by_name(options)
+    identity |= {"policy_kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
+    if graph.clock == 1:  # earlier versions trained these nets with another one
+        identity["the scale of the half-move clock"] = 1
+    return identity
 
 
 def _learns(
