@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.asked import with_question
+from tests.expanded_store import expanded_store, off_of
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -104,6 +105,37 @@ def test_candidates_only(db: Path) -> None:
     assert found.searched == len(wrong)
     assert [near.position.position_id for near in found.neighbours] == expected["id"].tolist()
     assert all(abs(near.position.disagreement) >= 0.8 for near in found.neighbours)
+
+
+def test_candidates_that_were_reached_or_stand_beside_games_are_found_too(tmp_path: Path) -> None:
+    """Against the tables: of several values of a position the full search counts first, then that of vr expand."""
+    db = expanded_store(tmp_path)
+    with Store.open(db, write=True) as store, store.writing() as connection:
+        connection.execute("UPDATE positions SET kind = 'aside' WHERE kind = 'game' AND id % 3 = 0")
+        values = connection.execute(
+            """SELECT position_id, n.q, v.cp, v.mate, v.stage FROM deep_values v JOIN net_values n USING (position_id)
+            WHERE v.stage IN ('full', 'expanded', 'inferred')
+            ORDER BY position_id, v.stage = 'full' DESC, v.stage = 'expanded' DESC"""
+        ).fetchall()
+    by_id: dict[int, tuple[float, str]] = {}
+    for number, net_q, cp, mate, stage in values:
+        cp, mate = (np.nan if score is None else score for score in (cp, mate))
+        by_id.setdefault(number, (off_of(net_q, cp, mate, 170.0), stage))
+    wrong = {number: stage for number, (off, stage) in by_id.items() if off >= 0.55}
+    assert set(wrong.values()) == {"full", "expanded", "inferred"}
+    found = similar(db, ENDING, limit=10_000, alpha=170.0, candidates_only=True)
+    stages = {near.position.position_id: near.position.inferred for near in found.neighbours}
+    assert stages == {number: stage == "inferred" for number, stage in wrong.items()}
+    every = similar(db, ENDING, limit=10_000, alpha=170.0)
+    searched = [number for number, (_, stage) in by_id.items() if stage != "inferred"]
+    *_, of_searched, of_inferred = lines = every.lines()
+    count = len(set(searched) & set(wrong))
+    assert of_searched.startswith(f"{count} of {len(searched)} scored are candidates at 0.55; ")
+    guessed = list(wrong.values()).count("inferred")
+    assert of_inferred == f"by inferred values: {guessed} of {len(by_id) - len(searched)}"
+    for near in every.neighbours:
+        (line,) = (line for line in lines if f" {near.position.fen} " in line)
+        assert near.position.inferred == (", inferred deep Q" in line)
 
 
 def test_a_position_by_number_by_fen_and_with_colours_exchanged(db: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.judge.material import material_signature
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store.queries import attrs_of, table
-from valuerepair.store.rows import signed, value_condition
+from valuerepair.store.rows import INFERRED, signed, value_condition
 from valuerepair.store.scale import calibrated_of
 from valuerepair.text import formatted, json_fields, table_lines
 
@@ -31,12 +31,15 @@ if TYPE_CHECKING:
 
 _MOST_DIGITS = 18  # any such number fits into an integer of SQLite
 _SCORES = "n.q, v.cp, v.mate, v.w, v.d, v.l, v.q"
-_POSITION = "p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.best_move"
+_POSITION = f"p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.best_move, v.stage = '{INFERRED}'"
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A position of the store; Q from the side to move, NaN if net or oracle have not scored it."""
+    """A position of the store; Q from the side to move, NaN if net or oracle have not scored it.
+
+    `inferred`: deep Q is not of a search of its own, but of one whose line leads there.
+    """
 
     position_id: int
     fen: str
@@ -49,6 +52,7 @@ class Judged:
     disagreement: float
     net_best: str | None
     deep_best: str | None
+    inferred: bool
 
     def labels(self, threshold: float) -> list[str]:
         """The sign of a candidate, phase and material."""
@@ -121,13 +125,25 @@ class Similar:
             parts = near.distance, near.material, near.pawns, near.kings
             rows.append((*parts, *_values(one), str(one.position_id), one.fen, labels))
         lines += table_lines(_COLUMNS, rows)
-        sizes = [abs(near.position.disagreement) for near in self.neighbours]
-        scored = [size for size in sizes if not math.isnan(size)]
-        if scored and not self.candidates_only:
-            wrong, mean = sum(is_candidate(size, self.threshold) for size in scored), sum(scored) / len(scored)
+        return lines if self.candidates_only else lines + self._counts()
+
+    def _counts(self) -> list[str]:
+        """How many of those searched are candidates, and how many of those whose value is inferred."""
+        sizes: dict[bool, list[float]] = {False: [], True: []}
+        for near in self.neighbours:
+            if not math.isnan(size := abs(near.position.disagreement)):
+                sizes[near.position.inferred].append(size)
+        (found, scored), (guessed, inferred) = (
+            (sum(is_candidate(size, self.threshold) for size in each), len(each)) for each in sizes.values()
+        )
+        counts = []
+        if scored:
+            mean = sum(sizes[False]) / scored
             at = f"candidates at {self.threshold:g}"
-            lines.append(f"{wrong} of {len(scored)} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
-        return lines
+            counts.append(f"{found} of {scored} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
+        if inferred:
+            counts.append(f"by inferred values: {guessed} of {inferred}")
+        return counts
 
     def as_json(self) -> dict[str, Any]:
         """All of it, JSON-able; NaN is None."""
@@ -155,7 +171,8 @@ def find_similar(
 ) -> Similar:
     """The positions of the store nearest to the one that `words` name: a FEN, an EPD line, or a position_id.
 
-    At most `limit`, with `candidates_only` only candidates. The position itself is not among them. Equally near ones
+    At most `limit`, with `candidates_only` only candidates; of games or not, searched or by an inferred value, whatever
+    `question.expanded` is. The position itself is not among them. Equally near ones
     are ordered by the number of squares with other pieces, then by id. Raises UsageError for words that are not a legal
     position and for a limit below 1, ValueRepairError for an unknown position_id, a store without other positions, and,
     with `candidates_only`, one without candidates.
@@ -208,7 +225,7 @@ def _scale(store: Store, question: Question) -> ValueScale | None:
 
 def _candidates(store: Store, question: Question) -> NDArray[np.int64]:
     """The position_ids of the candidates. Raises ValueRepairError if there are none."""
-    columns, _ = table(store.connection, question, ("position_id", "disagreement"))
+    columns, _ = table(store.connection, replace(question, expanded="all"), ("position_id", "disagreement"))
     disagreement = columns["disagreement"]
     ids: NDArray[np.int64] = columns["position_id"][is_candidate(disagreement, question.threshold)]
     if not len(ids):
@@ -235,9 +252,9 @@ def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[
     net_q, deep_q, disagreement = _values_of(store, scale, rows)
     judged = {}
     for row, net, deep, apart in zip(rows, net_q.tolist(), deep_q.tolist(), disagreement.tolist(), strict=True):
-        number, fen, phase, ply, source, game, net_best, deep_best = row[:8]
-        best = decode_move(net_best) if net_best else None
-        judged[number] = Judged(number, fen, phase, ply, source, game, net, deep, apart, best, deep_best)
+        number, fen, phase, ply, source, game, net_best, deep_best, inferred = row[:9]
+        best, guessed = decode_move(net_best) if net_best else None, bool(inferred)
+        judged[number] = Judged(number, fen, phase, ply, source, game, net, deep, apart, best, deep_best, guessed)
     return judged
 
 
@@ -245,7 +262,7 @@ def _values_of(store: Store, scale: ValueScale | None, rows: Sequence[tuple[Any,
     """net_q, deep_q and disagreement [n] of rows of positions and scores; NaN where nothing is scored."""
     if scale is None or not rows:
         return (np.full(len(rows), np.nan),) * 3
-    cells = np.array([row[8:] for row in rows], np.float64)
+    cells = np.array([row[9:] for row in rows], np.float64)
     net_q, deep_q = cells[:, 0], values.deep_q(cells[:, 1:], scale.alpha.value, scale.q_from)
     if scale.calibration is None:
         return net_q, deep_q, net_q - deep_q
@@ -385,7 +402,7 @@ _COLUMNS = (
 
 
 def _labels(one: Judged, threshold: float) -> str:
-    return ", ".join(one.labels(threshold))
+    return ", ".join([*one.labels(threshold), *(["inferred deep Q"] if one.inferred else [])])
 
 
 def _values(one: Judged) -> list[str]:
