@@ -11,12 +11,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import chess
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 import valuerepair as vr
-from benchmarks.proof import games, page, player
+from benchmarks.proof import first_moves, games, page, player
 from benchmarks.proof.arms import Step
 from benchmarks.proof.lines import OPENING_PLIES, write_level
 from benchmarks.proof.player import (
@@ -30,6 +32,7 @@ from benchmarks.proof.player import (
     PLAYER,
     REPEATED,
     SCALE_GAMES,
+    SHIFTED,
     Player,
 )  # fmt: skip
 from benchmarks.proof.policy import PolicyTargets
@@ -39,6 +42,7 @@ from valuerepair.archives.aside import parse_shares
 from valuerepair.cli import cli
 from valuerepair.judge.by_kind import rows_by_kind
 from valuerepair.nets.net import open_net
+from valuerepair.nets.registry import locate
 from valuerepair.pipeline.plan import plan
 from valuerepair.pipeline.settings import ASIDE, STOCKFISH_NODES
 from valuerepair.play.openings import read_openings
@@ -130,6 +134,54 @@ def test_both_nets_play_by_a_narrow_one_of_these_settings(there: Player) -> None
     commands = {step.name: list(step.command) for phase in there.narrowed(there.out) for step in phase}
     sides = [side.partition(",nodes=100,")[2] for side in commands[f"match-{REPEATED}-100-played-narrowest"][1:3]]
     assert sides == [f"q_scale=0.800,{narrow}", f"q_scale=1.000,{narrow}"]
+
+
+def test_a_shifted_net_plays_as_the_net_that_it_was(there: Player) -> None:
+    def commands() -> dict[str, list[str]]:
+        return {step.name: list(step.command) for phase in there.shifting(there.out) for step in phase}
+
+    shift = commands()["shifted.pb.gz"]
+    there.net(REPEATED).touch()
+    parse(shift, player.command)
+    assert (shift[1], shift[-1]) == (str(there.net(REPEATED)), str(there.net(SHIFTED)))
+    (there.out / f"match-{REPEATED}-scale.json").write_text(json.dumps({"q_scale": {"value": 0.8}}))
+    (there.out / f"match-{REPEATED}-100-narrowest.pgn").write_text("")
+    shifted = commands()[f"match-{REPEATED}-100-played-shifted"]
+    plain = {step.name: list(step.command) for phase in there.narrowed(there.out) for step in phase}
+    assert [side.replace("shifted.pb.gz", "repeated.pb.gz") for side in shifted[1:3]] == plain[
+        f"match-{REPEATED}-100-played-narrowest"
+    ][1:3]
+    parse(commands()["first-moves"], first_moves.command)
+
+
+def test_a_shifted_net_has_the_logits_of_the_net_less_the_shift(tmp_path: Path) -> None:
+    """As lc0's converter and ONNX Runtime evaluate both."""
+    pytest.importorskip("jax", reason="pip install 'valuerepair[train]'")
+    output = tmp_path / "shifted.pb.gz"
+    maia = str(locate("maia-1900"))
+    done = CliRunner().invoke(player.command, ["shift", maia, "--by", "0.1", "-o", str(output)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    positions = [chess.Board(), chess.Board("6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1")]
+    both = (vr.evaluate_each(positions, net) for net in (maia, str(output)))
+    for before, after in zip(*both, strict=True):
+        assert before.wdl is not None
+        assert after.wdl is not None
+        odds = np.log(before.wdl[0] / before.wdl[2]) - np.log(after.wdl[0] / after.wdl[2])
+        assert odds == pytest.approx(0.2, abs=1e-3)
+        assert after.top[0][2] == pytest.approx(before.top[0][2], abs=1e-6)
+
+
+def test_what_settings_are_worth_is_read_of_all_tries(there: Player) -> None:
+    folder = there.out / f"tried-{REPEATED}-new"
+    folder.mkdir()
+    cells = {
+        "first": "cpuct=0.62 fpu_value=0.12", "games": 120, "wins": 39, "draws": 42, "losses": 39, "elo": 0.0,
+        "elo_95_low": -50.0, "elo_95_high": 50.0, "effective_moves": 3.0, "effective_moves_second": 4.1,
+    }  # fmt: skip
+    pd.DataFrame([cells]).to_csv(folder / "table.csv")
+    (row,) = player.tries(there.out).to_dict("records")
+    assert (row["net"], row["side"], row["setting"]) == (REPEATED, "new", "cpuct=0.62,fpu_value=0.12")
+    assert (row["low"], row["high"], row["moves"], row["default"]) == (-50.0, 50.0, 3.0, 4.1)
 
 
 def test_no_game_is_learned_from_and_judged_by(there: Player) -> None:

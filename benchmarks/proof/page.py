@@ -314,6 +314,32 @@ def player_matches(folder: Path, part: str = "player") -> list[str]:
     return lines
 
 
+def player_tries(folder: Path) -> list[str]:
+    """What narrower settings are worth to each net, against itself by default settings."""
+    lines = _head(["setting", "old net: Elo", "effective root moves", "new net: Elo", "effective root moves"])
+    tries = _read(folder, "player-tries")
+    for setting, both in tries.groupby("setting", sort=False):
+        cells = [f"`{setting}`"]
+        for side in ("old", "new"):
+            (row,) = _rows(both[both["side"] == side])
+            cells += [_numbers((row.elo, row.low, row.high), "+.0f"), f"{row.moves:.2f}"]
+        lines.append(_row(cells))
+    return lines
+
+
+def first_moves(folder: Path) -> list[str]:
+    """Q before a net's own first move, and how it changes by it: by the net and by the judge."""
+    lines = _head(["net", "positions", "Q less the judge's", "change by the move", "by the judge", "correlation"])
+    for row in _rows(_read(folder, "first-moves")):
+        means = (
+            _numbers((row.bias, row.bias_low, row.bias_high), "+.3f"),
+            _numbers((row.change, row.change_low, row.change_high), "+.3f"),
+            _numbers((row.judged, row.judged_low, row.judged_high), "+.3f"),
+        )
+        lines.append(_row([f"`{row.net}`", f"{row.positions:,}", *means, f"{row.correlation:.2f}"]))
+    return lines
+
+
 def player_breadth(folder: Path) -> list[str]:
     """How broadly both nets are searched by each of the settings, on the same positions."""
     lines = _head(["net", "settings", "positions", "effective root moves", "less the old net's by default"])
@@ -369,6 +395,8 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "player-nets": lambda folder: player_nets(folder / SECOND),
     "player-kinds": lambda folder: player_kinds(folder / SECOND),
     "player-matches": lambda folder: player_matches(folder / SECOND),
+    "player-tries": lambda folder: player_tries(folder / SECOND),
+    "first-moves": lambda folder: first_moves(folder / SECOND),
     "player-breadth": lambda folder: player_breadth(folder / SECOND),
     "player-regret": lambda folder: player_regret(folder / SECOND),
     "policy-nets": lambda folder: policy_nets(folder / SECOND),

@@ -83,8 +83,9 @@ _TRIED = tuple(
 # Those below the defaults, and the games of each, for the net of README's hour; the one that `narrowest` has.
 _NARROWER, _NARROWER_GAMES, _SETTLED_GAMES = _TRIED[:5], 120, 600
 _NARROW = _TRIED[2]
+_SHIFT = 0.1  # in logits of a win and a loss: then Q hardly changes by the first move of that net, on average
 PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN = "player", "flatter", "deeper", "own", "surprise", "again"
-REPEATED = "repeated"
+REPEATED, SHIFTED = "repeated", "shifted"
 NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN, REPEATED)
 
 
@@ -190,6 +191,21 @@ class Player:
             yield [self._as_played(REPEATED, 100, _SETTLED_GAMES, "-narrowest", narrow)]
         yield self.telling(results)
 
+    def shifting(self, results: Path) -> Iterator[Iterable[Step]]:
+        """The same net, less hopeful for the side to move, so that it expects the moves of its policy; both narrow."""
+        net, narrow = self.net(SHIFTED), f",{_NARROW}"
+        words = ["shift", str(self.net(REPEATED)), "--by", str(_SHIFT), "-o", str(net)]
+        yield [Step(PLAYER, net.name, net, words, "benchmarks.proof.player")]
+        if self.match_of(_quick(REPEATED)).exists():
+            yield [self._as_played(REPEATED, 100, _SETTLED_GAMES, "-shifted", narrow, net=SHIFTED)]
+            yield self.telling(results)
+        games = self.match_of(f"{REPEATED}-100-narrowest").with_suffix(".pgn")
+        if games.exists():
+            words = [str(games), "-o", str(results)]
+            for each in (NET, str(self.net(REPEATED)), str(net)):
+                words += ["--net", each]
+            yield [Step("measure", "first-moves", results / "first-moves.csv", words, "benchmarks.proof.first_moves")]
+
     def _at_best_settings(
         self, name: str, settings: tuple[str, ...], tried_games: int, games: int, results: Path
     ) -> Iterator[Iterable[Step]]:
@@ -281,14 +297,17 @@ class Player:
         new, old = (f",q_scale={scale:.3f}" for scale in self.scales(judged, place))
         return self._match(f"{net}-{nodes}", net, nodes, games, base, new=new, old=old)
 
-    def _as_played(self, name: str, nodes: int, games: int, ending: str = "", settings: str = "") -> Step:
+    def _as_played(
+        self, name: str, nodes: int, games: int, ending: str = "", settings: str = "", net: str = ""
+    ) -> Step:
         """With the Q of both as steep in the positions of a quick match of theirs, as `vr repair` has it.
 
-        Both sides have the `settings`, too; the name of the match has `ending`.
+        Both sides have the `settings`, too; the name of the match has `ending`. `net` plays in place of the one of the
+        quick match.
         """
         new, old = for_both(float(read_json(self.match_of(_quick(name)))["q_scale"]["value"]))
         sides = {"new": f",q_scale={new:.3f}{settings}", "old": f",q_scale={old:.3f}{settings}"}
-        return self._match(f"{name}-{nodes}-played{ending}", name, nodes, games, **sides)
+        return self._match(f"{name}-{nodes}-played{ending}", net or name, nodes, games, **sides)
 
     def match_of(self, name: str) -> Path:
         """What `vr match --json` says of a match."""
@@ -443,6 +462,31 @@ def matches(out: Path) -> pd.DataFrame:
     return table
 
 
+def tries(out: Path) -> pd.DataFrame:
+    """What each setting that was tried is worth to a net: its games by it against itself by default settings.
+
+    Columns: `net` and `side` (of the match that the tries are for), `setting`, `games`, `wins`, `draws`, `losses`,
+    `elo` with `low` and `high` (95 %), effective root moves by the setting (`moves`) and by default (`default`).
+    """
+    import pandas as pd
+
+    names = {
+        "games": "games", "wins": "wins", "draws": "draws", "losses": "losses", "elo": "elo", "elo_95_low": "low",
+        "elo_95_high": "high", "effective_moves": "moves", "effective_moves_second": "default",
+    }  # fmt: skip
+    parts = []
+    for path in sorted(out.glob("tried-*/table.csv")):
+        net, _, side = path.parent.name.removeprefix("tried-").rpartition("-")
+        tried = pd.read_csv(path)
+        part = tried[list(names)].rename(columns=names)
+        part.insert(0, "setting", tried["first"].str.replace(" ", ","))
+        part.insert(0, "side", side)
+        part.insert(0, "net", net)
+        parts.append(part)
+    table: pd.DataFrame = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    return table
+
+
 def measured_breadth(out: Path) -> pd.DataFrame:
     """How broadly both nets are searched, by each of the settings of the matches.
 
@@ -591,13 +635,29 @@ def write_breadth(folder: Path) -> None:
     tables.write_table(measured_breadth(folder), Player(Path(), folder).breadth)
 
 
+@command.command("shift")
+@click.argument("net", type=click.Path(exists=True, dir_okay=False))
+@click.option("--by", required=True, type=float, help="Logits: less for a win, more for a loss.")
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The net.")
+def write_shifted(net: str, by: float, output: Path) -> None:
+    """Write a net whose value head is less hopeful for the side to move, by as much in all positions."""
+    from valuerepair.training.graph import NetGraph
+    from valuerepair.training.write_net import write_net
+
+    name = "/value/dense2/add/w"
+    parameters = NetGraph.open(net).parameters
+    shifted = parameters | {name: parameters[name] + np.array([-by, 0, by], np.float32)}
+    write_net(net, shifted, frozenset({name}), output, {})
+
+
 @command.command("tables")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder.")
 def write_tables(folder: Path, output: Path) -> None:
     """Write player-nets.csv, player-kinds.csv and so on, of what is there of FOLDER."""
     output.mkdir(parents=True, exist_ok=True)
-    for name, of in {"nets": nets, "kinds": kinds, "matches": matches, "breadth": breadths, "regret": regrets}.items():
+    made = {"nets": nets, "kinds": kinds, "matches": matches, "tries": tries, "breadth": breadths, "regret": regrets}
+    for name, of in made.items():
         table = of(folder)
         if len(table):
             tables.write_table(table, output / f"player-{name}.csv")
