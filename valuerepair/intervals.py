@@ -23,14 +23,14 @@ Z95 = 1.959963984540054
 _ROUNDING = 1e-9
 # The correlation that is assumed between positions of one game if there are too few candidates to measure it.
 ALIKE = 0.1
-# The assumption weighs as much as this number of candidates (or other positions, if these are fewer).
+# The assumption counts as much as this number of candidates (or of other positions, if those are fewer).
 _BELIEF = 1
 # Groups with numbers above this many times the rows are renumbered, which takes a sort, before they are counted.
 _SPARSE = 8
 RESAMPLES = 2000
 FEWEST_RESAMPLES = 200
-# The number of groups drawn in all resamples together takes a second or two. Many groups need few resamples, as their
-# mean is close to normal.
+# The most groups drawn in all resamples together; this many take a second or two. With many groups few resamples are
+# enough, because their mean is close to normal.
 _DRAWS = 200_000_000
 _BLOCK = 4_000_000
 
@@ -64,13 +64,16 @@ class Rate:
         return f"{100 * self.rate:.2f} % (95 %: {100 * self.low:.2f} to {100 * self.high:.2f})"
 
     def figures(self, *counts: str) -> dict[str, float | None]:
-        """`rate`, `low` and `high` for JSON, None where they are NaN; before them both numbers under these names."""
+        """`rate`, `low` and `high` for JSON, None where they are NaN.
+
+        With names in `counts`, `count` and `total` come first, under these names.
+        """
         numbers = dict(zip(counts, (self.count, self.total), strict=False))
         return {**numbers, "rate": finite(self.rate), "low": finite(self.low), "high": finite(self.high)}
 
     @staticmethod
     def of_figures(row: Mapping[str, Any], count: str = "count", total: str = "total") -> Rate:
-        """The rate of a JSON row that has `figures`, and both numbers under these names."""
+        """The rate in a JSON row that `figures` made, with the names of its `count` and `total`."""
         return Rate(row[count], row[total], *_or_nan(row["rate"], row["low"], row["high"]))
 
 
@@ -98,10 +101,11 @@ def wilson(count: int, total: int) -> Rate:
 
 
 def audit_weights(probability: Floats) -> Floats:
-    """[n] the number of positions that each position represents, of those that the screening ladder would cut.
+    """[n] the weights of positions that the screening ladder cut or would have cut: how many of them each stands for.
 
-    The one place that defines it. A position leaves the ladder where its screen would cut it (the column `cut_at`).
-    Then it is *audited* with a known `probability` [n], which means searched in full all the same, or else *cut*.
+    This is the only place that defines these weights. A position leaves the ladder where its screen would cut it (the
+    column `cut_at`). Then it is *audited* with a known `probability` [n], which means that it is searched in full all
+    the same, or else it is *cut*.
     Audited positions represent all that left the ladder, themselves included: in proportion to the inverse of their
     probability, scaled so that their weights sum to n. A cut position has the probability infinity here, and so
     represents none. Positions that did not leave the ladder weigh 1, and are a stratum of their own (`WeightedCount`).
@@ -120,7 +124,8 @@ def weighted(hits: Flags, weights: Floats, groups: Ids | None = None) -> Rate:
 
 @dataclass(frozen=True, slots=True)
 class _SquareSums:
-    """Sums, over rows or groups, of the products of their mass and the mass of their hits."""
+    """Sums over rows or groups: `all` of their mass squared, `hits` of the mass of their hits squared, `both` of the
+    product of the two."""
 
     hits: float = 0.0
     both: float = 0.0
@@ -158,7 +163,7 @@ class _StratumSums:
     of_groups: _SquareSums = _SquareSums()
 
     def plus(self, weights: Floats, hits: Floats, groups: _Masses) -> _StratumSums:
-        """The sums with rows added: their `weights` [n], `hits` [n] with the weights of hits, and both by group."""
+        """The sums with n rows added: their `weights` [n], the weights of the `hits` among them, both by group."""
         of_hits = float(hits @ hits)
         return _StratumSums(
             self.count + len(hits),
@@ -189,10 +194,10 @@ class _StratumSums:
         rarer, ratio = min(self.count, self.total - self.count), 0.0
         if 0 < rate < 1:
             of_one_row = rate * (1 - rate) / rows
-            varied = (
+            observed = (
                 self.of_groups.about(rate) / self.of_rows.about(rate) if variance is None else variance / of_one_row
             )
-            ratio = varied * groups / (groups - 1)
+            ratio = observed * groups / (groups - 1)
         expected = 1 + (rows / groups - 1) * ALIKE
         effect = max((rarer * ratio + _BELIEF * expected) / (rarer + _BELIEF), 1.0)
         return korn_graubard_bounds(rate, rows / effect, groups)
@@ -224,7 +229,7 @@ class WeightedCount:
     across: _SquareSums = _SquareSums()
 
     def plus(self, hits: Flags, weights: Floats, groups: Ids | None = None) -> WeightedCount:
-        """The sums with rows added: `hits` [n], `weights` [n], and `groups` [n], numbers that no other call has."""
+        """The sums with rows added: `hits`, `weights`, `groups` [n]. No group may have rows in two calls."""
         numbers = _numbered(groups, len(hits))
         count = int(numbers.max(initial=-1)) + 1
         single = weights == 1
@@ -244,9 +249,9 @@ class WeightedCount:
         divided by the design effect of the groups (L. Kish, Survey Sampling, 1965): how many times the variance of
         Hajek's ratio between groups is that of independent rows, both by Taylor's linearisation (C.-E. Särndal, B.
         Swensson, J. Wretman, Model Assisted Survey Sampling, 1992, section 5.6), times G / (G - 1). G is Kish's
-        effective number of groups. Few candidates measure the effect badly, so it is shrunk towards that of groups that
-        are `ALIKE`, 1 + (m - 1) ALIKE for m rows in a group, which counts like one candidate; at least 1. If no two
-        rows have a group in common, the interval is Wilson's.
+        effective number of groups. With few candidates the measured effect is uncertain. So it is shrunk towards
+        1 + (m - 1) ALIKE for m rows in a group, which counts as much as one candidate; it is at least 1. If no two rows
+        have a group in common, the interval is Wilson's.
 
         The interval of both strata is recovered from theirs (MOVER: G. Y. Zou & A. Donner, Statistics in Medicine 27,
         2008), so that few drawn rows widen only the side that they leave open. Groups with many rows in one stratum and
@@ -435,7 +440,7 @@ def _percentiles(sums: Any, mass: Floats) -> Floats:
 def of_kept(changes: NDArray[np.floating[Any]], weights: Floats) -> Floats:
     """[n] the changes of rows that stand for themselves alone, 0 for those that were drawn to stand for others.
 
-    `share_change` adds these: resamples of games cannot show what the draw has missed.
+    `share_change` adds the changes of drawn rows: resamples of games cannot show what the draw has missed.
     """
     return np.where(_drawn(weights), 0.0, changes)
 
@@ -446,7 +451,7 @@ def _drawn(weights: Floats) -> Flags:
 
 
 def share_change(kept: Interval, changes: NDArray[np.floating[Any]], weights: Floats, groups: Ids) -> Interval:
-    """The change of a share by the `bootstrap` of `of_kept` rows and by the counts of the drawn rows.
+    """The change of a share: `kept`, the `bootstrap` of the `of_kept` rows, and the change among the drawn rows.
 
     `changes` are -1, 0 or 1 of each row, `weights` and `groups` are [n], too. If no kept row changed, the bootstrap is
     replaced by Wilson's bound for no change in these groups (their number is Kish's effective one): resamples of
@@ -484,8 +489,10 @@ def resamples_within(draws: int, size: int, most: int | None = None) -> int:
 
 
 def resampled_bounds(figures: Callable[[Ids], Floats], groups: int, resamples: int) -> Floats:
-    """[2, k] the `percentile_bounds` of `figures` over resampled groups, always the same draws: a function of how often
-    each group is drawn, [rows, groups], to the figures [rows, k]."""
+    """[2, k] the `percentile_bounds` of figures over resampled groups; the draws are always the same.
+
+    The function `figures` gets how often each group is drawn, [rows, groups], and returns the figures [rows, k].
+    """
     blocks = resampled(groups, resamples, np.random.default_rng(0))
     return percentile_bounds(np.concatenate([figures(times) for times in blocks]))
 
@@ -502,7 +509,7 @@ def resampled(groups: int, resamples: int, rng: np.random.Generator) -> Iterator
     """How often each of `groups` is drawn in `groups` draws with replacement: `resamples` rows, in blocks [rows,
     groups]; the size of the blocks does not change them.
 
-    Every bootstrap over games draws so, but that of `calibration`: other draws would move its published intervals.
+    Every bootstrap over games draws this way, except that of `calibration`, whose published intervals would change.
     """
     block = max(1, _BLOCK // groups)
     for start in range(0, resamples, block):

@@ -99,8 +99,8 @@ def write_books(
         if rows.empty:
             continue
         games = int(rows[GAME_KEY].nunique())
-        starts, texts, fens = (rows[name].tolist() for name in ("start_fen", "moves", "fen"))
-        moves = [text.split() if options.form == "moves" else [] for text in texts]
+        starts, movetexts, fens = (rows[column].tolist() for column in ("start_fen", "moves", "fen"))
+        moves = [text.split() if options.form == "moves" else [] for text in movetexts]
         lines, records = book_lines(starts, moves, fens, on_entry), _records(rows)
         order = _order(records)
         for ending, (_, entry) in _FORMATS.items():
@@ -278,8 +278,8 @@ class BookFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of manifest.json, which has the `options` among the other fields; `files` by name. It has no time
-    stamp: the same question gives the same bytes.
+    """The content of manifest.json, in which `options` are not one key but a key each; `files` are by name. It has no
+    time stamp: the same question gives the same bytes.
 
     `parents` is a `ParentCount`; `diversity` holds `judge.weights.describe` of book and holdout, over distinct
     positions; `weights` describes the formula of the weights. For a book with positions of vr expand, `entries` has the
@@ -396,7 +396,7 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
 
 
 def _pawn(store: Store, oracle_id: int) -> str:
-    """The option of `vr export` with a judge's own units of score in a pawn; empty if these are not known."""
+    """The option --pawn of `vr export`: how many of the judge's units of score a pawn has; empty if unknown."""
     (engine,) = store.connection.execute("SELECT engine FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
     return f" --pawn {PAWNS[engine]}" if engine in PAWNS else ""
 

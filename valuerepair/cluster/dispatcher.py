@@ -40,7 +40,7 @@ _LEAVE_S = 10.0
 # The first offers wait this long for those of slower workers before a majority settles what all must have.
 _SETTLE_S = 60.0
 _IN_FLIGHT = 3  # chunks per worker: one at work, and enough to stay busy while the next is on its way
-# A chunk grows until its round trip takes this many seconds, by then sending it costs next to nothing.
+# Chunks grow until their round trip takes this many seconds; by then sending them costs next to nothing.
 _CHUNK_S, _MOST_GROWTH = 3.0, 64
 _CHOICE = 32  # Dask chooses among at most this many workers for a chunk; naming more only makes messages longer
 _LOSSES_LOGGED = 10
@@ -53,7 +53,8 @@ class Job:
     """A method of net or oracle with its arguments.
 
     `fail` makes the result of a job that is given up, from the reason and the number of lost workers. `lost` counts the
-    workers that died with the job; from `_SUSPICIOUS` on it is a `suspect`, and the count starts again at `before`.
+    workers that died with the job. After `_SUSPICIOUS` of them it becomes a `suspect`, which is tried alone; after as
+    many more it is given up.
     """
 
     role: Role
@@ -195,7 +196,7 @@ class Dispatcher:
             self._thread.join(3 * _LEAVE_S)
 
     def _leave(self) -> None:
-        # Before Python 3.12, wait_for loses a cancel that arrives just as what it waits for ends.
+        # Before Python 3.12, wait_for loses a cancellation that comes at the moment at which its awaitable ends.
         self._is_closing = True
         self._task.cancel()
 

@@ -56,11 +56,11 @@ class EngineOption:
             return value if value in spellings else spellings[0]
         if self.kind == "spin":
             number = int(value) if re.fullmatch(r"-?\d{1,18}", value) else None
-            # UCI has no numbers below 0 without a bound.
+            # Where no lower bound is offered, numbers begin at 0.
             if number is None or number < (self.low or 0) or (self.high is not None and number > self.high):
                 raise ValueError(f"is a number from {self.low} to {self.high}")
         if self.kind == "string" and self.default:
-            return value or "<empty>"  # as UCI writes it; for lc0, whose defaults are empty, that would be a text
+            return value or "<empty>"  # UCI's word for an empty text; lc0, whose defaults are empty, does not know it
         return value.lower() if self.kind == "check" else value
 
     def setting(self, value: str) -> str:
@@ -131,8 +131,8 @@ class SearchReport:
     """The end of one search: the last exact score of the first variation, and the work of the search.
 
     `cp` (centipawns) or `mate` (moves; negative when the side to move is mated; 0 when it is mated already) and `wdl`
-    (per mille) are from the side to move. `best_move` is as the engine wrote it, but for the case of a promotion; None
-    for ``(none)`` and ``0000``.
+    (per mille) are from the side to move. `best_move` is as the engine wrote it, in lower case; None for ``(none)`` and
+    ``0000``.
     `notes` are the texts of its ``info string`` lines, the last two hundred.
     """
 
@@ -263,7 +263,7 @@ class SearchReader:
 
 
 class UciEngine:
-    """A running engine, used by the thread that made it, which must outlive it; any thread may `kill` it.
+    """A running engine. Only the thread that made it uses it, and must outlive it; but any thread may `kill` it.
 
     `start` it first; then `name`, its options (by lower-case name) and the `settings` are known. A search uses the hash
     tables of the searches since `clear`: after `clear` its outcome with one thread and a node limit does not depend on
@@ -322,7 +322,7 @@ class UciEngine:
     def ready(self, seconds: float) -> None:
         """Waits until the engine is ready for a search, at most `seconds`; then raises EngineTimeout.
 
-        What it still wrote for the search before, as a second best move, is then read and dropped.
+        What it still writes for the previous search, such as a second ``bestmove``, is read and dropped meanwhile.
         """
         if self._ready:
             return
@@ -366,7 +366,7 @@ class UciEngine:
         self._ready = False
 
     def _ask(self, *lines: str) -> None:
-        """Sends lines of which the last one is ``isready``."""
+        """Sends lines, the last of which is ``isready``, and counts one more answer to wait for."""
         self._process.send(*lines)
         self._asked += 1
 

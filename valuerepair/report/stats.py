@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 
-# Joined with the oracles, so that SQLite uses the table's key.
+# Joined with `oracles`, so that SQLite uses the key of `deep_values`, which begins with the oracle.
 ANY_SCORED = """
 SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id
                AND v.stage IN ('full', 'expanded'))
@@ -81,11 +81,11 @@ class StoreStats:
 def store_figures(store: Store, question: Question | None = None) -> dict[str, Any]:
     """Figures of a store, JSON-able.
 
-    Keys: store, schema, positions, games, sources, nets, oracles, runs; `scored` (see `_scored`) is None while the
-    question's net and oracle have scored no position. Its rates are fractions with their 95 % intervals
-    (`intervals.weighted`, by games), and count positions of games only, whatever `question.expanded` is; its `beside`
-    has the rates of each kind of position beside the games. `expanded` has those of positions reached from candidates
-    (`judge.families`), None without such positions.
+    Keys: store, schema, positions, games, sources, nets, oracles, runs, scored, expanded. `scored` (see `_scored`) is
+    None while the question's net and oracle have scored no position. Rates are fractions with 95 % intervals by games
+    (`intervals.weighted`). They count positions of games only, whatever `question.expanded` is; the key `beside` of
+    `scored` has the rates of each kind of position beside the games. `expanded` has the rates of positions reached from
+    candidates (`judge.families`), or is None if there are none.
     """
     with snapshot(store.connection):
         return _figures(store, question or Question())
@@ -279,9 +279,9 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
     ]
     counts = [("net    ", net["name"], net["sha256"], "evaluated", net) for net in figures["nets"]]
     counts += [("oracle ", oracle["label"], oracle["digest"], "scored", oracle) for oracle in figures["oracles"]]
-    for what, name, digest, done, count in counts:
-        failed = f", {count['failed']:,} failed" if count["failed"] else ""
-        shown.append(f"  {what} {name}  {digest[:12]}  {count[done]:,} {done}{failed}")
+    for what, name, digest, done, row in counts:
+        failed = f", {row['failed']:,} failed" if row["failed"] else ""
+        shown.append(f"  {what} {name}  {digest[:12]}  {row[done]:,} {done}{failed}")
     scored = figures["scored"]
     if scored is None:
         return [*shown, "Nothing is scored yet. Next: vr mine ARCHIVE"]
@@ -494,7 +494,7 @@ def label_table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
-    """Results of games from the candidates in `frame` against Q_net and Q_deep; None without games.
+    """Compares the results Z of games from the candidates in `frame` with Q_net and Q_deep; None without games.
 
     A position counts once, with the mean Z of its decided games, for its side to move. `deep_nearer` is the share with
     Q_deep nearer to Z than Q_net, with Wilson's interval. `net_error` and `deep_error` are mean squares of Z - Q,

@@ -1,10 +1,11 @@
 """The screening ladder at work: which positions calibrate, which are cut, which are searched in full anyway.
 
-It begins with the package's positions for this kind of oracle; without any, the first positions are searched in full.
-Some later positions, drawn by their key alone, are searched in full regardless of their chances: to calibrate (their
-number grows with the square root of all), and, as long as there is a ladder, to audit. The screen is fitted again when
-the number of positions has grown by half. A fit is used one such step later, when all its positions have long been
-searched, so engines do not wait for it, and a run has the same results at any speed.
+The first screen is fitted to positions that come with the package. For a kind of oracle that these were not searched
+by, the first positions of the run are searched in full instead. Later, some positions are searched in full whatever
+their chance, drawn by their key alone: a number that grows with the square root of all positions, to calibrate the
+models, and a share of the others, to audit the cuts. The screen is fitted again when the number of positions has grown
+by half. A fit is used one such step later, when all its positions have been searched. So engines do not wait for it,
+and the results of a run do not depend on its speed.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ log = logging.getLogger(__name__)
 # Positions in the first fit; each later fit has half as many more.
 FIRST_FIT = 64
 _GROWTH = 1.5
-# Calibrating positions, as a multiple of the root of all positions: 280 of 5,000, 4,000 of a million; half as many if
-# the package has positions for this kind of oracle.
+# The number of calibrating positions, as a multiple of the square root of the number of all positions: 280 of 5,000,
+# 4,000 of a million; half as many if the package has positions for this kind of oracle.
 _ROOTS = 4.0
 _ROOTS_WITH_PACKAGE = 2.0
 _FEW = 20
-# The expected share of candidates among positions near a candidate, and its weight in own positions. The package's
-# positions were sampled from archives, where there are far fewer candidates.
+# The prior of the share of candidates among positions near a candidate, and how many searched positions it counts as.
+# The package's positions were sampled from archives, where there are far fewer candidates.
 _RATE_NEAR, _RATE_WEIGHT = 0.3, 64
 
 
@@ -75,7 +76,7 @@ class Judge:
             cut = self._at(climb.results)
             if cut.cut_at is not None:
                 return cut
-            # Another machine, which rounds differently, cut it at a chance that equals the cut up to the last bit.
+            # Another machine cut it: its rounding put a chance that nearly equals the cut just below it.
             rung = self.screen.rungs[len(climb.results) - 1]
             return LadderCut(rung.nodes, rung.cut)
         if not self.kept:
@@ -114,7 +115,7 @@ def _move(uci: str | None) -> int:
 
 
 class Ladder:
-    """The ladder of one net and oracle, fitted to sampled positions only, or to those of another `population`.
+    """The ladder of one net and oracle for one `population` of positions, to which alone it is fitted.
 
     Only the thread that owns the store may use it; searches run elsewhere.
     """
@@ -140,13 +141,13 @@ class Ladder:
         self._own_q = kind.own_q
         self._alike = kind.in_package and question.q_from == "cp"
         self._ascents: dict[int, _Ascent] = {}
-        # Position -> the latest screen of other ladders, also of other nets', that cut it; it is judged again.
+        # By position: the latest screen of another ladder, of any net, that cut it. Such positions are judged again.
         self._cut_by: dict[int, int] = {}
         # A saved alpha applies to the whole store; without one each screen has its own fit.
         saved = None if question.alpha is not None else store.chosen_alpha(net_id, oracle_id)
         self._saved = None if saved is None or self._own_q or question.q_from == "wdl" else saved.value
         earlier = screening.screens(store, net_id, oracle_id, population)
-        # By number: merged stores may have one screen several times.
+        # By their number in the store: merged stores may have the same screen several times.
         self._own_screens = {facts.id: facts.model for facts in earlier if self._fits(facts)}
         self._judges_again = bool(earlier) and not self._own_screens
         if self._judges_again and population is SAMPLED:
@@ -196,8 +197,10 @@ class Ladder:
         )
 
     def cut_before(self, ids: NDArray[np.int64]) -> set[int]:
-        """The positions that this ladder has already cut. Positions that another ladder cut are judged again; those of
-        them that were searched anyway no longer represent others."""
+        """The positions that this ladder has already cut.
+
+        Positions that another ladder cut are judged again. Therefore those that it audited no longer represent others.
+        """
         own = list(self._own_screens)
         screening.settle(self._store, self._oracle_id, ids, self._net_id, own)
         cuts = screening.cut_before(self._store, self._oracle_id, ids)
@@ -252,7 +255,7 @@ class Ladder:
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def _place(self, position_id: int) -> int:
-        """The number of the ladder's positions that come before this one, by number.
+        """How many of the ladder's positions come before this one, in the order of their ids.
 
         A resumed run has the same places, whichever searches were running when it stopped. If the positions of another
         ladder are judged again, all searched positions come before.
@@ -312,9 +315,10 @@ class Ladder:
         return values.auto_alpha(climbed.net_q, cp, mate, 1 / climbed.probability, climbed.game).value
 
     def _curve(self, alpha: float) -> Calibration | None:
-        """The calibration of sampled positions for this alpha, if the question is for candidates beyond scale.
+        """The calibration for this alpha if the question is for candidates beyond scale, otherwise None.
 
-        For sampled positions it is the stored one, or None to fit one to the rows; for others that of all positions.
+        A ladder of sampled positions uses the stored one; if there is none, the result is None, and `ladder_rows` fits
+        one to the rows. Other ladders use the calibration of the store's sampled positions.
         """
         if self._question.calibration == "none":
             return None
@@ -333,7 +337,7 @@ def _rate_near(own: LadderRows, threshold: float) -> float:
 
 
 def fit_line(screen: Screen, *, own_q: bool, alone: bool) -> str:
-    """One line about a fit. `own_q`: alpha has no effect; `alone`: it has no positions of the package."""
+    """One line about a fit. `own_q`: the oracle gives Q itself, without alpha; `alone`: without package positions."""
     few = "; few candidates: it cuts cautiously" if alone and screen.positives < _FEW else ""
     share = f"expected: 1/{1 / screen.expected_share:.1f} of the nodes"
     if not screen.positions:
@@ -384,7 +388,8 @@ def ladder_rows(
 def _uniform(seed: int, key: int, cut_by: int) -> float:
     """A number in [0, 1) that depends only on the position and on the screen that cut it before.
 
-    What a ladder did not audit has a number that is not small; with another number the next one audits it by chance.
+    Without `cut_by` a position that one ladder did not audit would have the same, large number on the next ladder,
+    which then could not audit it either.
     """
     digest = hashlib.blake2b(f"screening {seed} {key} {cut_by}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64

@@ -26,7 +26,7 @@ Moves = NDArray[np.int64]
 # Rungs, as shares of the oracle's nodes: 5,000, 10,000, 20,000, 50,000 ... of a million. A search resumes
 # where the last rung ended, so another rung costs next to nothing.
 SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-# The standard errors of a chance's log odds that are added to it: a ladder fitted to few positions cuts less.
+# How many standard errors are added to the log odds of a chance, so that a ladder fitted to few positions cuts less.
 CAUTION = 1.0
 
 FEATURES = (
@@ -92,11 +92,11 @@ def features(net_q: Floats, net_best: Moves, q: Floats, best: Moves, threshold: 
     """[n, len(FEATURES)] features at the last of k rungs.
 
     `net_q` [n] is the net's value, `net_best` [n] its policy's first choice as a number; `q` [n, k] are the oracle's
-    values of the rungs so far, `best` [n, k] its best moves; all values from the side to move. The *margin* is how much
-    further from the net's value the oracle must move for a candidate, negative beyond the threshold. The same margin
-    in log odds (half of ``cp / alpha``), where searches move more evenly; its signed root (far from the border chances
-    fall more slowly than the margin grows); and the margin on the other side of the net's value. *Away* is how far the
-    last rung moved from the net's value.
+    values of the rungs so far, `best` [n, k] its best moves; all values are from the side to move. The *margin* is how
+    much further from the net's value the oracle must move for a candidate; beyond the threshold it is negative. It is
+    also given in log odds (half of ``cp / alpha``), in which searches move more evenly, as the signed root of these,
+    because far from the border chances fall more slowly than the margin grows, and for the border on the other side of
+    the net's value. *Away* is how far the last rung moved from the net's value.
     """
     first = q.shape[1] == 1
     before, move = (net_q, best[:, -1]) if first else (q[:, -2], best[:, -2])
@@ -201,8 +201,8 @@ class Screen:
         rungs: list[dict[str, Any]] = content.pop("rungs")
         for rung in rungs:
             rung.update({name: np.array(value) for name, value in rung.items() if isinstance(value, list)})
-        scale = None if curve is None else Calibration.from_json(json.dumps(curve))
-        return Screen(rungs=tuple(RungModel(**rung) for rung in rungs), calibration=scale, **content)
+        calibration = None if curve is None else Calibration.from_json(json.dumps(curve))
+        return Screen(rungs=tuple(RungModel(**rung) for rung in rungs), calibration=calibration, **content)
 
 
 def is_calibrated(text: str) -> bool:

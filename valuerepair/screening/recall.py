@@ -32,14 +32,16 @@ def figures(
 ) -> dict[str, Any] | None:
     """The ladder's figures for JSON; None if no position was screened.
 
-    `frame` is the frame of this net and oracle, or its columns position_id and disagreement by name. `positions` is
-    the number of positions on the ladder; of those that left it `cut` were cut and `audited` were audited
-    (`intervals.audit_weights`), of which `audit_hits` are candidates. Their weighted rate, times the number of
-    positions that left, estimates the candidates among these; minus the known ones this is `missed`, with bounds from
-    Wilson's 95 % interval of the rate. Of what was cut, `searched_since` positions were searched in full outside the
-    ladder, and `since_hits` of these are candidates that it missed. `recall` is found / (found + missed + since_hits),
-    and `recall_said` is the recall in words. `nodes` is the cost of all searches on the ladder, `brute_nodes` that of
-    as many full searches.
+    `frame` is the frame of this net and oracle, or its columns position_id and disagreement by name.
+
+    Counts: `positions` on the ladder; of those that left it, `cut` and `audited` ones (`intervals.audit_weights`);
+    `audit_hits`, the candidates among the audited; `found`, all candidates; `searched_since`, cut positions that were
+    searched in full later, outside the ladder; `since_hits`, the candidates among these.
+
+    Estimates: the weighted rate of `audit_hits`, times the number of positions that left, less the candidates known
+    among these, is `missed`, with bounds from Wilson's 95 % interval of the rate. `recall` is
+    found / (found + missed + since_hits); `recall_said` says it in words. `nodes` is the cost of all searches on the
+    ladder, `brute_nodes` that of as many full searches.
     """
     passages = screening.passage_columns(store, net_id, oracle_id)
     if not len(passages.ids):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 Array = jax.Array
 
-# lczero-training's: errors of moves left are counted in 20 plies, and squared up to 10 plies.
+# As in lczero-training: errors of moves left are in units of 20 plies, and are squared up to 10 plies.
 MOVES_LEFT_SCALE = 20.0
 MOVES_LEFT_DELTA = 10.0 / MOVES_LEFT_SCALE
 # A logit this low has no effect and a gradient of 0; an infinite one would give NaN.
@@ -39,9 +39,10 @@ def policy(logits: Array, shares: Array) -> Array:
 
 
 def policy_kl(logits: Array, old: Array, legal: Array, judged: Array) -> Array:
-    """KL(target || policy) over the legal moves in nats; all [n, m], two of logits, one of bools, one of shares.
+    """KL(target || policy) over the legal moves, in nats. All are [n, m]: `logits` and `old` are logits.
 
-    The target is `judged` plus the old policy with the remaining share: the old policy alone where `judged` is 0.
+    `legal` is a mask, and `judged` has the judge's shares of moves. The target is `judged` plus the old policy with the
+    remaining share; in a row without judged moves it is the old policy.
     """
     old_log_p, log_p = _log_softmax(old, legal), _log_softmax(logits, legal)
     old_share = 1 - jnp.sum(judged, axis=1, keepdims=True)

@@ -122,7 +122,7 @@ class Samples:
 
 
 def numbers_within(cuts: Index) -> Index:
-    """[cuts[-1]] the number of each element in its piece, from 0 on; piece i has elements cuts[i] to cuts[i + 1]."""
+    """[cuts[-1]] the index of each element within its piece; piece i has the elements cuts[i] to cuts[i + 1]."""
     return np.asarray(np.arange(cuts[-1]) - np.repeat(cuts[:-1], np.diff(cuts)))
 
 

@@ -84,8 +84,8 @@ def play_book(
     """Plays a game from each line of a book, and resumes an earlier call's run in `output` (PGN).
 
     A `store`, created if missing, also gets the games. Training records of a game end at the first position that the
-    `split` holds out. Raises as `play.selfplay.play_selfplay`, UsageError for a folder
-    of training records with the name of `output`, and ValueRepairError for a book that lc0 would misread.
+    `split` holds out. Raises as `play.selfplay.play_selfplay`, UsageError for a folder of training records with the
+    name of `output`, and ValueRepairError for a book that lc0 would misread.
     """
     if options.training is not None and os.path.realpath(options.training) == os.path.realpath(output):
         raise UsageError(f"--training {options.training}: is the file of games too; give a folder of another name")
@@ -142,8 +142,8 @@ def _alone_in(folder: str | Path) -> Iterator[None]:
 
 
 def _check_split(split: Split, options: SelfplayOptions, store: str | Path | None) -> None:
-    """Raises UsageError for a split without training records, and for one of games without the store that has them,
-    of which it would hold out none."""
+    """Raises UsageError for a split if there are no training records to cut. Also if it holds out games or archives,
+    and there is no store with their positions: then it would hold out nothing."""
     if options.training is None:
         raise UsageError("--split: training records are what it cuts; give --training too")
     if not (split.games or split.archives):
@@ -185,13 +185,13 @@ class HeldOut:
         """
         plies = len(game.book) + np.arange(len(game.thoughts))
         searched = np.array([thought.search is not None for thought in game.thoughts])
-        searched_plies = plies[searched] if searched.any() else plies  # lc0 gives a record for each move, and no search
-        if len(searched_plies) != count:
-            raise ValueRepairError(f"game {game.number}: {count} records of {len(searched_plies)} moves")
+        record_plies = plies[searched] if searched.any() else plies  # lc0 gives a record for each move, and no search
+        if len(record_plies) != count:
+            raise ValueRepairError(f"game {game.number}: {count} records of {len(record_plies)} moves")
         boards = play_game(parse_fens([game.start_fen]), encode_moves(game.moves))[:-1]
         held = self._split.of_held_families(boards) | np.isin(board.keys(boards), self._held)
-        held[: searched_plies[0]] = False  # of the book
-        free = int(np.searchsorted(searched_plies, np.argmax(held))) if held.any() else count
+        held[: record_plies[0]] = False  # positions of the book, which have no records
+        free = int(np.searchsorted(record_plies, np.argmax(held))) if held.any() else count
         self.records += count
         self.left_out += count - free
         return free
