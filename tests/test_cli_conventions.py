@@ -478,6 +478,7 @@ OTHERS_OPTIONS = {
     "lczero-training": {"--cfg", "--lczero"},  # --lczero_model
     "pip": {"--dest", "--disable-pip-version-check", "--force-reinstall", "--no-cache-dir", "--no-deps"}
     | {"--only-binary"},
+    "jupyter execute": {"--inplace"},
     "zstd": {"--long"},
     "a style sheet": {"--depth"},
     "an engine, in an example": {"--flag"},
