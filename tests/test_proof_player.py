@@ -384,3 +384,10 @@ def test_tables_are_what_the_commands_said(there: Player, shared_data: Path) -> 
     assert f"| {rows[0]['squared_error'][0]:.4f}, {rows[0]['squared_error'][1]:.4f} |" in first
     assert f"| **{change['difference']:+.4f} ({change['low']:+.4f} to {change['high']:+.4f})** |" in first
     assert "| `player` | deeper | in games | 300 |  | **" in deeper
+
+
+def test_the_page_has_what_settings_are_worth_to_each_net(tmp_path: Path) -> None:
+    columns = ["net", "side", "setting", "elo", "low", "high"]
+    rows = [("repeated", "new", "a", 0, -1, 1), ("repeated", "old", "a", 9, 8, 10), ("repeated", "old", "b", 5, 4, 6)]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "player-tries.csv")
+    assert page.player_tries(tmp_path)[2:] == ["| `a` | +0 (-1 to +1) | +9 (+8 to +10) |", "| `b` |  | +5 (+4 to +6) |"]

@@ -12,7 +12,7 @@ import click
 
 from benchmarks.proof.amplitude import learned, numbers_of
 from benchmarks.proof.analysis import PRIMARY_THRESHOLD, THRESHOLDS
-from benchmarks.proof.arms import BY_RESULTS, RESULTS_THRESHOLD, SECOND, SHARES
+from benchmarks.proof.arms import BY_RESULTS, NET, RESULTS_THRESHOLD, SECOND, SHARES
 from benchmarks.proof.tables import CONTROL, ORIGINAL, SAMPLED, against, run
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
@@ -316,14 +316,13 @@ def player_matches(folder: Path, part: str = "player") -> list[str]:
 
 def player_tries(folder: Path) -> list[str]:
     """What narrower settings are worth to each net, against itself by default settings."""
-    lines = _head(["setting", "old net: Elo", "effective root moves", "new net: Elo", "effective root moves"])
-    tries = _read(folder, "player-tries")
-    for setting, both in tries.groupby("setting", sort=False):
-        cells = [f"`{setting}`"]
-        for side in ("old", "new"):
-            (row,) = _rows(both[both["side"] == side])
-            cells += [_numbers((row.elo, row.low, row.high), "+.0f"), f"{row.moves:.2f}"]
-        lines.append(_row(cells))
+    tries = {(NET if row.side == "old" else row.net, row.setting): row for row in _rows(_read(folder, "player-tries"))}
+    nets, settings = (list(dict.fromkeys(key[part] for key in tries)) for part in (0, 1))
+    lines = _head(["setting", *(f"`{net}`" for net in nets)])
+    for setting in settings:
+        rows = (tries.get((net, setting)) for net in nets)
+        cells = ("" if row is None else _numbers((row.elo, row.low, row.high), "+.0f") for row in rows)
+        lines.append(_row([f"`{setting}`", *cells]))
     return lines
 
 
