@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from valuerepair import evaluate
+from valuerepair.arrays import Flags, Floats
 from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 # Of positions with these weights, which are chosen? [n] of |net Q - deep Q| and weights.
 Choice = Callable[[Floats, Floats], Flags]
 

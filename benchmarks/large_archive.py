@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from benchmarks.comparison import sampled
 from valuerepair.archives.options import SampleOptions
+from valuerepair.arrays import Bytes
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.make import black_to_move, kind_at, make
 from valuerepair.chess.movegen import MAX_MOVES, legal
@@ -37,8 +38,6 @@ FRAME_GAMES = 20_000  # a zstd frame each, some 45 MB
 GAME_BYTES = 16_000  # no game is longer
 EVALUATED = 0.06  # of the games; database.lichess.org: "about 6%"
 TAIL = 5, 45  # plies of random moves behind the opening
-
-Bytes = NDArray[np.uint8]
 
 
 def write_archive(openings: str, path: Path, size: int, seed: int = 0) -> int:

@@ -10,9 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from valuerepair.arrays import Floats
 
 
 def artist(figure: Figure, gid: str) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from valuerepair.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ PACKAGE = "valuerepair"
 
 # From the ground up, each a module or a package directly below valuerepair/; rooms of one floor may use each other.
 FLOORS = (
-    {"command", "errors", "signals", "version"},
+    {"command", "errors", "signals", "arrays", "version"},
     {"identity", "outputs"},
     {"text"},
     {"files", "cores", "inputs", "intervals"},
@@ -218,6 +218,13 @@ def test_a_class_name_has_one_meaning(trees: dict[str, ast.Module]) -> None:
     assert len(classes) > 300
     words = Counter(name.lstrip("_") for name in classes)
     assert [word for word, count in words.items() if count > 1] == []
+
+
+def test_the_name_of_an_array_type_has_one_meaning(trees: dict[str, ast.Module]) -> None:
+    text = "\n".join(ast.unparse(tree) for tree in trees.values())
+    names = Counter(re.findall(r"^(\w+) = NDArray\[", text, re.MULTILINE))
+    assert len(names) > 10
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_an_arrow_upward_and_a_circle_are_found_out() -> None:

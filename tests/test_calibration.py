@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from tests.survey_intervals import korn_graubard
 from valuerepair import calibration
+from valuerepair.arrays import Floats, Ids
 from valuerepair.calibration import (
     FOLDS,
     PARTS,
@@ -28,8 +28,6 @@ from valuerepair.calibration import (
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import of_variance
 
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
 Rows = tuple[Floats, Floats, Floats, Ids]
 
 SOME_Q = (0.1, 0.3, 0.5, 0.7, 0.9)

@@ -10,10 +10,9 @@ from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import zconfint
 
 from valuerepair import intervals
+from valuerepair.arrays import Floats, Ids
 from valuerepair.calibration import CrossFit
 from valuerepair.intervals import (
-    Floats,
-    Ids,
     Interval,
     audit_weights,
     bootstrap,

@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from tests.climbing_doubles import ALPHA, NODES, RUNGS, fixed_screen, latent_walk
+from valuerepair.arrays import Floats
 from valuerepair.calibration import FOLDS
 from valuerepair.calibration import fit as fit_calibration
 from valuerepair.chess import values
@@ -38,8 +39,6 @@ from valuerepair.screening.fit import (
     with_rate,
 )
 from valuerepair.screening.model import FEATURES, Screen, features, is_calibrated, judge, rungs_of
-
-Floats = NDArray[np.float64]
 
 unit = st.floats(-0.98, 0.98).map(lambda x: round(x, 4))
 

@@ -13,10 +13,8 @@ from scipy.stats import bootstrap, norm, t
 from statsmodels.regression.linear_model import WLS
 
 from tests.survey_intervals import korn_graubard
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.intervals import (
-    Flags,
-    Floats,
-    Ids,
     Rate,
     WeightedCount,
     korn_graubard_bounds,

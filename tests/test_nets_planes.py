@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests import lc0_oracle
+from valuerepair.arrays import Masks
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch
 from valuerepair.nets import planes
@@ -153,7 +154,7 @@ def test_a_given_array_is_filled() -> None:
     assert np.isnan(out[5:]).all()
 
 
-def packed(encoded: planes.Planes) -> tuple[planes.Masks, Any]:
+def packed(encoded: planes.Planes) -> tuple[Masks, Any]:
     """Planes as bitboards and the value of plane 109, by NumPy."""
     bits = (encoded != 0).reshape(len(encoded), 112, 64)
     bits[:, 109] = True

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from benchmarks.proof import analysis
 from benchmarks.proof.analysis import (
@@ -31,11 +30,10 @@ from benchmarks.proof.analysis import (
     same,
 )
 from valuerepair import calibration
+from valuerepair.arrays import Floats, Ids
 from valuerepair.calibration import POINTS
 from valuerepair.intervals import Interval
 
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
 RAW_RATE = COLUMNS.index(Column("rate", "raw", PRIMARY_THRESHOLD))
 # No recalibration: the deep Q to be expected is net Q.
 AS_IT_IS = Curves(POINTS, np.tile(POINTS, (10, 1)))

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.proof import families, matches, notebook, page, pictures, tables
-from benchmarks.proof.analysis import COLUMNS, Column, Floats, primary
+from benchmarks.proof.analysis import COLUMNS, Column, primary
 from benchmarks.proof.arms import ALPHA
 from benchmarks.proof.nets import Answers, answers
 from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
@@ -27,6 +27,7 @@ from benchmarks.proof.tables import against, original_of, point
 from tests.mining_doubles import mine_by_key, random_games
 from tests.training_doubles import store_source
 from valuerepair.archives.options import SampleOptions
+from valuerepair.arrays import Floats
 from valuerepair.calibration import POINTS, fit, read_curve
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import Split, choose_split, read_split, write_split

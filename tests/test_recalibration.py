@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+from valuerepair.arrays import Floats
 from valuerepair.calibration import CrossFit, fit, fold_of
 from valuerepair.judge import recalibration as module
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
 
-Floats = NDArray[np.float64]
 THRESHOLD = 0.4
 SEEDS = 60
 

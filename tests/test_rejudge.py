@@ -23,11 +23,12 @@ from tests.cli_tree import SAMPLE
 from tests.mining_doubles import KeyOracle
 from tests.test_remeasure import db, mined
 from valuerepair import intervals
+from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError
-from valuerepair.intervals import Floats, Ids, Interval, bootstrap
+from valuerepair.intervals import Interval, bootstrap
 from valuerepair.judge import by_kind, rejudged
 from valuerepair.judge.by_kind import rows_by_kind
 from valuerepair.judge.compare import Remeasured

@@ -14,8 +14,9 @@ import pytest
 
 import valuerepair as vr
 from tests.vr_runs import here
+from valuerepair.arrays import Flags, Floats
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.selection import Flags, Floats, selection_weights
+from valuerepair.store.selection import selection_weights
 from valuerepair.store.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"

@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats
 from valuerepair.chess.progress import Progress, RecentRate
 from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU, Turns, games_remaining
 
-Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
 
 # Spreads (standard deviation over mean) of 0.3 to 0.55, as games of chess have them, in several shapes.

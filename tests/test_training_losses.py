@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import entropy
+
+from valuerepair.arrays import Floats
 
 jax: Any = pytest.importorskip("jax")
 
 from valuerepair.training import losses  # noqa: E402  # needs JAX
 
-Floats = NDArray[np.float64]
 N, MOVES = 7, 1858
 
 

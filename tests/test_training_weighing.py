@@ -14,6 +14,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from valuerepair.arrays import Floats
+
 jax: Any = pytest.importorskip("jax")
 
 from tests.cli_tree import SAMPLE  # noqa: E402
@@ -25,7 +27,6 @@ from valuerepair.store.store import Store  # noqa: E402
 from valuerepair.training import losses  # noqa: E402
 from valuerepair.training.drawing import StoreDraw  # noqa: E402
 
-Floats = NDArray[np.float64]
 THRESHOLD = 0.3
 # A net that says 0 everywhere; of two kinds of positions the judge says 0.05 and -0.05 in the mean. So 6.5 % are wrong
 # by 0.3 and more, as in the master games of docs/proof.md.

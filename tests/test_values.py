@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 from statsmodels.regression.linear_model import WLS
 
+from valuerepair.arrays import Floats
 from valuerepair.chess.values import (
     ALPHA_BOUNDS,
     MAX_CP_Q,
@@ -30,7 +31,6 @@ from valuerepair.chess.values import (
     wdl_to_q,
 )
 
-Floats = NDArray[np.float64]
 FitOf = Callable[..., AlphaFit]
 CP = st.integers(-32_000, 32_000)
 ALPHA = st.floats(20, 2_000)

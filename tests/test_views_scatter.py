@@ -17,8 +17,8 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.lines import Line2D
-from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats
 from valuerepair.chess.values import cp_to_q
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.question import Question
@@ -26,7 +26,6 @@ from valuerepair.report import figures, scatter, style
 from valuerepair.report.lowess import LOWESS_FRACTION, LOWESS_MIN_POSITIONS
 from valuerepair.store.store import Store
 
-Floats = NDArray[np.float64]
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
 

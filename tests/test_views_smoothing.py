@@ -7,12 +7,10 @@ import pytest
 import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from statsmodels.nonparametric.smoothers_lowess import lowess
 
+from valuerepair.arrays import Floats
 from valuerepair.report.lowess import LOWESS_FRACTION, copied, lowess_line
-
-Floats = NDArray[np.float64]
 
 
 def curve(n: int, seed: int = 0) -> tuple[Floats, Floats]:

@@ -16,14 +16,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.values import AUTO_MIN_POSITIONS
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, of_variance, percentile_bounds
 from valuerepair.question import is_candidate
 from valuerepair.text import finite, json_fields, positions_of_games, table_lines
-
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
 
 FOLDS = 8
 FEWEST_POSITIONS = AUTO_MIN_POSITIONS

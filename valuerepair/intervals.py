@@ -11,11 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.text import finite, formatted, table_lines
-
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-Ids = NDArray[np.int64]
 
 # The 97.5 % quantile of the normal distribution: two-sided 95 %.
 Z95 = 1.959963984540054

@@ -27,12 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import calibration
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.calibration import read_curve
 from valuerepair.intervals import Z95, Interval
-
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 PRIMARY_THRESHOLD = 0.3
 THRESHOLDS = (PRIMARY_THRESHOLD, 0.55)

@@ -16,12 +16,13 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, Floats, Ids, by_curves, estimate, relative, same
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, by_curves, estimate, relative, same
 from benchmarks.proof.noise import deep_q_of, scores_of, searched
 from benchmarks.proof.positions import VALIDATION, alpha_of
 from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Net
 from valuerepair.archives.aside import beside
-from valuerepair.chess.positions import Moves, PositionBatch, encode_moves
+from valuerepair.arrays import Floats, Ids, Moves
+from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.chess.reached import followed
 from valuerepair.intervals import Interval
 from valuerepair.mcts.params import SearchParams

@@ -14,9 +14,10 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import HeldOut, Ids, estimate, measure, primary, relative
+from benchmarks.proof.analysis import HeldOut, estimate, measure, primary, relative
 from benchmarks.proof.positions import VALIDATION
 from benchmarks.proof.tables import BOARDS_SET, Said, against, arm_of, bounds, places
+from valuerepair.arrays import Ids
 from valuerepair.judge.split import read_split
 from valuerepair.store.store import Store
 

@@ -15,11 +15,11 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import Floats, Ids
 from benchmarks.proof.noise import deep_q_of, scores_of, searched
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
+from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.reached import followed
 from valuerepair.intervals import bootstrap

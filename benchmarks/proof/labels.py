@@ -18,10 +18,11 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import Arm, Drawn, Flags, Floats, Ids, estimate, relative, same
+from benchmarks.proof.analysis import Arm, Drawn, estimate, relative, same
 from benchmarks.proof.arms import NET, Step
 from benchmarks.proof.games import TEST, TRAIN, dividing
 from benchmarks.proof.nets import answers
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.calibration import FOLDS, fold_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.registry import locate

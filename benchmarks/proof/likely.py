@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Flags, Floats, Ids
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.files import written_whole
 from valuerepair.judge.split import TRAIN, keys_of_games, read_split
 from valuerepair.question import Question

@@ -8,14 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.progress import Progress
 from valuerepair.files import written_whole
 from valuerepair.nets.net import Net, NetValues, open_net
 from valuerepair.nets.weights import read_net_file
 from valuerepair.store.store import Store
-
-Ids = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _AT_ONCE = 4096
 

@@ -16,10 +16,11 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, Floats, Ids, by_curves, estimate, relative, same
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, by_curves, estimate, relative, same
 from benchmarks.proof.positions import VALIDATION, alpha_of
 from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Said
 from benchmarks.proof.visits import chosen
+from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.values import deep_q

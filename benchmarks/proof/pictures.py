@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.proof.analysis import COLUMNS, Floats, primary
+from benchmarks.proof.analysis import COLUMNS, primary
 from benchmarks.proof.tables import against, original_of, point
+from valuerepair.arrays import Floats
 from valuerepair.report import style
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.proof.analysis import Flags, Floats, Ids
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess.positions import encode_move
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import PARTS, keys_of_games, read_split

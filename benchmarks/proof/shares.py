@@ -18,11 +18,12 @@ import click
 import numpy as np
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import Drawn, Flags, Floats, Ids, estimate, relative, same
+from benchmarks.proof.analysis import Drawn, estimate, relative, same
 from benchmarks.proof.arms import NET, Step
 from benchmarks.proof.games import TEST, TRAIN, dividing
 from benchmarks.proof.nets import answers
 from valuerepair import calibration
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole

@@ -24,9 +24,7 @@ from benchmarks.proof.analysis import (
     THRESHOLDS,
     Arm,
     Curves,
-    Floats,
     HeldOut,
-    Ids,
     Judged,
     Measured,
     difference,
@@ -42,6 +40,7 @@ from benchmarks.proof.analysis import (
 from benchmarks.proof.arms import ALPHA, OTHERS, RESULTS
 from benchmarks.proof.nets import Answers, answers, policy_kl
 from benchmarks.proof.positions import TEST_SETS, VALIDATION, Positions, read_positions
+from valuerepair.arrays import Floats, Ids
 from valuerepair.calibration import read_curve
 from valuerepair.chess.positions import decode_move
 from valuerepair.chess.progress import Progress

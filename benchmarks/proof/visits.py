@@ -17,20 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.proof import tables
-from benchmarks.proof.analysis import (
-    PRIMARY_THRESHOLD,
-    Arm,
-    Drawn,
-    Floats,
-    Ids,
-    difference,
-    drawn_seeds,
-    estimate,
-    median,
-    same,
-)
+from benchmarks.proof.analysis import PRIMARY_THRESHOLD, Arm, Drawn, difference, drawn_seeds, estimate, median, same
 from benchmarks.proof.positions import VALIDATION
 from benchmarks.proof.tables import BOARDS_SET, ORIGINAL, Net, Said
+from valuerepair.arrays import Floats, Ids
 from valuerepair.calibration import read_curve
 from valuerepair.chess.positions import Position, decode_move
 from valuerepair.chess.progress import Progress

@@ -15,11 +15,11 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from numpy.typing import NDArray
 
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
+from valuerepair.arrays import Floats
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.nets.net import open_net
@@ -32,8 +32,6 @@ THRESHOLD = 0.55
 # The default, and about what is fitted for maia-1900 against Stockfish.
 ALPHAS = (170.0, 329.0)
 TREES = 128
-
-Floats = NDArray[np.float64]
 
 
 def search(batch: PositionBatch, net: str | None, settings: str) -> tuple[Floats, Floats, Floats]:

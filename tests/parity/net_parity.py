@@ -30,6 +30,7 @@ from tests import lc0_oracle, shared_data
 from tests.parity.float64 import q_in_double
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
+from valuerepair.arrays import Floats
 from valuerepair.chess import board
 from valuerepair.chess.positions import PositionBatch, decode_moves
 from valuerepair.nets.conversion import to_onnx
@@ -44,8 +45,6 @@ GAMES = ("otb-masters.pgn.zst", "lichess-blitz.pgn", "iccf-scca.pgn", "leela-ID3
 FENS = ("STS1-STS15_LAN_v6.epd", "matetrack.epd", "perft.epd", "ferdy_perft_enpassant_1.epd")
 CASTLING = {"e1g1": "K", "e1c1": "Q", "e8g8": "k", "e8c8": "q"}
 BATCH = 64
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests import shared_data
+from valuerepair.arrays import Moves
 from valuerepair.chess import board as rules
 from valuerepair.chess.jit import kernel
 from valuerepair.chess.make import black_to_move, clock, make, mark_repetition
 from valuerepair.chess.positions import decode_moves, encode_moves
-from valuerepair.chess.rows import FLIP, REPETITION, ROW, SIXTEEN_BITS, Boards, Moves
+from valuerepair.chess.rows import FLIP, REPETITION, ROW, SIXTEEN_BITS, Boards
 
 # Starts that lead quickly to castling on both sides, promotions, pins, en passant, bare boards and full counters.
 STARTS = (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats
 from valuerepair.chess import values
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import PositionBatch, decode_move, decode_moves
@@ -14,8 +15,6 @@ from valuerepair.nets.net import NetValues
 from valuerepair.store.rows import FULL, DeepResult, Run
 from valuerepair.store.screening import Passage, add_passage
 from valuerepair.store.store import Store
-
-Floats = NDArray[np.float64]
 
 ALPHA = 180.0
 NODES, SECOND_NODES = 1_000_000, 10_000_000

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.select import U64, salt, scrambled
+from valuerepair.arrays import Moves
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.origins import BESIDE, GAME, Kind
-from valuerepair.chess.positions import Moves, PositionBatch
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.reached import followed
 from valuerepair.errors import UsageError
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Masks, Moves
 from valuerepair.chess import v6
 from valuerepair.chess.bits import CASTLING_KEPT, KING, ONE, ZERO, files_flipped, lowest, mirrored, popcount
 from valuerepair.chess.fen import BACK_RANKS, key_from_scratch, opponent_in_check
@@ -41,10 +42,8 @@ from valuerepair.chess.rows import (
     US,
     Boards,
     Index,
-    Moves,
 )
 
-Masks = NDArray[np.uint64]  # [n, 104] history planes as in the record
 Small = NDArray[np.uint8]
 
 FINE, ILLEGAL, NOT_STANDARD, OTHER_MOVES = range(4)

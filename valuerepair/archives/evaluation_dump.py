@@ -21,16 +21,17 @@ from valuerepair.archives.epd import LineBlock, bare_sieve, rejected_line
 from valuerepair.archives.headers import header_reject, int_of_json
 from valuerepair.archives.options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions, SampleOptions
 from valuerepair.archives.rows import Rows, Sieve
+from valuerepair.arrays import Bytes, Moves
 from valuerepair.chess import board
 from valuerepair.chess.bits import ONE, popcount
 from valuerepair.chess.board import read_fens
-from valuerepair.chess.fen import BAD_CASTLING, REASONS, SPACE, Bytes, skip
+from valuerepair.chess.fen import BAD_CASTLING, REASONS, SPACE, skip
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, make
 from valuerepair.chess.movegen import MAX_MOVES, is_legal
 from valuerepair.chess.origins import Recorded
 from valuerepair.chess.positions import cuts_of, decode_moves, encode_moves
-from valuerepair.chess.rows import FLIP, KINGS, RIGHTS, ROW, STATE, STRAIGHT, US, Boards, Moves
+from valuerepair.chess.rows import FLIP, KINGS, RIGHTS, ROW, STATE, STRAIGHT, US, Boards
 from valuerepair.errors import ValueRepairError
 from valuerepair.inputs import from_json
 

@@ -38,7 +38,6 @@ from valuerepair.archives.split import (
     PERCENT,
     SEMICOLON,
     SPACE,
-    Bytes,
     Starts,
     is_mark,
     is_result,
@@ -46,6 +45,7 @@ from valuerepair.archives.split import (
     tag_line_rest,
     tag_name_end,
 )
+from valuerepair.arrays import Bytes
 from valuerepair.chess import board
 from valuerepair.chess.jit import kernel
 from valuerepair.chess.origins import Recorded

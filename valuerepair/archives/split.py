@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.open import OnBytes, Source, Stream
+from valuerepair.arrays import Bytes
 from valuerepair.chess.bits import ALL, ZERO, lowest
 from valuerepair.chess.jit import inlined_kernel, kernel
 
 HEADROOM = 1 << 18  # bytes before a piece, a multiple of 8
 MAX_GAME = 1 << 23  # bytes; anything longer is not a game
 _STARTS = 1 << 15
-
-Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)

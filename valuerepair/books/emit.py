@@ -17,6 +17,7 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Flags, Ids, Moves
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
 from valuerepair.chess.board import (
     bitboards,
@@ -29,7 +30,7 @@ from valuerepair.chess.board import (
     white_to_move,
 )
 from valuerepair.chess.positions import STARTPOS_FEN, decode_move, encode_moves, joined
-from valuerepair.chess.rows import EP_SHIFT, NUMBER_SHIFT, PAWNS, STATE, THEM, US, Boards, Moves
+from valuerepair.chess.rows import EP_SHIFT, NUMBER_SHIFT, PAWNS, STATE, THEM, US, Boards
 from valuerepair.judge.openings import plies
 
 WRAP_COLUMNS = 79
@@ -175,9 +176,6 @@ def epd_text(text: str, most: int = MAX_TAG_LENGTH) -> str:
     return one_line(text)[:most].replace('"', "'").replace(";", ",").replace("\\", "/")
 
 
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-
 PAWN, KNIGHT, BISHOP, ROOK, QUEEN, KING = range(6)
 _LETTERS = ("", "N", "B", "R", "Q", "K")
 # Flags of a SAN word, above the 16 bits of the move and the three of the piece.
@@ -186,7 +184,7 @@ _ONE = np.uint64(1)
 _EP_MASK = np.uint64(15)
 
 
-def _ply(boards: Boards, moves: Moves) -> tuple[Ints, Flags, Boards]:
+def _ply(boards: Boards, moves: Moves) -> tuple[Ids, Flags, Boards]:
     """One ply of each line: the words of its moves, which of them lc0 cannot read, and the boards after them."""
     listed, offsets = legal_moves(boards)
     numbers = np.repeat(np.arange(len(boards)), np.diff(offsets))
@@ -198,20 +196,20 @@ def _ply(boards: Boards, moves: Moves) -> tuple[Ints, Flags, Boards]:
     return words, _on_ep_square(boards, moves, kinds), after
 
 
-def _squares(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
+def _squares(boards: Boards, moves: Moves) -> tuple[Ids, Ids]:
     """Origin and target squares [n] as boards are stored: the mover's pawns move up."""
     turn = np.where(white_to_move(boards), 0, 56)
     numbers = moves.astype(np.int64)
     return numbers & 63 ^ turn, numbers >> 6 & 63 ^ turn
 
 
-def _kinds(boards: Boards, squares: Ints) -> Ints:
+def _kinds(boards: Boards, squares: Ids) -> Ids:
     """[n] the kind of the mover's man on each square."""
-    kinds: Ints = (bitboards(boards)[0] >> squares.astype(np.uint64) & _ONE).argmax(0)
+    kinds: Ids = (bitboards(boards)[0] >> squares.astype(np.uint64) & _ONE).argmax(0)
     return kinds
 
 
-def _before(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
+def _before(boards: Boards, moves: Moves) -> tuple[Ids, Ids]:
     """The words of moves by the board before them, without disambiguation; and the kinds of the moving pieces."""
     origin, target = _squares(boards, moves)
     kinds = _kinds(boards, origin)
@@ -220,7 +218,7 @@ def _before(boards: Boards, moves: Moves) -> tuple[Ints, Ints]:
     return moves.astype(np.int64) | kinds << 16 | np.where(takes, _TAKES, 0), kinds
 
 
-def _disambiguation(boards: Boards, moves: Moves, kinds: Ints, listed: Moves, numbers: Ints) -> Ints:
+def _disambiguation(boards: Boards, moves: Moves, kinds: Ids, listed: Moves, numbers: Ids) -> Ids:
     """The flags for file or rank, if another piece of the same kind may go to the same square."""
     shared = (kinds >= KNIGHT) & (kinds <= QUEEN)
     rivals = np.flatnonzero(shared[numbers] & ((listed ^ moves[numbers]) >> 6 & 63 == 0) & (listed != moves[numbers]))
@@ -236,7 +234,7 @@ def _disambiguation(boards: Boards, moves: Moves, kinds: Ints, listed: Moves, nu
     return words
 
 
-def _on_ep_square(boards: Boards, moves: Moves, kinds: Ints) -> Flags:
+def _on_ep_square(boards: Boards, moves: Moves, kinds: Ids) -> Flags:
     """[n] whether a piece moves to the square of a possible e.p. capture: lc0 looks for one there and throws."""
     file = (boards[:, STATE] >> EP_SHIFT & _EP_MASK).astype(np.int64) - 1
     fifth_rank = ((boards[:, US] & boards[:, PAWNS]) >> np.uint64(32)).astype(np.int64) & 255
@@ -246,7 +244,7 @@ def _on_ep_square(boards: Boards, moves: Moves, kinds: Ints) -> Flags:
     )
 
 
-def _texts(words: Ints) -> list[str]:
+def _texts(words: Ids) -> list[str]:
     """The SAN of each word; there are a few thousand different words."""
     different, which = np.unique(words, return_inverse=True)
     texts = [_text(word) for word in different.tolist()]

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.epd import CE_MATE, CE_MOST, LineSplitter
 from valuerepair.archives.open import Stream, find_sources, read_text
 from valuerepair.archives.options import EPD, RecordedOptions, SampleOptions
+from valuerepair.arrays import Floats
 from valuerepair.books.emit import epd_text
 from valuerepair.books.select import game_name
 from valuerepair.chess import values
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
     from valuerepair.store.store import Store
 
-Floats = NDArray[np.float64]
 
 MOST_BYTES = 1 << 28  # of a suite, unpacked: about a million lines
 _WHOLE_GAME = 60_000  # characters of a history; a comment of other kinds is cut sooner

@@ -14,8 +14,9 @@ import chess
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from valuerepair.arrays import Bytes, Moves
 from valuerepair.chess.bits import ONE, ZERO, bit_count
-from valuerepair.chess.fen import FEN_ROOM, REASONS, Bytes, complete, read_fen, write_fen
+from valuerepair.chess.fen import FEN_ROOM, REASONS, complete, read_fen, write_fen
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, drop, key_of, make, set_ep
 from valuerepair.chess.make import insufficient_material as is_dead
@@ -36,7 +37,6 @@ from valuerepair.chess.rows import (
     THEM,
     US,
     Boards,
-    Moves,
 )
 
 Scalar = TypeVar("Scalar", bound=np.generic)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from valuerepair.arrays import Bytes
 from valuerepair.chess.bits import CASTLING_KEY, ONE, PIECE_KEY, WHITE_KEY, ZERO, lowest, popcount
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, clock, drop, home_rights, kind_at, turn_over
 from valuerepair.chess.movegen import attackers, ep_capturers, ep_file
 from valuerepair.chess.rows import KEY, KINGS, NUMBER_SHIFT, PAWNS, RIGHTS, ROW, SIXTEEN_BITS, STATE, THEM, US, Boards
-
-Bytes = NDArray[np.uint8]
 
 # The faults of a row; the kernels return the index.
 REASONS = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from valuerepair.arrays import Moves
 from valuerepair.chess.bits import (
     BETWEEN,
     EIGHT,
@@ -32,20 +33,7 @@ from valuerepair.chess.bits import (
     straight_attacks,
 )
 from valuerepair.chess.jit import kernel
-from valuerepair.chess.rows import (
-    EP_SHIFT,
-    KINGS,
-    KNIGHTS,
-    PAWNS,
-    RIGHTS,
-    SLANTED,
-    STATE,
-    STRAIGHT,
-    THEM,
-    US,
-    Boards,
-    Moves,
-)
+from valuerepair.chess.rows import EP_SHIFT, KINGS, KNIGHTS, PAWNS, RIGHTS, SLANTED, STATE, STRAIGHT, THEM, US, Boards
 
 MAX_MOVES = 512  # 15 queens and a king have at most 413; boards with more than 16 men a side are refused
 

@@ -19,8 +19,9 @@ from typing import TextIO
 import chess
 import numpy as np
 
+from valuerepair.arrays import Moves
 from valuerepair.chess.board import fens, keys, parse_fens, replay, status_error
-from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, decode_moves, encode_moves
+from valuerepair.chess.positions import STARTPOS_FEN, Position, decode_moves, encode_moves
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 
 PLACEMENT_AND_SIDE = r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?=[\s;]|$)"

@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Moves
 from valuerepair.chess.origins import Origin, Origins, take_rows
 
 STARTPOS_FEN = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 PROMOTIONS = ("", "n", "b", "r", "q")
 _FILES = "abcdefgh"
 _SQUARES = tuple(f + r for r in "12345678" for f in _FILES)
-
-Moves = NDArray[np.uint16]
 
 
 @cache  # at most some 20,000 texts: others raise, and are not cached

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Moves
 from valuerepair.chess.board import (
     fens,
     halfmove_clocks,
@@ -18,7 +19,7 @@ from valuerepair.chess.board import (
     replay,
 )
 from valuerepair.chess.origins import Origins
-from valuerepair.chess.positions import Moves, PositionBatch, joined
+from valuerepair.chess.positions import PositionBatch, joined
 from valuerepair.chess.rows import Boards
 
 

@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Boards = NDArray[np.uint64]  # [n, ROW]
-Moves = NDArray[np.uint16]
 Keys = NDArray[np.uint64]  # of positions or games
 Index = NDArray[np.int64]  # numbers of rows, and counts
 

@@ -16,9 +16,8 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from valuerepair.arrays import Floats
 
 _MOST_ENDED = 500  # only the latest ended games count: play may get slower or faster, and memory is limited
 _SHARE_ENDED = 0.1

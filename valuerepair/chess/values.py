@@ -19,6 +19,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from valuerepair.arrays import Floats
+
 DEFAULT_ALPHA = 170.0
 AUTO_MIN_POSITIONS = 300
 ALPHA_BOUNDS = (10.0, 10_000.0)
@@ -31,7 +33,6 @@ OF_WDL = "the engine's WDL"
 
 # The target of a fit of alpha: the slope of deep Q given net Q, or the results of games.
 FitTo = Literal["slope", "results"]
-Floats = NDArray[np.float64]
 
 _GRID_POINTS = 97
 _CELL_POINTS = 17  # of each grid over the best cell of the previous one

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from valuerepair.archives.select import U64
+from valuerepair.arrays import Moves
 from valuerepair.chess.origins import Origin, Origins
-from valuerepair.chess.positions import Moves, Position, PositionBatch
+from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.cluster.connection import ClusterAddress
 from valuerepair.cluster.protocol import Assignment, Offer, Role
 from valuerepair.engines.kinds import chosen_spec

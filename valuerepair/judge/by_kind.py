@@ -15,11 +15,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats, Ids
 from valuerepair.calibration import FEWEST_GAMES, FOLDS, fold_of
 from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.intervals import (
-    Floats,
-    Ids,
     Interval,
     Rate,
     bootstrap,

@@ -12,21 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, CrossFit
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import (
-    Flags,
-    Floats,
-    Ids,
-    Interval,
-    Rate,
-    bootstrap,
-    of_kept,
-    share_change,
-    weighted,
-)
+from valuerepair.intervals import Interval, Rate, bootstrap, of_kept, share_change, weighted
 from valuerepair.judge import labelled
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_for

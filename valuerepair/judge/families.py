@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Flags, Floats
 from valuerepair.chess import values
 from valuerepair.intervals import Rate, WeightedCount, weighted
 from valuerepair.judge.weights import hill_numbers
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 Columns = Mapping[str, NDArray[Any]]
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 # With at least this many positions drawn at random, the rate is theirs alone; a distance with fewer has no row.
 LEAST_DRAWN = 30

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.board import in_check, keys, legal_moves, parse_fens, white_to_move
 from valuerepair.chess.rows import Boards
-from valuerepair.intervals import Floats, Ids, Interval, rare_changes
+from valuerepair.intervals import Interval, rare_changes
 from valuerepair.judge.material import balances_of, material_signature
 from valuerepair.judge.openings import family, family_of_signature, first_moves, openings_of, plies
 from valuerepair.text import table_lines
@@ -20,7 +21,7 @@ from valuerepair.text import table_lines
 if TYPE_CHECKING:
     import pandas as pd
 
-Words = NDArray[np.object_]  # a word, or None
+Texts = NDArray[np.object_]  # a word, or None
 Labels: TypeAlias = Mapping[int, frozenset[str]]  # of candidates, by position_id
 
 # A search of 800 visits, as in training games, hardly ever tries a move with the first prior, and tries one with the
@@ -57,7 +58,7 @@ class Label(NamedTuple):
     value: str | None = None
     of_policy: bool = False
 
-    def holds(self, column: Words) -> NDArray[np.bool_]:
+    def holds(self, column: Texts) -> NDArray[np.bool_]:
         """[n] which rows have the label, by the cells of its column."""
         return np.asarray(column.astype(np.bool_) if self.value is None else column == self.value, np.bool_)
 
@@ -157,12 +158,12 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
 # -- the labels -------------------------------------------------------------------------------------------------------
 
 
-def sign(disagreement: Floats) -> Words:
+def sign(disagreement: Floats) -> Texts:
     """``optimistic`` where the net's value is above the search's, ``pessimistic`` where it is below."""
     return _pick((disagreement > 0, "optimistic"), (disagreement < 0, "pessimistic"))
 
 
-def blindness(p: Floats, rank: Floats) -> Words:
+def blindness(p: Floats, rank: Floats) -> Texts:
     """Whether the net's policy knows the oracle's best move, by its prior `p` and `rank` (1 is the first choice).
 
     ``value``: it is the first choice, or its prior is at least `VALUE_BLIND`: a search tries the move at once, only its
@@ -172,7 +173,7 @@ def blindness(p: Floats, rank: Floats) -> Words:
     return _pick((is_tried, "value"), (p < POLICY_BLIND, "policy"), (~np.isnan(p), "partly"))
 
 
-def missed_mate(mate: Floats, net_q: Floats) -> Words:
+def missed_mate(mate: Floats, net_q: Floats) -> Texts:
     """``mates``: the search finds a mate by the side to move, but net Q is below `MATE_MISSED`.
 
     ``mated``: it finds a mate against the side to move, but net Q is above `-MATE_MISSED`.
@@ -192,7 +193,7 @@ def repetition(deep_q: Floats, lines: ExpectedLines) -> NDArray[np.bool_]:
 
 def fortress_like(
     deep_q: Floats, growth: Floats, balance: NDArray[np.int64], lines: ExpectedLines, endgame: NDArray[np.bool_]
-) -> Words:
+) -> Texts:
     """Whether a side has an advantage that it cannot use.
 
     ``held``, in endgames: a side is at least `FORTRESS_LEAD` pawns ahead and stays at least `FORTRESS_KEPT` ahead in
@@ -276,7 +277,7 @@ def _shares(wdl: Floats) -> Floats:
     return np.asarray(wdl / np.where(total > 0, total, np.nan))
 
 
-def _pick(*choices: tuple[NDArray[np.bool_], str]) -> Words:
+def _pick(*choices: tuple[NDArray[np.bool_], str]) -> Texts:
     """[n] the word of the first condition that holds, None if no condition does."""
     conditions, words = zip(*choices, strict=True)
     return np.select(conditions, np.array(words, object), np.array(None, object))

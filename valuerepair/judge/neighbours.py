@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats, Ids
 from valuerepair.calibration import Calibration
 from valuerepair.chess import values
 from valuerepair.chess.bits import bit_count
@@ -300,8 +301,6 @@ def search(
 
 
 Bits = NDArray[np.uint64]
-Numbers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 # Pawn, knight, bishop, rook, queen: the usual values in pawns.
 VALUES = np.array([1, 3, 3, 5, 9], np.float64)
@@ -320,7 +319,7 @@ class Shapes:
     """
 
     men: Bits
-    kings: Numbers
+    kings: Ids
     rights: NDArray[np.bool_]
 
     def mirrored(self) -> Shapes:

@@ -14,19 +14,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.calibration import CrossFit
-from valuerepair.intervals import (
-    Flags,
-    Floats,
-    Ids,
-    Interval,
-    Rate,
-    of_kept,
-    resampled_bounds,
-    resamples_within,
-    share_change,
-    weighted,
-)
+from valuerepair.intervals import Interval, Rate, of_kept, resampled_bounds, resamples_within, share_change, weighted
 from valuerepair.question import is_candidate
 
 Finding = Literal["fewer", "more", "not shown", "cannot tell"]

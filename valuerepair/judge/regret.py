@@ -13,10 +13,11 @@ from math import isnan, nan
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.calibration import FEWEST_GAMES
 from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.chess.progress import format_duration
-from valuerepair.intervals import Z95, Flags, Floats, Ids, Interval, Rate, bootstrap, weighted
+from valuerepair.intervals import Z95, Interval, Rate, bootstrap, weighted
 from valuerepair.judge.by_kind import WORDS, Finding, finding_of
 from valuerepair.text import table_lines
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from valuerepair.intervals import Flags, Floats, Ids, Interval, Rate, bootstrap, of_kept, share_change, weighted
+from valuerepair.arrays import Flags, Floats, Ids
+from valuerepair.intervals import Interval, Rate, bootstrap, of_kept, share_change, weighted
 from valuerepair.judge.by_kind import BetterJudge, KindRow, kind_lines
 from valuerepair.judge.two_phase import DeeperValues, estimated
 from valuerepair.question import is_candidate

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from valuerepair import outputs
 from valuerepair.archives.select import in_share, salt, scrambled
+from valuerepair.arrays import Flags, Ids
 from valuerepair.chess import board
 from valuerepair.chess.origins import BESIDE, OriginGame
 from valuerepair.chess.positions import decode_moves
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 PARTS = ("train", "games", "families", "archives", "neither")
 TRAIN, GAMES, FAMILIES, ARCHIVES, NEITHER = range(len(PARTS))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from valuerepair.intervals import Flags, Floats, Interval, Rate
+from valuerepair.arrays import Flags, Floats
+from valuerepair.intervals import Interval, Rate
 
 
 @dataclass(frozen=True, slots=True, eq=False)

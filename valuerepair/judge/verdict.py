@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats
 from valuerepair.chess import values
 from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import ValueRepairError
@@ -34,8 +35,6 @@ VERDICTS = (SEARCH_RIGHT, NET_RIGHT, UNRESOLVED)
 MARGIN = 1 / 3
 _SIZES = (0.7, 1.0, 1.4)
 _EVIDENCE = ("second_q", "after_net_q", "after_deep_q", "after_second_q")
-
-Floats = NDArray[np.float64]
 
 
 def decide(net_q: Floats, deep_q: Floats, second_q: Floats, bound: Floats, claimed: Floats) -> NDArray[np.int8]:

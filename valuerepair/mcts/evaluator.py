@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats32
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import cuts_of
 from valuerepair.errors import ValueRepairError
@@ -77,7 +78,6 @@ class LeafEvaluator(ABC):
         """The evaluations of all leaves, in their order. The arrays are new, C-contiguous and the caller's."""
 
 
-Floats = NDArray[np.float32]
 # The largest difference allowed between a net's outputs with bitboards and without, relative where they exceed 1. Half
 # and single precision differ by up to 0.012.
 MAX_DIFFERENCE = 0.05
@@ -145,10 +145,10 @@ class NetEvaluator(LeafEvaluator):
             raise ValueRepairError(f"{onnx}: its outputs differ with bitboards (by {difference:.2g})")
         return session
 
-    def _planes(self, masks: NDArray[np.uint64], rule50: Floats) -> Floats:
+    def _planes(self, masks: NDArray[np.uint64], rule50: Floats32) -> Floats32:
         """Unpacks planes into a buffer that belongs to this thread, which reuses it for its next batch."""
         n = len(masks)
-        buffer: Floats | None = getattr(self._buffers, "planes", None)
+        buffer: Floats32 | None = getattr(self._buffers, "planes", None)
         if buffer is None or len(buffer) < n:
             buffer = self._buffers.planes = np.empty((n, *PLANES_SHAPE), np.float32)
         unpack_masks(masks, rule50, buffer)

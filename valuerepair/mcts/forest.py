@@ -16,11 +16,12 @@ from itertools import count
 import numpy as np
 
 from valuerepair import signals
+from valuerepair.arrays import Moves
 from valuerepair.chess.board import fens, in_check, keys, legal_moves, parse_fens, replay, status_error
 from valuerepair.chess.jit import CACHE_FOLDER
 from valuerepair.chess.make import clock
 from valuerepair.chess.position_text import read_position
-from valuerepair.chess.positions import STARTPOS_FEN, Moves, Position, encode_moves
+from valuerepair.chess.positions import STARTPOS_FEN, Position, encode_moves
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts import layout

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Moves
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move
 from valuerepair.chess.positions import decode_moves
-from valuerepair.chess.rows import FLIP, Moves
+from valuerepair.chess.rows import FLIP
 from valuerepair.mcts import layout
 from valuerepair.mcts.fastmath import NO_PRIOR
 from valuerepair.mcts.layout import SearchRules, Trees

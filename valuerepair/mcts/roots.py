@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Moves
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, clock, copy_row, make, mark_repetition
-from valuerepair.chess.rows import FLIP, ROW, Boards, Moves
+from valuerepair.chess.rows import FLIP, ROW, Boards
 from valuerepair.mcts import layout
 from valuerepair.mcts.backup import recompute_mean, refresh_edge
 from valuerepair.mcts.layout import SearchRules, Trees

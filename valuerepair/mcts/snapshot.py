@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Moves
 from valuerepair.chess.make import black_to_move
-from valuerepair.chess.positions import Moves, decode_move
+from valuerepair.chess.positions import decode_move
 from valuerepair.chess.rows import FLIP
 from valuerepair.mcts import layout
 from valuerepair.mcts.layout import SearchRules, Trees

@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.positions import Moves, PositionBatch, cuts_of
+from valuerepair.arrays import Moves
+from valuerepair.chess.positions import PositionBatch, cuts_of
 from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.nets import canary

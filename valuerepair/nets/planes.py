@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Masks, Moves
 from valuerepair.chess.bits import ALL, ONE, ZERO, files_flipped, lowest, mirrored
 from valuerepair.chess.board import owned, parse_fens
 from valuerepair.chess.jit import allocating_kernel, kernel
@@ -35,12 +36,10 @@ from valuerepair.chess.rows import (
     THEM,
     US,
     Boards,
-    Moves,
 )
 
 HistoryFill = Literal["no", "fen_only", "always"]
 Planes = NDArray[np.float32]
-Masks = NDArray[np.uint64]
 
 PLANES, HISTORY, BOARD_PLANES, AUXILIARY, CLOCK_PLANE = 112, 8, 13, 104, 109
 PLANES_SHAPE = PLANES, 8, 8

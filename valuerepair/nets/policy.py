@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Moves
 from valuerepair.chess.bits import KING, ONE
 from valuerepair.chess.board import legal_moves, owned, parse_fens
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move
 from valuerepair.chess.movegen import MAX_MOVES
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.chess.rows import FLIP, KINGS, Boards, Moves
+from valuerepair.chess.rows import FLIP, KINGS, Boards
 from valuerepair.chess.v6 import POLICY_MOVES
 from valuerepair.nets.planes import (
     CANONICAL,

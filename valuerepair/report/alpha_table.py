@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from valuerepair.arrays import Floats
 from valuerepair.chess.values import (
     ALPHA_BOUNDS,
     AUTO_MIN_POSITIONS,
@@ -15,7 +16,6 @@ from valuerepair.chess.values import (
     Alpha,
     AlphaFit,
     FitTo,
-    Floats,
     Slope,
     fit_alpha,
     fit_alpha_to_results,

@@ -8,8 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
+from valuerepair.arrays import Floats
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Floats, wilson_bounds
+from valuerepair.intervals import wilson_bounds
 from valuerepair.question import Question
 from valuerepair.report import style
 from valuerepair.report.drawing import made_from, names, scale

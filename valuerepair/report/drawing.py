@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Flags, Floats, Ids, Rate, weighted
+from valuerepair.intervals import Rate, weighted
 from valuerepair.question import is_candidate, no_deep_score
 from valuerepair.text import printable
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Flags, Floats, Ids, Rate, weighted, wilson_bounds
+from valuerepair.intervals import Rate, weighted, wilson_bounds
 from valuerepair.question import Question, is_candidate
 from valuerepair.report import style
 from valuerepair.report.drawing import made_from, names, scored

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats
 from valuerepair.judge.weights import copies_by_weight
-
-Floats = NDArray[np.float64]
 
 LOWESS_FRACTION = 0.3
 LOWESS_MIN_POSITIONS = 20

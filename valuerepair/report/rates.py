@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
+from valuerepair.arrays import Flags
 from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Flags, Rate, weighted
+from valuerepair.intervals import Rate, weighted
 from valuerepair.question import Question, is_candidate
 from valuerepair.report import style
 from valuerepair.report.drawing import Scored, made_from, scale, scored

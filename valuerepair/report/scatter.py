@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.ticker import FuncFormatter
 
+from valuerepair.arrays import Flags, Floats
 from valuerepair.calibration import POINTS, Calibration
-from valuerepair.intervals import Flags, Floats
 from valuerepair.question import DEFAULT_THRESHOLD, Question, check_threshold, is_candidate
 from valuerepair.report import style
 from valuerepair.report.drawing import Scored, counted, made_from, names, scale, scored

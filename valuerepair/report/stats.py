@@ -11,22 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.calibration import TooFewPositions, beyond_scale
 from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
-from valuerepair.intervals import (
-    Flags,
-    Floats,
-    Ids,
-    Rate,
-    loose_bound_words,
-    mean_interval,
-    rate_lines,
-    weighted,
-    wilson,
-)
+from valuerepair.intervals import Rate, loose_bound_words, mean_interval, rate_lines, weighted, wilson
 from valuerepair.judge import families, verdict, weights
 from valuerepair.judge.labelled import has_policy, labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from valuerepair.archives.aside import OF_NET, NetLines
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.select import U64
-from valuerepair.chess.positions import Moves, PositionBatch
+from valuerepair.arrays import Moves
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import PolicyNet
 from valuerepair.mcts.evaluator import NetEvaluator

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import signals
-from valuerepair.chess.positions import Moves, boards, phases
+from valuerepair.arrays import Moves
+from valuerepair.chess.positions import boards, phases
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import UsageError, check_least

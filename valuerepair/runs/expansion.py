@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from valuerepair.archives.options import RecordedOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import read_games
+from valuerepair.arrays import Floats, Moves
 from valuerepair.calibration import Calibration, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.origins import OriginGame
-from valuerepair.chess.positions import Moves, PositionBatch, encode_moves
+from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge import families
@@ -36,7 +37,6 @@ from valuerepair.text import quantity
 
 log = logging.getLogger(__name__)
 
-Floats = NDArray[np.float64]
 _OF_SAMPLED = ("position_id", "weight", "nodes", "game_id")
 
 

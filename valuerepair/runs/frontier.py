@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.nets.net import NetValues
 from valuerepair.store.reached import NeighbourOutcome
 from valuerepair.store.rows import CHILD, GAME, LINE, PARENT
-
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
 
 # This share of the searches is drawn by the position's key alone, to estimate rates of all neighbours without bias.
 RANDOM_SHARE = 0.1

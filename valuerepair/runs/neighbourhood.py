@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Moves
 from valuerepair.chess.board import fens, keys
 from valuerepair.chess.origins import Origins
-from valuerepair.chess.positions import Moves, PositionBatch, decode_move, encode_move, joined
+from valuerepair.chess.positions import PositionBatch, decode_move, encode_move, joined
 from valuerepair.chess.reached import reached
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.options import CHUNKS, CUTECHESS, RECORD_KINDS, TCEC
+from valuerepair.arrays import Floats
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
@@ -24,7 +25,6 @@ from valuerepair.runs.workers import ArchiveReader, Evaluated, NetLine, Sampled,
 from valuerepair.store.rows import OracleIdentity, Run
 from valuerepair.store.store import Store
 
-Floats = NDArray[np.float64]
 _NONE_THERE = DeepFailure("no recorded evaluation", 0)
 
 _NAMES_SHOWN = 3

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from valuerepair.arrays import Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, check_least
-from valuerepair.intervals import Ids
 from valuerepair.judge.compare import ComparedScores, Remeasured
 from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_for
 from valuerepair.judge.regret import Regret, RegretRow, equal_match, regret_rows, sample

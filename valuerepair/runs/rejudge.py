@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from valuerepair.arrays import Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, ValueRepairError, check_least
-from valuerepair.intervals import Floats, Ids
 from valuerepair.judge import rejudged
 from valuerepair.judge.by_kind import better_judge
 from valuerepair.judge.compare import Remeasured

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.rows import ReadReport
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
 from valuerepair.engines.kinds import kind_of
-from valuerepair.intervals import Z95, Flags, Floats, Ids, Rate, loose_bound_words
+from valuerepair.intervals import Z95, Rate, loose_bound_words
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store import db_option
 from valuerepair.store.columns import both_q, columns

@@ -23,11 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from valuerepair.arrays import Floats, Ids
 from valuerepair.calibration import Calibration, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.engines.kinds import OWN_SEARCH, STOCKFISH, kind_of
 from valuerepair.question import Question, is_candidate
-from valuerepair.screening.model import FEATURES, Floats, Moves, RungModel, Screen, features
+from valuerepair.screening.model import FEATURES, RungModel, Screen, features
 
 # The thresholds to learn from, as multiples of the given one; each row counts for less than a position.
 _SPREAD = (0.55, 0.64, 0.73, 0.82, 0.91, 1.0, 1.09, 1.18, 1.27)
@@ -61,9 +62,9 @@ class LadderRows:
     rungs: tuple[int, ...]
     nodes: int
     net_q: Floats
-    net_best: Moves
+    net_best: Ids
     q: Floats
-    best: Moves
+    best: Ids
     weights: Floats
     game: NDArray[np.int64]
     scale: Calibration | None = None

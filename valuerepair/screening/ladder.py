@@ -22,6 +22,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats
 from valuerepair.calibration import FEWEST_GAMES, Calibration, TooFewPositions, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
@@ -29,7 +30,7 @@ from valuerepair.engines.kinds import kind_of
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, Oracle
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, package_rows, with_rate
-from valuerepair.screening.model import Floats, LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
+from valuerepair.screening.model import LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
 from valuerepair.store import screening
 from valuerepair.store.rows import DeepResult, Run
 from valuerepair.store.scale import are_alike, calibrated_of, stored_calibration, used_calibration

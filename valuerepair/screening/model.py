@@ -14,14 +14,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats, Ids
 from valuerepair.calibration import Calibration
 from valuerepair.errors import UsageError
 from valuerepair.question import QFrom, is_candidate
-
-Floats = NDArray[np.float64]
-Moves = NDArray[np.int64]
 
 # Rungs, as shares of the oracle's nodes: 5,000, 10,000, 20,000, 50,000 ... of a million. A search resumes
 # where the last rung ended, so another rung costs next to nothing.
@@ -88,7 +85,7 @@ def rungs_of(nodes: int) -> tuple[int, ...]:
     return tuple(sorted({rung for share in SHARES if 1 < (rung := round(share * nodes)) < nodes}))
 
 
-def features(net_q: Floats, net_best: Moves, q: Floats, best: Moves, threshold: float | Floats) -> Floats:
+def features(net_q: Floats, net_best: Ids, q: Floats, best: Ids, threshold: float | Floats) -> Floats:
     """[n, len(FEATURES)] features at the last of k rungs.
 
     `net_q` [n] is the net's value, `net_best` [n] its policy's first choice as a number; `q` [n, k] are the oracle's

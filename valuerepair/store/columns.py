@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import PHASES
@@ -23,9 +24,6 @@ from valuerepair.question import Expanded, QFrom
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import EXPANDED, INFERRED, unsigned, value_condition
 from valuerepair.store.selection import selection_weights
-
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
 
 NET_ROWS = "FROM net_values WHERE net_id = :net ORDER BY position_id"
 # The deep value of each position; {counts} is `value_condition`.

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Moves
 from valuerepair.chess import values
 from valuerepair.chess.origins import OriginGame
-from valuerepair.chess.positions import Moves, decode_moves, encode_moves
+from valuerepair.chess.positions import decode_moves, encode_moves
 from valuerepair.question import QFrom
 from valuerepair.store.cells import beside_sum
 from valuerepair.store.rows import (

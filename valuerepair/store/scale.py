@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats, Ids
 from valuerepair.calibration import Calibration, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import UsageError
 from valuerepair.question import Expanded, QFrom
-from valuerepair.store.columns import GAME_KEY, Ids, both_q, columns, facts, games_of
+from valuerepair.store.columns import GAME_KEY, both_q, columns, facts, games_of
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import now
 from valuerepair.text import positions_of_games
@@ -127,9 +127,6 @@ def training_scale(
         fit = values.fit_alpha(*(scored[name] for name in _TO_FIT))
         level = None if fit.at_bound else fit.alpha
     return TrainingScale(trained_by, q_from, slope, level)
-
-
-Floats = NDArray[np.float64]
 
 
 class UsedCalibration(NamedTuple):

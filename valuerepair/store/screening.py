@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats
 from valuerepair.store.columns import games_of, stored_rungs
 from valuerepair.store.rows import EXPANDED, FULL, Run, now
 
 if TYPE_CHECKING:
     from valuerepair.store.store import Store
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

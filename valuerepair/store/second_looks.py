@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats
 from valuerepair.chess.positions import decode_move
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import AFTER, EXPANDED, FULL, SECOND, value_condition
 
-Floats = NDArray[np.float64]
 # Every stage of a search after a move lies between these two: ";" follows ":".
 _AFTER_STAGES = (AFTER, AFTER[:-1] + ";")
 

@@ -10,14 +10,10 @@ import json
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.intervals import audit_weights
 from valuerepair.store.connection import StoreConnection
-
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 OF_LADDER = """
 SELECT position_id, screen_id, cut_at, searched, probability FROM screened

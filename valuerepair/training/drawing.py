@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from valuerepair.archives.select import in_share, salt, scrambled
+from valuerepair.arrays import Flags, Floats
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import open_regular
-from valuerepair.intervals import Flags, Floats
 from valuerepair.judge.split import PARTS, TRAIN, Split
 from valuerepair.question import Question
 from valuerepair.store.reached import search_probabilities

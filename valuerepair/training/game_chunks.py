@@ -22,15 +22,15 @@ from valuerepair.archives.open import MAX_RECORDS, find_sources, total_bytes
 from valuerepair.archives.options import EVAL, HEADER_FILTERS, SampleOptions
 from valuerepair.archives.rows import ReadReport, Rows
 from valuerepair.archives.sampling import read_whole_games
+from valuerepair.arrays import Floats, Moves
 from valuerepair.chess import v6, values
 from valuerepair.chess.board import halfmove_clocks, has_legal_move, insufficient_material, legal_moves, parse_fens
 from valuerepair.chess.origins import Recorded
 from valuerepair.chess.progress import Progress
-from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Index, Moves
+from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Index
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.identity import set_options
-from valuerepair.intervals import Floats
 from valuerepair.judge.split import Split, key_of_game
 from valuerepair.mcts.roots import play_game
 from valuerepair.nets.net import Net, NetValues, open_net

@@ -307,15 +307,15 @@ TILES = 8 // TILE
 # Interpolation points. The textbook's points (0, 1, -1, 2, -2) make four times the rounding error.
 POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
 
-Floats = NDArray[np.floating[Any]]
+Reals = NDArray[np.floating[Any]]
 
 
 class Winograd(NamedTuple):
     """One-dimensional transforms: from 8 squares to points of the tiles, from 3 weights to points, back to squares."""
 
-    squares: Floats  # [TILES, REACH, 8]
-    weights: Floats  # [REACH, 3]
-    back: Floats  # [8, TILES, REACH]
+    squares: Reals  # [TILES, REACH, 8]
+    weights: Reals  # [REACH, 3]
+    back: Reals  # [8, TILES, REACH]
 
 
 @cache
@@ -346,7 +346,7 @@ def convolve(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """
     m, dtype = winograd(), x.dtype
 
-    def constant(array: Floats) -> Any:
+    def constant(array: Reals) -> Any:
         return jnp.asarray(array, dtype)
 
     # The comments give shapes: a rank y becomes (tile ty, point py), a file becomes (tile tx, point px).

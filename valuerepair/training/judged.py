@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Flags
 from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Flags
 from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
 from valuerepair.nets.net import fill_of
 from valuerepair.nets.planes import BOARD_PLANES, CLASSICAL, encode

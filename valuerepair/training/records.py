@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats32, Masks, Moves
 from valuerepair.chess import v6
 from valuerepair.chess.bits import ONE, files_flipped
 from valuerepair.chess.board import owned, parse_fens
 from valuerepair.chess.jit import allocating_kernel, kernel
 from valuerepair.chess.make import black_to_move, clock, copy_row, make, mark_repetition
 from valuerepair.chess.positions import PositionBatch, cuts_of, encode_move, encode_moves
-from valuerepair.chess.rows import FLIP, RIGHTS, ROW, STATE, Boards, Index, Moves
+from valuerepair.chess.rows import FLIP, RIGHTS, ROW, STATE, Boards, Index
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
@@ -38,7 +39,6 @@ from valuerepair.nets.planes import (
     INPUT_FORMATS,
     PLANES,
     HistoryFill,
-    Masks,
     canonical_transform,
     is_initial,
     write_masks,
@@ -249,8 +249,6 @@ def _fill_outcome(records: Records, game: GameRecord, at: NDArray[np.int64], bla
         records["invariance_info"] |= np.uint8(v6.ADJUDICATED)
 
 
-Floats = NDArray[np.float32]
-
 # Columns of the facts that `write_boards` writes: the bytes after the planes of a record, and the side to move.
 US_OOO, US_OO, THEM_OOO, THEM_OO, STM_OR_EP, RULE50, TRANSFORM, BLACK = range(8)
 FACTS = 8
@@ -324,11 +322,11 @@ def write_policies(
     cuts: Index,
     moves: Moves,
     visits: Index,
-    priors: Floats,
+    priors: Floats32,
     temperature: float,
     indices: NDArray[np.uint16],
-    policies: Floats,
-    divergence: Floats,
+    policies: Floats32,
+    divergence: Floats32,
 ) -> None:
     """Writes policies[i, 1858] of row at[i], whose legal moves (absolute squares) are moves[cuts[i]:cuts[i+1]].
 

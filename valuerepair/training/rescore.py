@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.chunks import CANONICAL_FORMATS, STANDARD_FORMATS, ChunkRecords, boards_of
 from valuerepair.archives.select import scrambled
+from valuerepair.arrays import Flags
 from valuerepair.chess import v6
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Keys
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import ValueRepairError, check_word
 from valuerepair.files import check_new_folder, check_room, whole_folder
-from valuerepair.intervals import Flags
 from valuerepair.judge.split import Split
 from valuerepair.question import Question
 from valuerepair.store.store import Store

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.select import ply_priorities, scrambled
+from valuerepair.arrays import Floats32, Moves
 from valuerepair.chess import v6
 from valuerepair.chess.bits import ALL
 from valuerepair.chess.board import legal_moves, parse_fens
-from valuerepair.chess.positions import Moves, PositionBatch, cuts_of
+from valuerepair.chess.positions import PositionBatch, cuts_of
 from valuerepair.chess.rows import Index
 from valuerepair.nets.planes import (
     ARMAGEDDON,
@@ -27,8 +28,6 @@ from valuerepair.nets.planes import (
     encode,
 )
 from valuerepair.nets.policy import policy_indices
-
-Floats = NDArray[np.float32]
 
 MOST_MOVES = 224  # columns of a batch; a position has at most 218 legal moves
 _MIRRORED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)), bitorder="little")
@@ -45,13 +44,13 @@ class Batch(NamedTuple):
     """
 
     bits: NDArray[np.uint32]
-    rule50: Floats
+    rule50: Floats32
     moves: NDArray[np.int32]
-    shares: Floats
-    wdl: Floats
-    moves_left: Floats
-    weight: Floats
-    value_weight: Floats
+    shares: Floats32
+    wdl: Floats32
+    moves_left: Floats32
+    weight: Floats32
+    value_weight: Floats32
     judged: NDArray[np.int32]
     key: NDArray[np.uint64] | None = None
 
@@ -77,17 +76,17 @@ class Samples:
     """
 
     masks: NDArray[np.uint64]
-    rule50: Floats
-    wdl: Floats
-    deep_q: Floats
-    moves_left: Floats
-    weight: Floats
-    value_weight: Floats
+    rule50: Floats32
+    wdl: Floats32
+    deep_q: Floats32
+    moves_left: Floats32
+    weight: Floats32
+    value_weight: Floats32
     judged: NDArray[np.int32]
     key: NDArray[np.uint64]
     cuts: Index
     moves: NDArray[np.uint16]
-    shares: Floats
+    shares: Floats32
 
     def __len__(self) -> int:
         return len(self.masks)
@@ -170,14 +169,14 @@ def of_records(
     )
 
 
-def wdl_of(q: NDArray[np.floating], draw: NDArray[np.floating]) -> Floats:
+def wdl_of(q: NDArray[np.floating], draw: NDArray[np.floating]) -> Floats32:
     """[n, 3] win, draw and loss from Q and the probability of a draw, which is limited to 1 - |Q|."""
     q32, d = np.clip(np.asarray(q, np.float32), -1, 1), np.asarray(draw, np.float32)
     d = np.clip(d, 0, 1 - np.abs(q32))
     return np.stack([(1 - d + q32) / 2, d, (1 - d - q32) / 2], 1).astype(np.float32)
 
 
-def sampled_results(wdl: Floats, chance: NDArray[np.float64]) -> Floats:
+def sampled_results(wdl: Floats32, chance: NDArray[np.float64]) -> Floats32:
     """[n] 1, 0 or -1 with the probabilities of win, draw and loss [n, 3]; `chance` [n] lies in [0, 1).
 
     lc0's rescorer accepts only these results (src/trainingdata/rescorer.cc, ResultForData).
@@ -222,7 +221,7 @@ def _masks_of_records(records: NDArray[np.void], form: int) -> NDArray[np.uint64
 def of_positions(
     batch: PositionBatch,
     deep_q: NDArray[np.float64],
-    wdl: Floats,
+    wdl: Floats32,
     fill: HistoryFill,
     form: int,
     best: Moves | None = None,

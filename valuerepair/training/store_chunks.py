@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.select import salt, scrambled
+from valuerepair.arrays import Floats, Moves
 from valuerepair.chess import v6
 from valuerepair.chess.board import parse_fens
-from valuerepair.chess.positions import Moves, PositionBatch
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Index
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError, check_least, check_word
-from valuerepair.intervals import Floats
 from valuerepair.judge.split import JUDGED, PARTS, TRAIN, Split
 from valuerepair.nets.net import Net, NetValues, Priors
 from valuerepair.nets.policy import policy_indices

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import calibration, signals
+from valuerepair.arrays import Floats
 from valuerepair.chess.origins import KINDS
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Floats
 from valuerepair.question import is_candidate
 from valuerepair.training.learner import Answers, Learner
 from valuerepair.training.losses import LossWeights

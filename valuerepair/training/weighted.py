@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from valuerepair import outputs
 from valuerepair.archives.select import ply_priorities, salt, scrambled
+from valuerepair.arrays import Floats
 from valuerepair.calibration import Calibration, TooFewPositions, fit, fold_of
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import whole_folder, written_whole
-from valuerepair.intervals import Floats
 from valuerepair.question import Calibrated
 from valuerepair.text import positions_of_games
 from valuerepair.training.chunk_files import (

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PHASES, phases
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, check_word, pairs_of
 from valuerepair.inputs import finite, settings_of
-from valuerepair.intervals import Floats
 from valuerepair.judge.weights import DEFAULT_SOFTNESS, weights_of
 from valuerepair.nets.planes import CANONICAL
 from valuerepair.text import positions_of_games, table_lines

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import outputs
+from valuerepair.arrays import Floats32
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.nets.options import POLICY_HEADS, VALUE_HEADS, Heads
@@ -34,7 +35,6 @@ from valuerepair.version import __version__
 if TYPE_CHECKING:
     from valuerepair.training.graph import NetGraph
 
-Floats = NDArray[np.float32]
 
 LEVELS = 65535
 EPSILON = 1e-5  # lc0 src/neural/network_legacy.cc
@@ -142,7 +142,7 @@ def write_net(
         partial.write_bytes(gzip.compress(net.SerializeToString(), 9, mtime=0))
 
 
-def _check_same(file: NetFile, name: str, stored: Floats, expected: Floats) -> None:
+def _check_same(file: NetFile, name: str, stored: Floats32, expected: Floats32) -> None:
     difference = np.abs(stored - expected).max() if stored.shape == expected.shape else np.inf
     if not difference <= TOLERANCE * max(float(np.abs(expected).max()), 1e-6):
         raise ValueRepairError(
@@ -204,12 +204,12 @@ def place_of(name: str, weights: Any, heads: Heads) -> Any:
 # -- layers -----------------------------------------------------------------------------------------------------------
 
 
-def as_field(array: Floats) -> Floats:
+def as_field(array: Floats32) -> Floats32:
     """A parameter in lc0's layout: matrices are [outputs, inputs], in ONNX [inputs, outputs]."""
     return array.T if array.ndim == 2 else array
 
 
-def read_parameter(weights: Any, name: str, heads: Heads, shape: tuple[int, ...]) -> Floats:
+def read_parameter(weights: Any, name: str, heads: Heads, shape: tuple[int, ...]) -> Floats32:
     """The stored parameter in ONNX's layout, batch normalisation folded in as by lc0; empty if it cannot be read."""
     match = _OF_BLOCK.fullmatch(name)
     try:
@@ -222,36 +222,36 @@ def read_parameter(weights: Any, name: str, heads: Heads, shape: tuple[int, ...]
         return np.empty(0, np.float32)
 
 
-def decoded(layer: Any) -> Floats:
+def decoded(layer: Any) -> Floats32:
     """The values of a Layer, as lc0 reads them."""
     if layer.encoding not in (0, LINEAR16):
         raise ValueError("the encoding is not LINEAR16")
     low, high = np.float32(layer.min_val), np.float32(layer.max_val)
     steps = np.frombuffer(layer.params, "<u2").astype(np.float32)
-    values: Floats = steps / np.float32(LEVELS) * (high - low) + low
+    values: Floats32 = steps / np.float32(LEVELS) * (high - low) + low
     return values
 
 
-def encoded(values: Floats, steps: NDArray[np.floating[Any]] | None = None) -> Any:
+def encoded(values: Floats32, steps: NDArray[np.floating[Any]] | None = None) -> Any:
     """A Layer with these values; `steps`: the values as steps that the caller has rounded."""
     low, high = limits(values)
     rounded = np.rint(steps_of(values)) if steps is None else steps
     return LC0.Layer(min_val=low, max_val=high, params=rounded.clip(0, LEVELS).astype("<u2").tobytes())
 
 
-def limits(values: Floats) -> tuple[np.float32, np.float32]:
+def limits(values: Floats32) -> tuple[np.float32, np.float32]:
     """The smallest and the largest value."""
     return np.float32(values.min()), np.float32(values.max())
 
 
-def steps_of(values: Floats) -> NDArray[np.float64]:
+def steps_of(values: Floats32) -> NDArray[np.float64]:
     """The values in steps, not rounded: the smallest is 0, the largest `LEVELS`; all are 0 if the values are equal."""
     low, high = limits(values)
     span = float(high - low)
     return (values.astype(np.float64) - float(low)) / span * LEVELS if span > 0 else np.zeros(values.shape)
 
 
-def folded(block: Any) -> tuple[Floats, Floats]:
+def folded(block: Any) -> tuple[Floats32, Floats32]:
     """Kernel [outputs, ...] and bias of a ConvBlock, normalisation folded in (as lc0 src/neural/network_legacy.cc)."""
     layers = {field.name: decoded(layer) for field, layer in block.ListFields()}
     means = layers.get("bn_means", np.empty(0, np.float32))
@@ -266,7 +266,7 @@ def folded(block: Any) -> tuple[Floats, Floats]:
     return kernel * gammas[:, None], -gammas * (means - bias) + betas
 
 
-def convolution_block(kernel: Floats, bias: Floats) -> Any:
+def convolution_block(kernel: Floats32, bias: Floats32) -> Any:
     """A ConvBlock with this kernel [outputs, inputs, y, x]; each output channel has its own range of weights."""
     largest = np.abs(kernel).max(axis=(1, 2, 3))
     gammas = decoded(encoded(np.where(largest > 0, largest, largest.max() or 1).astype(np.float32)))
@@ -320,7 +320,7 @@ def check_written(
     path: str | PathLike[str],
     graph: NetGraph,
     parameters: Mapping[str, Any],
-    planes: Floats,
+    planes: Floats32,
 ) -> tuple[float, float]:
     """The largest |dQ| and |dp| between a written net and the parameters that were written into it.
 
