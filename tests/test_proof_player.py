@@ -26,6 +26,7 @@ from benchmarks.proof.player import (
     CHOSEN,
     DEEPER,
     FLATTER,
+    HALF,
     MATCHES,
     MIXTURES,
     OWN,
@@ -152,6 +153,40 @@ def test_a_shifted_net_plays_as_the_net_that_it_was(there: Player) -> None:
         f"match-{REPEATED}-100-played-narrowest"
     ][1:3]
     parse(commands()["first-moves"], first_moves.command)
+
+
+def test_half_of_the_change_is_judged_and_plays(there: Player) -> None:
+    def commands() -> dict[str, list[str]]:
+        return {step.name: list(step.command) for phase in there.halving(there.out) for step in phase}
+
+    parse(commands()["half.pb.gz"], player.command)
+    first = commands()
+    for name in ("mine-half-test", "judge-half", f"match-{HALF}-scale"):
+        parse(first[name], cli)
+    assert first["judge-half"].count("--net") == 4
+    (there.out / f"match-{HALF}-scale.json").write_text(json.dumps({"q_scale": {"value": 0.9}}))
+    for name, settings in ((f"{HALF}-100-played-narrowest", ",cpuct=0.62,fpu_value=0.12"), (f"{HALF}-100-played", "")):
+        new, old = commands()[f"match-{name}"][1:3]
+        assert (new, old) == (
+            f"net={there.net(HALF)},nodes=100,q_scale=0.900{settings}",
+            f"net=maia-1900,nodes=100,q_scale=1.000{settings}",
+        )
+
+
+def test_a_net_between_two_has_the_mean_of_their_parameters(tmp_path: Path) -> None:
+    """Here of a net and its shifted copy: half of the shift."""
+    pytest.importorskip("jax", reason="pip install 'valuerepair[train]'")
+    maia, shifted, half = str(locate("maia-1900")), str(tmp_path / "shifted.pb.gz"), str(tmp_path / "half.pb.gz")
+    for words in (["shift", maia, "--by", "0.2"], ["between", maia, shifted, "--at", "0.5"]):
+        output = shifted if words[0] == "shift" else half
+        done = CliRunner().invoke(player.command, [*words, "-o", output], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    odds = []
+    for net in (maia, shifted, half):
+        (start,) = vr.evaluate_each([chess.Board()], net)
+        assert start.wdl is not None
+        odds.append(np.log(start.wdl[0] / start.wdl[2]))
+    assert odds[2] == pytest.approx((odds[0] + odds[1]) / 2, abs=1e-3)
 
 
 def test_a_shifted_net_has_the_logits_of_the_net_less_the_shift(tmp_path: Path) -> None:

@@ -153,3 +153,19 @@ def test_a_factor_of_1_changes_nothing() -> None:
     np.testing.assert_array_equal(interpolate(old, new, 1.0)["w"], new["w"])
     np.testing.assert_array_equal(interpolate(old, new, 0.0)["w"], old["w"])
     np.testing.assert_allclose(interpolate(old, new, 0.25)["w"], 0.75 * old["w"] + 0.25 * new["w"], atol=1e-6)
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_a_given_amplitude_is_that_part_of_the_change(held_out: bool, samples: Samples, tmp_path: Path) -> None:
+    net = StraightNet()
+    labels = np.clip(q_of(net, of_value(net), samples) + 0.3, -0.9, 0.9)
+    learned = learning(samples, labels)
+    held = learned if held_out else None
+    whole, half = (trained(held, learned, tmp_path, net, amplitude=part) for part in (1.0, 0.5))
+    old = of_value(net)
+    assert whole.amplitude is not None
+    assert half.amplitude is not None
+    assert (whole.amplitude.factor, half.amplitude.factor) == (1.0, 0.5)
+    for name, value in half.parameters.items():
+        np.testing.assert_allclose(value, (old[name] + whole.parameters[name]) / 2, rtol=1e-5, atol=1e-6)
+    assert bool(half.amplitude.measures) == held_out

@@ -396,6 +396,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "player-matches": lambda folder: player_matches(folder / SECOND),
     "player-tries": lambda folder: player_tries(folder / SECOND),
     "first-moves": lambda folder: first_moves(folder / SECOND),
+    "half-kinds": lambda folder: player_kinds(folder / SECOND, "half"),
     "player-breadth": lambda folder: player_breadth(folder / SECOND),
     "player-regret": lambda folder: player_regret(folder / SECOND),
     "policy-nets": lambda folder: policy_nets(folder / SECOND),

@@ -32,6 +32,7 @@ from valuerepair.intervals import bootstrap
 from valuerepair.judge.q_scale import for_both
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
+from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.pipeline.settings import ASIDE, STOCKFISH_NODES
 from valuerepair.question import Question
@@ -83,9 +84,10 @@ _TRIED = tuple(
 # Those below the defaults, and the games of each, for the net of README's hour; the one that `narrowest` has.
 _NARROWER, _NARROWER_GAMES, _SETTLED_GAMES = _TRIED[:5], 120, 600
 _NARROW = _TRIED[2]
+_HALF_JUDGED = 4_000
 _SHIFT = 0.1  # in logits of a win and a loss: then Q hardly changes by the first move of that net, on average
 PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN = "player", "flatter", "deeper", "own", "surprise", "again"
-REPEATED, SHIFTED = "repeated", "shifted"
+REPEATED, SHIFTED, HALF = "repeated", "shifted", "half"
 NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN, REPEATED)
 
 
@@ -205,6 +207,36 @@ class Player:
             for each in (NET, str(self.net(REPEATED)), str(net)):
                 words += ["--net", each]
             yield [Step("measure", "first-moves", results / "first-moves.csv", words, "benchmarks.proof.first_moves")]
+
+    def halving(self, results: Path) -> Iterator[Iterable[Step]]:
+        """Half of the change from the old net to the new one: as a judge of other games, and both searched narrowly."""
+        yield self.opening()
+        half, db = self.net(HALF), self.out / "half-test.db"
+        words = ["between", NET, str(self.net(REPEATED)), "--at", "0.5", "-o", str(half)]
+        yield [Step(PLAYER, half.name, half, words, "benchmarks.proof.player")]
+        mined = [
+            "mine",
+            str(self.out / TEST),
+            "--positions",
+            str(self.sized(_HALF_JUDGED, 100)),
+            "--aside",
+            _TEST_KINDS,
+        ]
+        mined += ["--screen", "off", "--deep", f"stockfish:nodes={STOCKFISH_NODES}", "--min-ply", "16", "--seed", "35"]
+        nets = [word for net in (REPEATED, HALF, SHIFTED) for word in ("--net", str(self.net(net)))]
+        judging = ["remeasure", "--db", str(db), "--alpha", f"{_FLATTER_ALPHA:g}", "--net", NET, *nets, "--json"]
+        yield [
+            self._done("mine-half-test", [*mined, "--db", str(db)]),
+            Step(PLAYER, "judge-half", self.judged(HALF), judging, saves=True),
+            self._match(_quick(HALF), HALF, SCALE_NODES, SCALE_GAMES, new="", old=""),
+        ]
+        if self.match_of(_quick(HALF)).exists():
+            narrow = f",{_NARROW}"
+            yield [
+                self._as_played(HALF, 100, _SETTLED_GAMES, "-narrowest", narrow),
+                self._as_played(HALF, 100, _SETTLED_GAMES),
+            ]
+            yield self.telling(results)
 
     def _at_best_settings(
         self, name: str, settings: tuple[str, ...], tried_games: int, games: int, results: Path
@@ -398,7 +430,8 @@ def kinds(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     player, rows = Player(Path(), out), list[dict[str, Any]]()
-    for name, nets in (("mixture", list(MIXTURES)), *((name, [name]) for name in NETS)):
+    judged_together = {"mixture": list(MIXTURES), HALF: [REPEATED, HALF, SHIFTED]}
+    for name, nets in (judged_together | {name: [name] for name in NETS}).items():
         if not player.judged(name).exists():
             continue
         judged = read_json(player.judged(name))
@@ -450,7 +483,7 @@ def matches(out: Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    quick = {Player(Path(), out).match_of(_quick(name)) for name in NETS}
+    quick = {Player(Path(), out).match_of(_quick(name)) for name in (*NETS, HALF)}
     rows = []
     for path in sorted({*out.glob("match-*.json")} - quick):
         match = read_json(path)
@@ -648,6 +681,22 @@ def write_shifted(net: str, by: float, output: Path) -> None:
     parameters = NetGraph.open(net).parameters
     shifted = parameters | {name: parameters[name] + np.array([-by, 0, by], np.float32)}
     write_net(net, shifted, frozenset({name}), output, {})
+
+
+@command.command("between")
+@click.argument("old", type=click.Path())
+@click.argument("new", type=click.Path())
+@click.option("--at", required=True, type=click.FloatRange(0, 1), help="The part of the change, from OLD to NEW.")
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The net.")
+def write_between(old: str, new: str, at: float, output: Path) -> None:
+    """Write a net whose parameters lie between those of two others, as `vr train --set amplitude=` does."""
+    from valuerepair.training.fit import interpolate
+    from valuerepair.training.graph import NetGraph
+    from valuerepair.training.write_net import write_net
+
+    before, after = (NetGraph.open(locate(net)).parameters for net in (old, new))
+    changed = frozenset(name for name in before if not np.array_equal(before[name], after[name]))
+    write_net(locate(old), interpolate(before, after, at), changed, output, {})
 
 
 @command.command("tables")

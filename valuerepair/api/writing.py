@@ -290,8 +290,8 @@ def plot(kind: str, source: Stored, path: Path | None = None, question: Asked = 
     `kind` is one of `valuerepair.report.figures.KINDS` (``scatter``, ``calibration``, ...), `source` a store, open
     or by its path, or the file that the kind reads. A kind uses the fields of the `question` that it shows; `options`
     are those of the kind, as `threshold`, `net`, `oracle`, `alpha`, `weighted`. The figure is matplotlib's, made
-    without pyplot: a notebook shows it as the last line of a cell; its `description` is the output of `vr plot`. Raises
-    UsageError for an unknown kind, option or ending, ValueRepairError if there is nothing to draw.
+    without pyplot: a notebook shows it as the last line of a cell; its `description` is what `vr plot` prints of it.
+    Raises UsageError for an unknown kind, option or ending, ValueRepairError if there is nothing to draw.
     """
     from valuerepair.report import figures, style
 

@@ -123,7 +123,7 @@ class Restarts:
             is_first = self._waiting == 1
         if is_first and self._setup.host and not self.given_up.is_set():
             minutes = sum(self._setup.restart_pauses) / 60
-            log.info(f"{self._setup.host} starts no engine ({reason}): waiting {minutes:.0f} minutes for it")
+            log.info(f"{self._setup.host} starts no engine ({reason}): waiting at least {minutes:.0f} minutes for it")
         try:
             yield
         finally:

@@ -435,11 +435,12 @@ def _training(outcome: RepairOutcome) -> str:
     for net in (outcome.repaired, outcome.control):
         if net is None:
             continue
-        drawn, amplitude = training.drawing(str(net)), read_curve(str(net)).about.get("amplitude")
+        drawn, about = training.drawing(str(net)), read_curve(str(net)).about
         parts.append(_image(drawn.figure, drawn.description))
-        if amplitude is not None:
-            words = f"Amplitude: lambda {amplitude['lambda']:.2f}, the best fit to games that were held out of training"
-            parts.append(f'<p class="small">{words}.</p>')
+        if (amplitude := about.get("amplitude")) is not None:
+            given = about["options"].get("amplitude") is not None
+            whence = "as repair.toml says" if given else "the best fit to games that were held out of training"
+            parts.append(f'<p class="small">Amplitude: lambda {amplitude["lambda"]:.2f}, {whence}.</p>')
     return "\n".join(parts)
 
 

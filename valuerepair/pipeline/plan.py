@@ -315,7 +315,8 @@ class _StageCommands:
         seconds += steps * s.train.batch / rates.train + _JUDGEMENTS * judged / rates.judge
         how = [
             word
-            for name in ("only", "steps", "lr", "batch", "warmup", "every", "patience")
+            for name in ("only", "steps", "lr", "batch", "warmup", "every", "patience", "amplitude")
+            if getattr(options, name) is not None
             for word in (
                 ("--set", f"{name}={getattr(options, name)}")
                 if name in SETTINGS

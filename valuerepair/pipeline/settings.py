@@ -99,11 +99,13 @@ class HeldOutShares:
 class TrainSettings:
     """How a net is trained. `policy` is the target of the policy head if it learns from the store, "net" for the old
     policy alone. `share` is the share of candidates, by default (None) their share of the sampled positions; with
-    normal games it is the share of repair games, by default that of `vr mix`."""
+    normal games it is the share of repair games, by default that of `vr mix`. `amplitude` is by default the best on
+    held-out games."""
 
     policy: str = _setting(POLICY, "the policy target: net, or a share of the judge's moves")
     share: float | None = _setting(None, "share of candidates in training; with normal games, of repair games")
     only: Only = field(default="all", metadata={"comment": "all, heads or value"})
+    amplitude: float | None = _setting(None, "the part of the change that is written")
     batch: int = TrainOptions().batch
     lr: float = TrainOptions().lr
 
@@ -121,6 +123,7 @@ class TrainSettings:
             policy=None if self.only == "value" else self.policy,
             share=self.share,
             only=self.only,
+            amplitude=self.amplitude,
             batch=self.batch,
             lr=self.lr,
             steps=steps,

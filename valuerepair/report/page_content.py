@@ -256,7 +256,8 @@ def _sources(store: Store) -> list[dict[str, Any]]:
     `positions` are of `games`, and `beside` those beside them (`vr mine --aside`).
     """
     query = """
-        SELECT g.source, count(DISTINCT g.id), sum(p.kind = 'game'), sum(p.kind <> 'game')
+        SELECT g.source, count(DISTINCT CASE WHEN p.kind = 'game' THEN g.id END),
+            sum(p.kind = 'game'), sum(p.kind <> 'game')
         FROM positions p JOIN games g ON g.id = p.game_id
         WHERE p.kind IS NOT NULL
         GROUP BY g.source ORDER BY count(*) DESC

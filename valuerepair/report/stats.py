@@ -313,7 +313,7 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
 
 
 def _cost(scored: dict[str, Any]) -> list[str]:
-    """What the searches took; nothing is known of the time of recorded values, and often nothing of their nodes."""
+    """What the searches took; of recorded values often neither time nor nodes are known."""
     if not scored["search_seconds"]:
         return [format_nodes(scored["nodes"])] if scored["nodes"] else []
     time = f"{format_nodes(scored['nodes'])} in {format_duration(scored['search_seconds'])} of searching"

@@ -93,8 +93,11 @@ def fit(
     old = {name: net.parameters[name] for name in learner.trained}
     validation = Validation(held, learner, weights, threshold, options.batch, old) if held else None
     fitted = _TrainingSteps(learner, options, validation, checkpoint, identity, on_curve, quiet).run(stream)
-    if validation is not None and fitted.best_step:
+    if fitted.best_step and options.amplitude is not None:
+        fitted.amplitude = given_amplitude(options.amplitude, validation, old, fitted.parameters)
+    elif fitted.best_step and validation is not None:
         fitted.amplitude = find_amplitude(validation, old, fitted.parameters, quiet=quiet)
+    if fitted.amplitude is not None:
         fitted.parameters = fitted.amplitude.parameters
     return fitted
 
@@ -283,6 +286,16 @@ def find_amplitude(
         measures = {candidate: validation.measure(interpolate(old, new, candidate)) for candidate in (factor, 1.0)}
     best = min(measures, key=lambda candidate: measures[candidate]["loss"])
     return Amplitude(best, validation.factor_in_q(new), measures[best], interpolate(old, new, best))
+
+
+def given_amplitude(
+    factor: float, validation: Validation | None, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Amplitude:
+    """This lambda. Without held-out positions there are no measures, and the factor of Q is NaN."""
+    parameters = interpolate(old, new, factor)
+    if validation is None:
+        return Amplitude(factor, math.nan, {}, parameters)
+    return Amplitude(factor, validation.factor_in_q(new), validation.measure(parameters), parameters)
 
 
 def interpolate(old: Mapping[str, Any], new: Mapping[str, Any], factor: float) -> Trained:

@@ -33,6 +33,7 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
     "q_ratio": float,
     "policy_kl": float,
     "average": str,
+    "amplitude": float,
     "weights": str,
     "candidates": int,
     "holdout": float,
@@ -75,14 +76,15 @@ class TrainOptions:
     best move; None: `POLICY`. `policy_kl`: the weight of KL(policy target || new policy); None: 1 with a store, else 0;
     for chunks the target is the old policy. `q_ratio`: the share of the search's Q in the value target, the rest is the
     game's result. `average`: the average of the parameters that is judged and written, ``none``, ``swa`` (the mean of
-    the last quarter of the steps) or ``ema``. `share`: the share of candidates among a store's positions; None: their
-    own share. `candidates`: use at most this many candidates; None: all. `draw`: a .parquet file with the weights by
-    which a store's positions are drawn instead. If positions are drawn more or less often than they occur, their value
-    loss is weighted back (`training.drawing.StoreDraw`). `holdout`: the share of games that judge the net and do not
-    train it.
-    `every`: the steps between two judgements; None: 20 judgements in all. `patience`: the judgements without gain after
-    which training stops; 0: never. `value_head` and `policy_head`: the heads to train, for a net with several
-    (`nets.options.Heads`); the outputs of the other heads change too if the trunk does.
+    the last quarter of the steps) or ``ema``. `amplitude`: the part of the change of the parameters that is written,
+    from 0 to 1; None: the one with the least loss on the held-out games. `share`: the share of candidates among a
+    store's positions; None: their own share. `candidates`: use at most this many candidates; None: all. `draw`: a
+    .parquet file with the weights by which a store's positions are drawn instead. If positions are drawn more or less
+    often than they occur, their value loss is weighted back (`training.drawing.StoreDraw`). `holdout`: the share of
+    games that judge the net and do not train it. `every`: the steps between two judgements; None: 20 judgements in all.
+    `patience`: the judgements without gain after which training stops; 0: never. `value_head` and `policy_head`: the
+    heads to train, for a net with several (`nets.options.Heads`); the outputs of the other heads change too if the
+    trunk does.
 
     Raises UsageError for values out of range.
     """
@@ -96,6 +98,7 @@ class TrainOptions:
     policy_kl: float | None = None
     q_ratio: float = 0.0
     average: Average = "none"
+    amplitude: float | None = None
     weights: str | None = None
     share: float | None = None
     candidates: int | None = None
@@ -127,7 +130,7 @@ class TrainOptions:
         for name in ("lr", "policy_kl"):
             if not 0 <= (weight := getattr(self, name) or 0.0) < math.inf:
                 raise UsageError(f"{_option_text(name, weight)}: must be a number that is not negative")
-        for name in ("q_ratio", "share", "holdout"):
+        for name in ("q_ratio", "share", "holdout", "amplitude"):
             if not 0 <= (part := getattr(self, name) or 0.0) <= 1:
                 raise UsageError(f"{_option_text(name, part)}: must lie between 0 and 1")
         if self.policy is not None and self.policy_share and self.only == "value":

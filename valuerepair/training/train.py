@@ -106,7 +106,9 @@ class Training:
         if amplitude is not None:
             in_q = amplitude["lambda_in_q"]
             by_q = "" if in_q is None else f"; by Q it would be {in_q:.2f}"
-            lines.append(f"amplitude: lambda {amplitude['lambda']:.2f} on the games held out{by_q}")
+            given = about["options"].get("amplitude") is not None
+            whence = "as given" if given else "on the games held out"
+            lines.append(f"amplitude: lambda {amplitude['lambda']:.2f} {whence}{by_q}")
         if "loss" in self.rows[0]:
             judged = next(row for row in self.rows if row["step"] == written["step"])
             best = judged if amplitude is None else amplitude["measures"]
@@ -250,7 +252,7 @@ def _train(
         on_curve=lambda rows: write_curve(path, Training(about, json_fields(rows))),
         quiet=quiet,
     )
-    amplitude = _amplitude(fitted)
+    amplitude = _amplitude(fitted, options.amplitude is not None)
     written = _write(file, path, graph, fitted, _some_planes(stream, held), about)
     written["sha256"] = read_net_file(path).sha256
     ending = {"stopped": fitted.stopped, "amplitude": amplitude, "written": written}
@@ -450,14 +452,14 @@ def _sources(
 # -- after ------------------------------------------------------------------------------------------------------------
 
 
-def _amplitude(fitted: Fitted) -> dict[str, Any] | None:
-    """The amplitude step for the report; warns of a small lambda."""
+def _amplitude(fitted: Fitted, given: bool) -> dict[str, Any] | None:
+    """The amplitude step for the report; warns of a small lambda that was not given."""
     from valuerepair.training.fit import LOW
 
     amplitude = fitted.amplitude
     if amplitude is None:
         return None
-    if amplitude.factor < LOW:
+    if not given and amplitude.factor < LOW:
         log.warning(
             f"warning: lambda is {amplitude.factor:.2f}: most of what was learned does not hold on held-out games; "
             "more positions, fewer --steps or a lower --lr would make more of it hold"

@@ -21,7 +21,10 @@ export function lowess(points, rows) {
   const sums = Float64Array.from(mass);
   for (let i = 1; i < sums.length; i++) sums[i] += sums[i - 1];
   const share = Math.min(Math.max(FRACTION, (2 * mostAlike(x, mass)) / sums[sums.length - 1]), 1);
-  const spans = Array.from(places, (place) => neighbourhood(x, sums, place, share * sums[sums.length - 1]));
+  const wanted = share * sums[sums.length - 1];
+  // statsmodels counts rows: of rows that stand for themselves a neighbourhood has a whole number, rounded down.
+  const held = mass.every(Number.isInteger) ? Math.floor(wanted + 1e-10) : wanted;
+  const spans = Array.from(places, (place) => neighbourhood(x, sums, place, held));
   let fitted = fit(x, y, mass, places, spans);
   const robust = new Float64Array(x.length);
   for (let round = 0; round < ROBUST_ROUNDS; round++) {

@@ -67,7 +67,7 @@ function beyondScale(found) {
   return left + found.words;
 }
 
-/** What the searches took: nothing is known of it where values are recorded. @param {any} scored */
+/** What the searches took: of recorded values often nothing is known. @param {any} scored */
 function cost({ nodes, search_seconds: seconds }) {
   if (seconds) return `${counted(nodes)} nodes in ${duration(seconds)} of searching`;
   return nodes ? `${counted(nodes)} nodes` : "";
