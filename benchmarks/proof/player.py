@@ -204,8 +204,8 @@ class Player:
         games = self.match_of(f"{REPEATED}-100-narrowest").with_suffix(".pgn")
         if games.exists():
             words = [str(games), "-o", str(results)]
-            for each in (NET, str(self.net(REPEATED)), str(net)):
-                words += ["--net", each]
+            for path in (NET, str(self.net(REPEATED)), str(net)):
+                words += ["--net", path]
             yield [Step("measure", "first-moves", results / "first-moves.csv", words, "benchmarks.proof.first_moves")]
 
     def halving(self, results: Path) -> Iterator[Iterable[Step]]:

@@ -134,16 +134,17 @@ class Similar:
         for near in self.neighbours:
             if not math.isnan(size := abs(near.position.disagreement)):
                 sizes[near.position.inferred].append(size)
-        (found, scored), (guessed, inferred) = (
-            (sum(is_candidate(size, self.threshold) for size in each), len(each)) for each in sizes.values()
-        )
+        candidates = {
+            inferred: sum(is_candidate(size, self.threshold) for size in of_kind) for inferred, of_kind in sizes.items()
+        }
+        searched, inferred = sizes[False], sizes[True]
         counts = []
-        if scored:
-            mean = sum(sizes[False]) / scored
+        if searched:
+            mean = sum(searched) / len(searched)
             at = f"candidates at {self.threshold:g}"
-            counts.append(f"{found} of {scored} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
+            counts.append(f"{candidates[False]} of {len(searched)} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
         if inferred:
-            counts.append(f"by inferred values: {guessed} of {inferred}")
+            counts.append(f"by inferred values: {candidates[True]} of {len(inferred)}")
         return counts
 
     def as_json(self) -> dict[str, Any]:
@@ -254,8 +255,10 @@ def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[
     judged = {}
     for row, net, deep, apart in zip(rows, net_q.tolist(), deep_q.tolist(), disagreement.tolist(), strict=True):
         number, fen, phase, ply, source, game, net_best, deep_best, inferred = row[:9]
-        best, guessed = decode_move(net_best) if net_best else None, bool(inferred)
-        judged[number] = Judged(number, fen, phase, ply, source, game, net, deep, apart, best, deep_best, guessed)
+        best = decode_move(net_best) if net_best else None
+        judged[number] = Judged(
+            number, fen, phase, ply, source, game, net, deep, apart, best, deep_best, bool(inferred)
+        )
     return judged
 
 
