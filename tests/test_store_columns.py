@@ -143,7 +143,7 @@ def test_a_text_among_numbers_is_said_in_one_line(path: Path) -> None:
         store.frame(text=False)
 
 
-@pytest.mark.parametrize("keys", [[np.nan], [1, np.nan], [np.nan, 2], [2, 1], [1, 1]])
+@pytest.mark.parametrize("keys", [[np.nan], [1, np.nan], [np.nan, 2], [2, 1], [1, 1], [1, 2.0**63], [-np.inf, 1]])
 def test_keys_out_of_order_or_missing_are_damage(memory: StoreConnection, keys: list[float]) -> None:
     memory.check_ascending(np.array([], np.float64))
     memory.check_ascending(np.array([1.0, 2.0]))

@@ -243,9 +243,10 @@ class StoreConnection(sqlite3.Connection):
     def check_ascending(self, numbers: NDArray[Any]) -> None:
         """Raises ValueRepairError if the keys of a table's rows are not in ascending order, each of them once.
 
-        A missing key, which is NaN among floats, is out of order too.
+        A missing key, which is NaN among floats, is out of order too, and so is one that is no 64-bit number.
         """
-        if not (numbers[1:] > numbers[:-1]).all() or np.isnan(numbers[:1]).any():
+        ends = np.abs(numbers[[0, -1]] if len(numbers) else numbers)
+        if not (numbers[1:] > numbers[:-1]).all() or not (ends < 2.0**63).all():
             raise ValueRepairError(explained(self.path, "malformed: rows are out of order"))
 
     def damaged(self, column: Column, cell: object, why: str) -> ValueRepairError:
