@@ -384,8 +384,8 @@ def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> 
         "utf-8"
     )
     by_path = vr.plot("scatter", SAMPLE, threshold=THRESHOLD)
-    asked = vr.plot("scatter", SAMPLE, question=vr.Question(threshold=THRESHOLD))
-    for other in (by_path, asked):
+    by_question = vr.plot("scatter", SAMPLE, question=vr.Question(threshold=THRESHOLD))
+    for other in (by_path, by_question):
         lines = [{line.get_gid(): line.get_xydata() for line in drawn.axes[0].lines} for drawn in (figure, other)]
         assert np.array_equal(lines[0]["optimistic"], lines[1]["optimistic"])
         assert other.description == figure.description

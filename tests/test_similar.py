@@ -123,8 +123,8 @@ def test_candidates_that_were_reached_or_stand_beside_games_are_found_too(tmp_pa
         by_id.setdefault(number, (off_of(net_q, cp, mate, 170.0), stage))
     wrong = {number: stage for number, (off, stage) in by_id.items() if off >= 0.55}
     assert set(wrong.values()) == {"full", "expanded", "inferred"}
-    found = similar(db, ENDING, limit=10_000, alpha=170.0, candidates_only=True)
-    stages = {near.position.position_id: near.position.inferred for near in found.neighbours}
+    candidates = similar(db, ENDING, limit=10_000, alpha=170.0, candidates_only=True)
+    stages = {near.position.position_id: near.position.inferred for near in candidates.neighbours}
     assert stages == {number: stage == "inferred" for number, stage in wrong.items()}
     every = similar(db, ENDING, limit=10_000, alpha=170.0)
     searched = [number for number, (_, stage) in by_id.items() if stage != "inferred"]

@@ -163,12 +163,15 @@ def test_a_store_that_was_not_expanded_has_no_families(db: Path, tmp_path: Path)
 
 
 def test_a_calibrated_family_has_both_q_and_inferred_values_are_named(chromium: Browser, tmp_path: Path) -> None:
-    path, asked = tmp_path / "report.html", Question(alpha=170.0, expanded="all", calibration="fitted", threshold=0.2)
+    path, question = (
+        tmp_path / "report.html",
+        Question(alpha=170.0, expanded="all", calibration="fitted", threshold=0.2),
+    )
     with Store.open(expanded_store(tmp_path, games=100, roots=6)) as store:  # enough to draw a curve
-        page_module.write(store, path, asked)
-        frame = store.candidates(asked).set_index("position_id")
+        page_module.write(store, path, question)
+        frame = store.candidates(question).set_index("position_id")
         inferred = int(frame.index[frame["inferred"]][0])
-        leaves = family_of(store, inferred, asked)
+        leaves = family_of(store, inferred, question)
         text = "\n".join(lines(leaves, inferred, 0.2))
     with visit(chromium, path) as page:
         show(page, inferred)
