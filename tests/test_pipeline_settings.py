@@ -156,6 +156,7 @@ def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path
         ('archives = ["a"]\n[sizes]\nsteps = 1.5', "sizes.steps: must be a whole number, not a fraction"),
         ('archives = ["a"]\n[split]\nfamilies = 1.0', "[split] families = 1: must lie between 0 and 1"),
         ('archives = ["a"]\n[train]\nshare = 0', "[train] share = 0: trains a control"),
+        ('archives = ["a"]\n[train]\namplitude = 2', "[train] amplitude=2: must lie between 0 and 1"),
         ('archives = ["a"]\n[train]\nonly = "trunk"', "train.only: 'trunk' is not one of its values"),
         ('archives = ["a"]\n[play]\nmatch_nodes = 0', "[play] match_nodes = 0: must be at least 1"),
     ],

@@ -113,7 +113,7 @@ class TrainSettings:
         try:
             self.options(1)
         except UsageError as error:
-            raise UsageError(f"[train] {str(error).removeprefix('--')}") from None
+            raise UsageError(f"[train] {str(error).removeprefix('--').removeprefix('set ')}") from None
         if self.share == 0:
             raise UsageError("[train] share = 0: trains a control; a repair needs candidates")
 
