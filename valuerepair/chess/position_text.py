@@ -64,8 +64,9 @@ class WrongLine(ValueError):
 class EpdLine:
     """What a line says.
 
-    `moves` lead from `start_fen` to `fen`; without a history there are none, and both FENs are the same, with six
-    fields. `operations` are the operands by name, without quotation marks, and `best` are the moves of `bm` in UCI.
+    `moves` lead from `start_fen` to `fen`. If the line has no history, `moves` is empty and both FENs are the same.
+    FENs have six fields. `operations` are the operands by name, without quotation marks, and `best` are the moves of
+    `bm` in UCI.
     """
 
     fen: str

@@ -39,7 +39,7 @@ _POSITION = f"p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.be
 class Judged:
     """A position of the store; Q from the side to move, NaN if net or oracle have not scored it.
 
-    `inferred`: deep Q is not of a search of its own, but of one whose line leads there.
+    `inferred`: the position was not searched itself; its deep Q comes from a search whose line leads to it.
     """
 
     position_id: int

@@ -76,7 +76,7 @@ def store_figures(store: Store, question: Question | None = None) -> dict[str, A
     None while the question's net and oracle have scored no position. Rates are fractions with 95 % intervals by games
     (`intervals.weighted`). They count positions of games only, whatever `question.expanded` is; the key `beside` of
     `scored` has the rates of each kind of position beside the games. `expanded` has the rates of positions reached from
-    candidates (`judge.families`), or is None if there are none.
+    candidates (`judge.families`), or is None if no position was reached from one.
     """
     with snapshot(store.connection):
         return _figures(store, question or Question())

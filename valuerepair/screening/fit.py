@@ -370,7 +370,7 @@ def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question
     """The package's positions as if an oracle of this kind had searched them at these rungs; None without any.
 
     Kinds that are not in the package borrow the positions of our own search or of Stockfish; those of Stockfish have no
-    W/D/L. For candidates beyond scale, net Q is calibrated on these positions, with each position as a game of its own.
+    W/D/L. For candidates beyond scale, net Q is calibrated on these positions, as if each came from a different game.
     """
     assert question.alpha is not None
     engine = kind_of(kind)

@@ -318,8 +318,8 @@ class Ladder:
     def _curve(self, alpha: float) -> Calibration | None:
         """The calibration for this alpha if the question is for candidates beyond scale, otherwise None.
 
-        A ladder of sampled positions uses the stored one; if there is none, the result is None, and `ladder_rows` fits
-        one to the rows. Other ladders use the calibration of the store's sampled positions.
+        A ladder of sampled positions uses the stored calibration. If the store has none, the result is None, and
+        `ladder_rows` fits one to the rows. Other ladders use the calibration of the store's sampled positions.
         """
         if self._question.calibration == "none":
             return None
