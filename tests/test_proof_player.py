@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import sqlite3
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from benchmarks.proof.player import (
     MIXTURES,
     OWN,
     PLAYER,
+    RECIPE,
     REPEATED,
     SCALE_GAMES,
     SHIFTED,
@@ -171,6 +173,26 @@ def test_half_of_the_change_is_judged_and_plays(there: Player) -> None:
             f"net={there.net(HALF)},nodes=100,q_scale=0.900{settings}",
             f"net=maia-1900,nodes=100,q_scale=1.000{settings}",
         )
+
+
+def test_the_recipe_is_readmes_hour_and_plays_as_half_of_the_change(there: Player) -> None:
+    """The command is that of README's first screen but for folders; the matches are those of `half` but for the net."""
+
+    def commands(phases: Iterator[Iterable[Step]]) -> dict[str, list[str]]:
+        return {step.name: list(step.command) for phase in phases for step in phase}
+
+    repair = commands(there.recipe(there.out))[RECIPE]
+    parse(repair, cli)
+    repair[-1] = "repair"
+    root = Path(__file__).parents[1]
+    assert "vr " + " ".join(repair).replace(f"{root}/", "") in (root / "README.md").read_text("utf-8")
+    for name in (RECIPE, HALF):
+        (there.out / f"match-{name}-scale.json").write_text(json.dumps({"q_scale": {"value": 0.9}}))
+    for ending in ("-narrowest", ""):
+        played = commands(there.recipe(there.out))[f"match-{RECIPE}-100-played{ending}"]
+        model = commands(there.halving(there.out))[f"match-{HALF}-100-played{ending}"]
+        assert played[1].replace(str(there.net(RECIPE)), str(there.net(HALF))) == model[1]
+        assert played[2:6] == model[2:6]
 
 
 def test_a_net_between_two_has_the_mean_of_their_parameters(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
+from valuerepair.pipeline.plan import REPAIRED
 from valuerepair.pipeline.settings import ASIDE, STOCKFISH_NODES
 from valuerepair.question import Question
 from valuerepair.store.store import Store
@@ -87,8 +88,8 @@ _NARROW = _TRIED[2]
 _HALF_JUDGED = 4_000
 _SHIFT = 0.1  # in logits of a win and a loss: then Q hardly changes by the first move of that net, on average
 PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN = "player", "flatter", "deeper", "own", "surprise", "again"
-REPEATED, SHIFTED, HALF = "repeated", "shifted", "half"
-NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN, REPEATED)
+REPEATED, SHIFTED, HALF, RECIPE = "repeated", "shifted", "half", "recipe"
+NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN, REPEATED, RECIPE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Player:
     scale: float = 1.0
 
     def net(self, name: str) -> Path:
-        return self.out / "nets" / f"{name}.pb.gz"
+        return self.out / RECIPE / REPAIRED if name == RECIPE else self.out / "nets" / f"{name}.pb.gz"
 
     @property
     def openings(self) -> Path:
@@ -228,13 +229,23 @@ class Player:
         yield [
             self._done("mine-half-test", [*mined, "--db", str(db)]),
             Step(PLAYER, "judge-half", self.judged(HALF), judging, saves=True),
-            self._match(_quick(HALF), HALF, SCALE_NODES, SCALE_GAMES, new="", old=""),
         ]
-        if self.match_of(_quick(HALF)).exists():
-            narrow = f",{_NARROW}"
+        yield from self._played_narrowly_and_by_default(HALF, results)
+
+    def recipe(self, results: Path) -> Iterator[Iterable[Step]]:
+        """README's hour by the defaults of `vr repair`, and the same matches as `halving` has."""
+        yield self.opening()
+        words = ["repair", *HOUR_GAMES, "--net", NET, "-o", str(self.out / RECIPE)]
+        yield [Step(PLAYER, RECIPE, self.net(RECIPE), words)]
+        yield from self._played_narrowly_and_by_default(RECIPE, results)
+
+    def _played_narrowly_and_by_default(self, name: str, results: Path) -> Iterator[Iterable[Step]]:
+        """Matches with the scale of Q of a quick match: both nets by one narrow setting, and by the defaults."""
+        yield [self._match(_quick(name), name, SCALE_NODES, SCALE_GAMES, new="", old="")]
+        if self.match_of(_quick(name)).exists():
             yield [
-                self._as_played(HALF, 100, _SETTLED_GAMES, "-narrowest", narrow),
-                self._as_played(HALF, 100, _SETTLED_GAMES),
+                self._as_played(name, 100, _SETTLED_GAMES, "-narrowest", f",{_NARROW}"),
+                self._as_played(name, 100, _SETTLED_GAMES),
             ]
             yield self.telling(results)
 
