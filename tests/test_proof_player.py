@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -28,6 +29,8 @@ from benchmarks.proof.player import (
     DEEPER,
     FLATTER,
     HALF,
+    HOUR_POSITIONS,
+    HOUR_STEPS,
     MATCHES,
     MIXTURES,
     OWN,
@@ -36,6 +39,7 @@ from benchmarks.proof.player import (
     REPEATED,
     SCALE_GAMES,
     SHIFTED,
+    WHOLE,
     Player,
 )  # fmt: skip
 from benchmarks.proof.policy import PolicyTargets
@@ -47,7 +51,7 @@ from valuerepair.judge.by_kind import rows_by_kind
 from valuerepair.nets.net import open_net
 from valuerepair.nets.registry import locate
 from valuerepair.pipeline.plan import plan
-from valuerepair.pipeline.settings import ASIDE, STOCKFISH_NODES
+from valuerepair.pipeline.settings import ASIDE, STOCKFISH_NODES, Sizes, TrainSettings
 from valuerepair.play.openings import read_openings
 from valuerepair.question import Question
 from valuerepair.store.store import Store
@@ -193,6 +197,39 @@ def test_the_recipe_is_readmes_hour_and_plays_as_half_of_the_change(there: Playe
         model = commands(there.halving(there.out))[f"match-{HALF}-100-played{ending}"]
         assert played[1].replace(str(there.net(RECIPE)), str(there.net(HALF))) == model[1]
         assert played[2:6] == model[2:6]
+
+
+def test_the_whole_change_is_of_the_training_of_the_recipe(there: Player) -> None:
+    """But for lambda: the options of the stage of `vr repair` are given, or are the defaults of `vr train`."""
+
+    def commands() -> dict[str, list[str]]:
+        return {step.name: list(step.command) for phase in there.whole(there.out) for step in phase}
+
+    sizes = Sizes(positions=HOUR_POSITIONS, steps=HOUR_STEPS, rejudge=0, games=100)
+    settings = replace(SETTINGS, net="maia-1900", sizes=sizes, train=TrainSettings(amplitude=None))
+    (stage,) = (stage for stage in plan(settings, MEASURED, there.out / RECIPE).stages if stage.name == "repaired")
+    parse(commands()[f"{WHOLE}.pb.gz"], cli)
+    given = commands()[f"{WHOLE}.pb.gz"]
+    usual = {"--only": "all", "--lr": "0.0001", "--seed": "0", "batch": "256", "warmup": "100"}
+    assert options_of(given) | usual == options_of(stage.words) | {"-o": str(there.net(WHOLE))}
+    (there.out / f"match-{WHOLE}-scale.json").write_text(json.dumps({"q_scale": {"value": 0.9}}))
+    for ending, settings_of_both in (("-narrowest", ",cpuct=0.62,fpu_value=0.12"), ("", "")):
+        assert commands()[f"match-{WHOLE}-100-played{ending}"][1:3] == [
+            f"net={there.net(RECIPE)},nodes=100,q_scale=0.900{settings_of_both}",
+            f"net={there.net(WHOLE)},nodes=100,q_scale=1.000{settings_of_both}",
+        ]
+
+
+def options_of(words: Sequence[str]) -> dict[str, str]:
+    """The values of the options of `vr train`; those of --set by their names."""
+    pairs = dict[str, str]()
+    for option, value in itertools.pairwise(words):
+        if option == "--set":
+            name, _, value = value.partition("=")
+            pairs[name] = value
+        elif option.startswith("-"):
+            pairs[option] = value
+    return pairs
 
 
 def test_a_net_between_two_has_the_mean_of_their_parameters(tmp_path: Path) -> None:

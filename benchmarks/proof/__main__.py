@@ -71,6 +71,7 @@ LATER: dict[str, Callable[[Path, Path, float, Path], Iterable[Iterable[Step]]]] 
     "shifted": lambda data, out, scale, results: Player(data, out, scale).shifting(results),
     "half": lambda data, out, scale, results: Player(data, out, scale).halving(results),
     "recipe": lambda data, out, scale, results: Player(data, out, scale).recipe(results),
+    "whole": lambda data, out, scale, results: Player(data, out, scale).whole(results),
     "again": lambda data, out, scale, results: Player(data, out, scale).second_round(results),
 }
 # Trained by the store's alpha; by others are scale, which only plays, and results.

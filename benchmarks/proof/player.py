@@ -34,9 +34,9 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
-from valuerepair.pipeline.plan import REPAIRED
+from valuerepair.pipeline.plan import REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.settings import ASIDE, STOCKFISH_NODES
-from valuerepair.question import Question
+from valuerepair.question import DEFAULT_THRESHOLD, Question
 from valuerepair.store.store import Store
 from valuerepair.training.train import curve_path, read_curve
 
@@ -88,8 +88,8 @@ _NARROW = _TRIED[2]
 _HALF_JUDGED = 4_000
 _SHIFT = 0.1  # in logits of a win and a loss: then Q hardly changes by the first move of that net, on average
 PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN = "player", "flatter", "deeper", "own", "surprise", "again"
-REPEATED, SHIFTED, HALF, RECIPE = "repeated", "shifted", "half", "recipe"
-NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN, REPEATED, RECIPE)
+REPEATED, SHIFTED, HALF, RECIPE, WHOLE = "repeated", "shifted", "half", "recipe", "whole"
+NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN, REPEATED, RECIPE, WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,24 +212,10 @@ class Player:
     def halving(self, results: Path) -> Iterator[Iterable[Step]]:
         """Half of the change from the old net to the new one: as a judge of other games, and both searched narrowly."""
         yield self.opening()
-        half, db = self.net(HALF), self.out / "half-test.db"
+        half = self.net(HALF)
         words = ["between", NET, str(self.net(REPEATED)), "--at", "0.5", "-o", str(half)]
         yield [Step(PLAYER, half.name, half, words, "benchmarks.proof.player")]
-        mined = [
-            "mine",
-            str(self.out / TEST),
-            "--positions",
-            str(self.sized(_HALF_JUDGED, 100)),
-            "--aside",
-            _TEST_KINDS,
-        ]
-        mined += ["--screen", "off", "--deep", f"stockfish:nodes={STOCKFISH_NODES}", "--min-ply", "16", "--seed", "35"]
-        nets = [word for net in (REPEATED, HALF, SHIFTED) for word in ("--net", str(self.net(net)))]
-        judging = ["remeasure", "--db", str(db), "--alpha", f"{_FLATTER_ALPHA:g}", "--net", NET, *nets, "--json"]
-        yield [
-            self._done("mine-half-test", [*mined, "--db", str(db)]),
-            Step(PLAYER, "judge-half", self.judged(HALF), judging, saves=True),
-        ]
+        yield self._judged_on_masters(HALF, (REPEATED, HALF, SHIFTED))
         yield from self._played_narrowly_and_by_default(HALF, results)
 
     def recipe(self, results: Path) -> Iterator[Iterable[Step]]:
@@ -239,13 +225,39 @@ class Player:
         yield [Step(PLAYER, RECIPE, self.net(RECIPE), words)]
         yield from self._played_narrowly_and_by_default(RECIPE, results)
 
-    def _played_narrowly_and_by_default(self, name: str, results: Path) -> Iterator[Iterable[Step]]:
-        """Matches with the scale of Q of a quick match: both nets by one narrow setting, and by the defaults."""
-        yield [self._match(_quick(name), name, SCALE_NODES, SCALE_GAMES, new="", old="")]
+    def whole(self, results: Path) -> Iterator[Iterable[Step]]:
+        """The training of `recipe`, written by lambda of its held-out games: as a judge of other games beside that of
+        `recipe`, and both against each other."""
+        whole, recipe = self.net(WHOLE), self.out / RECIPE
+        words = ["train", "--net", NET, "--store", str(recipe / STORE), "--split", str(recipe / SPLIT)]
+        words += ["--alpha", f"{_FLATTER_ALPHA:g}", "--policy", _POLICY, "--threshold", f"{DEFAULT_THRESHOLD}"]
+        words += ["--steps", str(HOUR_STEPS), "--set", f"every={HOUR_STEPS // 5}", "--set", "patience=0"]
+        yield [Step(PLAYER, whole.name, whole, [*words, "-o", str(whole)])]
+        yield self._judged_on_masters(WHOLE, (WHOLE, RECIPE))
+        yield from self._played_narrowly_and_by_default(WHOLE, results, net=RECIPE, base=str(whole))
+
+    def _judged_on_masters(self, name: str, nets: Iterable[str]) -> Iterator[Step]:
+        """The old net and these, on positions of held-out master games and beside them, by 20,000 nodes."""
+        db, positions = self.out / "half-test.db", str(self.sized(_HALF_JUDGED, 100))
+        mined = ["mine", str(self.out / TEST), "--positions", positions, "--aside", _TEST_KINDS, "--screen", "off"]
+        mined += ["--deep", f"stockfish:nodes={STOCKFISH_NODES}", "--min-ply", "16", "--seed", "35", "--db", str(db)]
+        yield self._done("mine-half-test", mined)
+        judging = ["remeasure", "--db", str(db), "--alpha", f"{_FLATTER_ALPHA:g}", "--net", NET]
+        judging += [word for net in nets for word in ("--net", str(self.net(net)))]
+        yield Step(PLAYER, f"judge-{name}", self.judged(name), [*judging, "--json"], saves=True)
+
+    def _played_narrowly_and_by_default(
+        self, name: str, results: Path, net: str = "", base: str = NET
+    ) -> Iterator[Iterable[Step]]:
+        """Matches with the scale of Q of a quick match: both nets by one narrow setting, and by the defaults.
+
+        `net` plays `base`; the matches have `name`, which is by default that of the net.
+        """
+        yield [self._match(_quick(name), net or name, SCALE_NODES, SCALE_GAMES, base, new="", old="")]
         if self.match_of(_quick(name)).exists():
             yield [
-                self._as_played(name, 100, _SETTLED_GAMES, "-narrowest", f",{_NARROW}"),
-                self._as_played(name, 100, _SETTLED_GAMES),
+                self._as_played(name, 100, _SETTLED_GAMES, "-narrowest", f",{_NARROW}", net, base),
+                self._as_played(name, 100, _SETTLED_GAMES, net=net, base=base),
             ]
             yield self.telling(results)
 
@@ -341,16 +353,16 @@ class Player:
         return self._match(f"{net}-{nodes}", net, nodes, games, base, new=new, old=old)
 
     def _as_played(
-        self, name: str, nodes: int, games: int, ending: str = "", settings: str = "", net: str = ""
+        self, name: str, nodes: int, games: int, ending: str = "", settings: str = "", net: str = "", base: str = NET
     ) -> Step:
         """With the Q of both as steep in the positions of a quick match of theirs, as `vr repair` has it.
 
         Both sides have the `settings`, too; the name of the match has `ending`. `net` plays in place of the one of the
-        quick match.
+        quick match, against `base`.
         """
         new, old = for_both(float(read_json(self.match_of(_quick(name)))["q_scale"]["value"]))
         sides = {"new": f",q_scale={new:.3f}{settings}", "old": f",q_scale={old:.3f}{settings}"}
-        return self._match(f"{name}-{nodes}-played{ending}", net or name, nodes, games, **sides)
+        return self._match(f"{name}-{nodes}-played{ending}", net or name, nodes, games, base, **sides)
 
     def match_of(self, name: str) -> Path:
         """What `vr match --json` says of a match."""
@@ -441,8 +453,8 @@ def kinds(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     player, rows = Player(Path(), out), list[dict[str, Any]]()
-    judged_together = {"mixture": list(MIXTURES), HALF: [REPEATED, HALF, SHIFTED]}
-    for name, nets in (judged_together | {name: [name] for name in NETS}).items():
+    judged_together = {"mixture": list(MIXTURES), HALF: [REPEATED, HALF, SHIFTED], WHOLE: [WHOLE, RECIPE]}
+    for name, nets in ({name: [name] for name in NETS} | judged_together).items():
         if not player.judged(name).exists():
             continue
         judged = read_json(player.judged(name))
