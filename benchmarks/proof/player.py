@@ -89,6 +89,9 @@ _HALF_JUDGED = 4_000
 _SHIFT = 0.1  # in logits of a win and a loss: then Q hardly changes by the first move of that net, on average
 PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN = "player", "flatter", "deeper", "own", "surprise", "again"
 REPEATED, SHIFTED, HALF, RECIPE, WHOLE = "repeated", "shifted", "half", "recipe", "whole"
+# Less of the change of `whole` than all of it, and all nets of that training, by lambda.
+_PARTS = {"at-0.2": 0.2, "at-0.4": 0.4, "at-0.7": 0.7}
+PARTS_OF_CHANGE = ("at-0.2", "at-0.4", RECIPE, "at-0.7", WHOLE)
 NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN, REPEATED, RECIPE, WHOLE)
 
 
@@ -212,9 +215,7 @@ class Player:
     def halving(self, results: Path) -> Iterator[Iterable[Step]]:
         """Half of the change from the old net to the new one: as a judge of other games, and both searched narrowly."""
         yield self.opening()
-        half = self.net(HALF)
-        words = ["between", NET, str(self.net(REPEATED)), "--at", "0.5", "-o", str(half)]
-        yield [Step(PLAYER, half.name, half, words, "benchmarks.proof.player")]
+        yield [self._between(HALF, self.net(REPEATED), 0.5)]
         yield self._judged_on_masters(HALF, (REPEATED, HALF, SHIFTED))
         yield from self._played_narrowly_and_by_default(HALF, results)
 
@@ -233,8 +234,17 @@ class Player:
         words += ["--alpha", f"{_FLATTER_ALPHA:g}", "--policy", _POLICY, "--threshold", f"{DEFAULT_THRESHOLD}"]
         words += ["--steps", str(HOUR_STEPS), "--set", f"every={HOUR_STEPS // 5}", "--set", "patience=0"]
         yield [Step(PLAYER, whole.name, whole, [*words, "-o", str(whole)])]
-        yield self._judged_on_masters(WHOLE, (WHOLE, RECIPE))
+        if curve_path(whole).exists():
+            full = read_curve(whole).about["amplitude"]["lambda"]
+            yield [self._between(name, whole, share / full) for name, share in _PARTS.items()]
+        yield self._judged_on_masters(WHOLE, PARTS_OF_CHANGE)
         yield from self._played_narrowly_and_by_default(WHOLE, results, net=RECIPE, base=str(whole))
+
+    def _between(self, name: str, new: Path, at: float) -> Step:
+        """A net between the old one and this."""
+        net = self.net(name)
+        words = ["between", NET, str(new), "--at", f"{at:.4g}", "-o", str(net)]
+        return Step(PLAYER, net.name, net, words, "benchmarks.proof.player")
 
     def _judged_on_masters(self, name: str, nets: Iterable[str]) -> Iterator[Step]:
         """The old net and these, on positions of held-out master games and beside them, by 20,000 nodes."""
@@ -453,7 +463,7 @@ def kinds(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     player, rows = Player(Path(), out), list[dict[str, Any]]()
-    judged_together = {"mixture": list(MIXTURES), HALF: [REPEATED, HALF, SHIFTED], WHOLE: [WHOLE, RECIPE]}
+    judged_together = {"mixture": list(MIXTURES), HALF: [REPEATED, HALF, SHIFTED], WHOLE: list(PARTS_OF_CHANGE)}
     for name, nets in ({name: [name] for name in NETS} | judged_together).items():
         if not player.judged(name).exists():
             continue
