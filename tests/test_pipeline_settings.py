@@ -64,6 +64,7 @@ SETTINGS = st.builds(
         TrainSettings,
         policy=st.sampled_from(["net", "judge", "judge:0.3"]),
         share=st.none() | st.floats(0.01, 0.99),
+        amplitude=st.none() | st.floats(0, 1),
         batch=st.integers(1, 4096),
         lr=st.floats(0, 1),
     ),
@@ -87,12 +88,20 @@ def test_what_is_written_is_read_again(settings: Settings, tmp_path_factory: pyt
 
 def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
     path = tmp_path / "repair.toml"
-    path.write_text('archives = ["games.pgn"]\n[train]\nshare = 0.2\n')
+    path.write_text('archives = ["games.pgn"]\n[train]\nshare = 0.2\namplitude = 0.5\n')
     usual = Settings(archives=("games.pgn",))
     deep = default_deep()
     assert toml.read(path) == replace(
         usual, deep=deep, test_deep=default_test_deep(deep), train=TrainSettings(share=0.2)
     )
+
+
+@pytest.mark.parametrize("table", ["", '[train]\nonly = "all"\n'])
+def test_without_its_line_the_amplitude_is_the_best_on_held_out_games(tmp_path: Path, table: str) -> None:
+    """So a folder of an older version, whose file has no such line, does not train its net again."""
+    path = tmp_path / "repair.toml"
+    path.write_text(f'archives = ["games.pgn"]\n{table}')
+    assert toml.read(path).train == TrainSettings(amplitude=None)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ FEWEST_REJUDGED = 100  # as in `vr remeasure --rejudge`
 TEST_FACTOR = 10  # the factor for judges that have a Q of their own, which are slower
 ASIDE = "0.5"  # the share of positions beside the games, as in `vr mine --aside`
 POLICY = "judge:0.3"  # the policy target, as in `vr train --policy`
+AMPLITUDE = 0.5  # the best on held-out games of the same archives was too much for other games and for play
 
 _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
@@ -99,13 +100,15 @@ class HeldOutShares:
 class TrainSettings:
     """How a net is trained. `policy` is the target of the policy head if it learns from the store, "net" for the old
     policy alone. `share` is the share of candidates, by default (None) their share of the sampled positions; with
-    normal games it is the share of repair games, by default that of `vr mix`. `amplitude` is by default the best on
-    held-out games."""
+    normal games it is the share of repair games, by default that of `vr mix`. `amplitude` is the part of the change
+    that is written; None, which is a file without the line: the best on held-out games."""
 
     policy: str = _setting(POLICY, "the policy target: net, or a share of the judge's moves")
     share: float | None = _setting(None, "share of candidates in training; with normal games, of repair games")
     only: Only = field(default="all", metadata={"comment": "all, heads or value"})
-    amplitude: float | None = _setting(None, "the part of the change that is written")
+    amplitude: float | None = _setting(
+        AMPLITUDE, "the part of the change that is written; without this line, the best on held-out games"
+    )
     batch: int = TrainOptions().batch
     lr: float = TrainOptions().lr
 
@@ -306,7 +309,8 @@ def read(path: Path) -> Settings:
         _check_names(Settings, tables, "")
         if not tables.keys() & set(_EITHER):
             raise UsageError("archives: is missing; which games are to be mined?")
-        tables = {"deep": default_deep(), **tables}
+        # Without the line it is None: `write` omits it then, and folders of older versions have none.
+        tables = {"deep": default_deep(), **tables, "train": {"amplitude": None, **tables.get("train", {})}}
         if "test_deep" not in tables and isinstance(tables["deep"], str):
             tables["test_deep"] = default_test_deep(tables["deep"])
         return msgspec.convert(tables, Settings)
