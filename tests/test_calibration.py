@@ -153,13 +153,13 @@ def test_the_interval_comes_from_the_seed() -> None:
 def test_resampled_curves_are_those_of_the_interval() -> None:
     rows = draw(14, 60, 10, 1.4, 0.3)
     fitted = fit(*rows, resamples=200, seed=3)
-    curves = resampled_curves(*rows, fitted.method, resamples=200, seed=3)
+    _, curves = resampled_curves(*rows, fitted.method, resamples=200, seed=3)
     assert np.allclose(np.percentile(curves, [2.5, 97.5], axis=0), [fitted.low, fitted.high], atol=1e-6)
     net_q = np.array([-0.5, 0.0, 0.25, np.nan])
     assert np.allclose(read_curve(fitted.curve, net_q)[:3], [fitted.worth(q).q for q in net_q[:3]])
     assert np.isnan(read_curve(fitted.curve, net_q)[3])
     # A net of twice the values, but for the steps of a curve, meets the same games.
-    half = resampled_curves(rows[0] / 2, *rows[1:], fitted.method, resamples=200, seed=3)
+    _, half = resampled_curves(rows[0] / 2, *rows[1:], fitted.method, resamples=200, seed=3)
     one, other = ([float(read_curve(curve, q)) for curve in drawn] for drawn, q in ((curves, 0.4), (half, 0.2)))
     assert np.std(np.subtract(one, other)) < 0.5 * np.std(one)
 

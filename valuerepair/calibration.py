@@ -36,6 +36,8 @@ _HARDLY = 0.05
 _STEPS = 128
 POINTS: Floats = np.sin(np.linspace(0, pi / 2, _STEPS + 1))
 _STEPS_PER_ANGLE = _STEPS / (pi / 2)
+# More candidates would take longer and barely narrow the interval of the share that is left beyond scale.
+_MOST_ROWS = 20_000
 # A hash divides the games into this number of parts: sums by part make every resample cheap.
 PARTS = 128 * FOLDS
 _DIGITS = 6
@@ -80,13 +82,13 @@ class Calibration:
 
     def expected(self, net_q: ArrayLike, fold: ArrayLike) -> Floats:
         """[n] deep Q expected of positions with `net_q` [n], whose games are in `fold` [n] (see `fold_of`)."""
-        return _read(self.by_fold, net_q, np.asarray(fold, np.int64))
+        return _Places.of(net_q).read(self.by_fold, np.asarray(fold, np.int64))
 
     def worth(self, net_q: float = MIDDLE) -> Worth:
         """What a net Q is worth by the curve of all games."""
         if abs(net_q) > self.reach:
             return Worth(nan, nan, nan)
-        value, low, high = (float(_read(curve[None], net_q, 0)) for curve in (self.curve, self.low, self.high))
+        value, low, high = (float(read_curve(curve, net_q)) for curve in (self.curve, self.low, self.high))
         return Worth(value, low, high) if net_q >= 0 else Worth(value, high, low)
 
     @property
@@ -193,21 +195,48 @@ def fold_of(game: ArrayLike) -> Ids:
     return part_of(game) % FOLDS
 
 
+class _Places(NamedTuple):
+    """Where net Q [n] lies on a curve: its sign (NaN of NaN), its step, and how far into the step it is, in [0, 1]."""
+
+    sign: Floats
+    step: Ids
+    beyond: Floats
+
+    @classmethod
+    def of(cls, net_q: ArrayLike) -> _Places:
+        q = np.asarray(net_q, np.float64)
+        angle = np.arcsin(np.clip(np.nan_to_num(np.abs(q)), 0, 1)) * _STEPS_PER_ANGLE
+        step = np.minimum(angle.astype(np.int64), _STEPS - 1)
+        return cls(np.sign(q), step, angle - step)
+
+    def read(self, curve: Floats, *fold: Ids) -> Floats:
+        """[n] values of the curve [points], or of curves [folds, points] where the `fold` [n] is given."""
+        below, above = curve[(*fold, self.step)], curve[(*fold, self.step + 1)]
+        values: Floats = self.sign * (below + self.beyond * (above - below))
+        return values
+
+
+def read_curve(curve: Floats, net_q: ArrayLike) -> Floats:
+    """[n] deep Q that a curve [points] predicts for positions with `net_q` [n]; it was not fitted to their games."""
+    return _Places.of(net_q).read(curve)
+
+
 class _StepSums(NamedTuple):
     """Sums of weights and of weighted deep Q in each step of net Q, with signs that make net Q non-negative."""
 
     weight: Floats
     deep: Floats
 
-    def of_folds(self) -> _StepSums:
-        """The sums by fold [folds, steps] of sums by part [parts, steps]."""
-        return _StepSums(*(sums.reshape(-1, FOLDS, _STEPS).sum(0) for sums in self))
+    @classmethod
+    def by(cls, group: Ids, groups: int, places: _Places, deep_q: Floats, weight: Floats) -> _StepSums:
+        """The sums of rows [n] by their `group` [n] of games, [groups, steps]."""
+        cell = group * _STEPS + places.step
+        # A net Q of 0 is both +0 and -0: its deep Q counts as 0.
+        columns = (np.bincount(cell, x, groups * _STEPS) for x in (weight, weight * (deep_q * places.sign)))
+        return cls(*(sums.reshape(groups, _STEPS).astype(np.float64) for sums in columns))
 
-    def at(self, chosen: Any) -> _StepSums:
-        return _StepSums(self.weight[chosen], self.deep[chosen])
-
-    def total(self) -> _StepSums:
-        return _StepSums(self.weight.sum(0), self.deep.sum(0))
+    def total(self, groups: Any = slice(None)) -> _StepSums:
+        return _StepSums(self.weight[groups].sum(0), self.deep[groups].sum(0))
 
     def error(self, curve: Floats) -> float:
         """The weighted sum of squares of deep Q minus the curve, up to a constant."""
@@ -247,13 +276,16 @@ def fit(
             f"no calibration can be fitted: net and oracle have both scored {positions_of_games(len(x), count)}, "
             f"and {fewest} of at least {FEWEST_GAMES} games are needed; mine more, or ask without calibration"
         )
-    parts = _sums(x, y, w, part_of(games))
-    folds = parts.of_folds()
+    parts = _StepSums.by(part_of(games), PARTS, _Places.of(x), y, w)
+    folds = _StepSums(*(sums.reshape(-1, FOLDS, _STEPS).sum(0) for sums in parts))
     method = _best(folds, np.arange(FOLDS))
-    low, high = _interval(parts, method, resamples, seed)
+    low = high = np.full(_STEPS + 1, nan)
+    if resamples:
+        _, curves = resampled_curves(x, y, w, games, method, resamples=resamples, seed=seed)
+        low, high = np.round(percentile_bounds(curves), _DIGITS)
     return Calibration(
         curve=_fitted_curve(method, folds.total()),
-        by_fold=np.stack([_without(folds, fold) for fold in range(FOLDS)]),
+        by_fold=_fold_curves(folds, _fold_methods(folds)),
         low=low,
         high=high,
         method=method,
@@ -265,36 +297,22 @@ def fit(
     )
 
 
-def _sums(x: Floats, y: Floats, w: Floats, part: Ids) -> _StepSums:
-    """The sums by part, [parts, steps]."""
-    sign, step, _ = _place(x)
-    cell = part * _STEPS + step
-    # A net Q of 0 is both +0 and -0: its deep Q counts as 0.
-    columns = (w, w * y * sign)
-    return _StepSums(
-        *(np.bincount(cell, column, PARTS * _STEPS).reshape(PARTS, -1).astype(float) for column in columns)
-    )
-
-
-def _without(folds: _StepSums, fold: int) -> Floats:
-    """The curve of a fold: fitted to the other folds, by the method that is best among these."""
-    others = np.delete(np.arange(FOLDS), fold)
-    return _fitted_curve(_best(folds, others), folds.at(others).total())
-
-
-def read_curve(curve: Floats, net_q: ArrayLike) -> Floats:
-    """[n] deep Q that a curve [points] predicts for positions with `net_q` [n]; it was not fitted to their games."""
-    return _read(curve[None], net_q, 0)
-
-
 def resampled_curves(
     net_q: Floats, deep_q: Floats, weight: Floats, game: Ids, method: _Method, *, resamples: int, seed: int = 0
-) -> Floats:
-    """[resamples, points] curves fitted to resampled games; rows [n] as in `fit`, without NaN.
+) -> tuple[Floats, Floats]:
+    """[resamples, parts] how often each part of the games is drawn, and [resamples, points] curves fitted to each draw.
 
-    The same games and seed give the same draws for every net Q, so that curves of two nets can be compared.
+    Rows [n] as in `fit`, without NaN. The same games and seed give the same draws for every net Q, so that curves of
+    two nets can be compared.
     """
-    return _resample(_sums(net_q, deep_q, weight, part_of(game)), method, resamples, seed).curves
+    parts = _StepSums.by(part_of(game), PARTS, _Places.of(net_q), deep_q, weight)
+    filled = np.flatnonzero(parts.weight.any(axis=1))
+    count = len(filled)
+    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
+    sums = zip(drawn @ parts.weight[filled], drawn @ parts.deep[filled], strict=True)
+    times = np.zeros((resamples, PARTS))
+    times[:, filled] = drawn
+    return times, np.stack([_fitted_curve(method, _StepSums(*of_draw)) for of_draw in sums])
 
 
 class CrossFit:
@@ -305,65 +323,42 @@ class CrossFit:
     """
 
     def __init__(self, net_q: Floats, deep_q: Floats, weight: Floats, game: Ids) -> None:
-        self._fold = fold_of(game)
-        self._sign, self._step, self._beyond = _place(net_q)
-        self._cell = self._fold * _STEPS + self._step
-        self._deep = deep_q * self._sign
-        folds = self._sums(weight)
-        self._others = [np.delete(np.arange(FOLDS), fold) for fold in range(FOLDS)]
-        self._methods = [_best(folds, others) for others in self._others]
+        self._fold, self._places, self._deep = fold_of(game), _Places.of(net_q), deep_q
+        self._methods = _fold_methods(self._sums(weight))
 
     def _sums(self, weight: Floats) -> _StepSums:
-        columns = (np.bincount(self._cell, values, FOLDS * _STEPS) for values in (weight, weight * self._deep))
-        return _StepSums(*(sums.reshape(FOLDS, _STEPS).astype(np.float64) for sums in columns))
+        return _StepSums.by(self._fold, FOLDS, self._places, self._deep, weight)
 
     def expected(self, weight: Floats) -> Floats:
         """[n] deep Q expected of each position by curves that are fitted with these weights."""
-        folds = self._sums(weight)
-        fold_methods = zip(self._methods, self._others, strict=True)
-        curves = np.stack([_fitted_curve(method, folds.at(others).total()) for method, others in fold_methods])
-        below, above = curves[self._fold, self._step], curves[self._fold, self._step + 1]
-        values: Floats = self._sign * (below + self._beyond * (above - below))
-        return values
+        return self._places.read(_fold_curves(self._sums(weight), self._methods), self._fold)
+
+
+# The folds that the curve of each fold is fitted to.
+_OTHERS = [np.delete(np.arange(FOLDS), fold) for fold in range(FOLDS)]
+
+
+def _fold_methods(folds: _StepSums) -> list[_Method]:
+    """For each fold the method that is best among the other folds."""
+    return [_best(folds, others) for others in _OTHERS]
+
+
+def _fold_curves(folds: _StepSums, methods: list[_Method]) -> Floats:
+    """[folds, points] curves, each fitted to the other folds."""
+    return np.stack(
+        [_fitted_curve(method, folds.total(others)) for method, others in zip(methods, _OTHERS, strict=True)]
+    )
 
 
 def _best(folds: _StepSums, folds_used: NDArray[np.intp]) -> _Method:
     """The method with the least error when each of `folds_used` is predicted by the others among them."""
     errors = dict.fromkeys(_METHODS, 0.0)
     for held_out in folds_used.tolist():
-        training, tested = folds.at(folds_used[folds_used != held_out]).total(), folds.at(held_out)
+        training, tested = folds.total(folds_used[folds_used != held_out]), folds.total([held_out])
         if tested.weight.any() and training.weight.any():
             for method in _METHODS:
                 errors[method] += tested.error(_fitted_curve(method, training))
     return min(errors, key=errors.__getitem__)
-
-
-class _Resampled(NamedTuple):
-    """[resamples, parts] how often each part of the games was drawn, and [resamples, points] the curve of each draw."""
-
-    times: Floats
-    curves: Floats
-
-
-def _resample(parts: _StepSums, method: _Method, resamples: int, seed: int) -> _Resampled:
-    filled_parts = np.flatnonzero(parts.weight.any(axis=1))
-    filled_sums, count = parts.at(filled_parts), len(filled_parts)
-    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
-    curves = [
-        _fitted_curve(method, _StepSums(*sums))
-        for sums in zip(drawn @ filled_sums.weight, drawn @ filled_sums.deep, strict=True)
-    ]
-    times = np.zeros((resamples, PARTS))
-    times[:, filled_parts] = drawn
-    return _Resampled(times, np.stack(curves))
-
-
-def _interval(parts: _StepSums, method: _Method, resamples: int, seed: int) -> tuple[Floats, Floats]:
-    """[points] the bounds of the curves of drawn games."""
-    if not resamples:
-        return np.full(_STEPS + 1, nan), np.full(_STEPS + 1, nan)
-    low, high = percentile_bounds(_resample(parts, method, resamples, seed).curves)
-    return np.round(low, _DIGITS), np.round(high, _DIGITS)
 
 
 # -- candidates beyond scale -------------------------------------------------------------------------------------------
@@ -397,31 +392,20 @@ def beyond_scale(
     plain, after = (is_candidate(q - deep_q, threshold) for q in (net_q, expected))
     new = int(np.count_nonzero(after & ~plain))
     rows = np.flatnonzero(plain & (weight > 0))
-    variance = 0.0
+    shares = []
     if len(rows):
         usable = ~(np.isnan(net_q) | np.isnan(deep_q)) & (weight > 0)
-        curves = _resample(_sums(net_q[usable], deep_q[usable], weight[usable], part_of(game[usable])),
-                           calibration.method, resamples, seed)  # fmt: skip
-        # More rows would take longer and barely narrow the interval.
+        columns = (column[usable] for column in (net_q, deep_q, weight, game))
+        drawn = resampled_curves(*columns, calibration.method, resamples=resamples, seed=seed)
         thinned = rows[:: -(-len(rows) // _MOST_ROWS)]
-        variance = _variance(
-            curves, net_q[thinned], deep_q[thinned], weight[thinned], part_of(game[thinned]), threshold
-        )
+        part, places = part_of(game[thinned]), _Places.of(net_q[thinned])
+        for times, curve in zip(*drawn, strict=True):
+            mass = weight[thinned] * times[part]
+            remains = is_candidate(places.read(curve) - deep_q[thinned], threshold)
+            if mass.any():
+                shares.append(mass[remains].sum() / mass.sum())
+    variance = float(np.var(shares)) if shares else 0.0
     return Beyond(of_variance(after[rows], weight[rows], game[rows], variance), new)
-
-
-_MOST_ROWS = 20_000
-
-
-def _variance(drawn: _Resampled, x: Floats, y: Floats, w: Floats, part: Ids, threshold: float) -> float:
-    """The variance of the share of these candidates that remain, over resampled games with the curve of each draw."""
-    shares = []
-    for times, curve in zip(drawn.times, drawn.curves, strict=True):
-        of_row = w * times[part]
-        if (mass := float(of_row.sum())) > 0:
-            still_candidate = is_candidate(_read(curve[None], x, 0) - y, threshold)
-            shares.append(float(of_row[still_candidate].sum()) / mass)
-    return float(np.var(shares)) if shares else 0.0
 
 
 # -- curves -----------------------------------------------------------------------------------------------------------
@@ -473,18 +457,3 @@ def _rising() -> tuple[Floats, Floats]:
     end = rising(float(_STEPS))
     points = np.arange(_STEPS + 1.0)
     return rising(points) / end, rising(points[:-1] + 0.5) / end
-
-
-def _read(curves: Floats, net_q: ArrayLike, which: Ids | int) -> Floats:
-    """[n] values of the curves [k, points] that `which` [n] names; NaN of NaN."""
-    sign, step, beyond = _place(np.asarray(net_q, np.float64))
-    below, above = curves[which, step], curves[which, step + 1]
-    values: Floats = sign * (below + beyond * (above - below))
-    return values
-
-
-def _place(q: Floats) -> tuple[Floats, Ids, Floats]:
-    """The sign of net Q [n] (NaN of NaN), the step that it falls into, and how far into the step, in [0, 1]."""
-    angle = np.arcsin(np.clip(np.nan_to_num(np.abs(q)), 0, 1)) * _STEPS_PER_ANGLE
-    step = np.minimum(angle.astype(np.int64), _STEPS - 1)
-    return np.sign(q), step, angle - step

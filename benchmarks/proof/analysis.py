@@ -86,7 +86,7 @@ def fit_curves(q: Floats, deep_q: Floats, weight: Floats, game: Ids, *, seed: in
     Raises calibration.TooFewPositions.
     """
     fitted = calibration.fit(q, deep_q, weight, game, resamples=0)
-    drawn = calibration.resampled_curves(q, deep_q, weight, game, fitted.method, resamples=draws, seed=seed)
+    _, drawn = calibration.resampled_curves(q, deep_q, weight, game, fitted.method, resamples=draws, seed=seed)
     return Curves(fitted.curve, drawn)
 
 
