@@ -276,8 +276,8 @@ def fit(
             f"no calibration can be fitted: net and oracle have both scored {positions_of_games(len(x), count)}, "
             f"and {fewest} of at least {FEWEST_GAMES} games are needed; mine more, or ask without calibration"
         )
-    parts = _StepSums.by(part_of(games), PARTS, _Places.of(x), y, w)
-    folds = _StepSums(*(sums.reshape(-1, FOLDS, _STEPS).sum(0) for sums in parts))
+    cross = CrossFit(x, y, w, games)
+    folds = cross.sums(w)
     method = _best(folds, np.arange(FOLDS))
     low = high = np.full(_STEPS + 1, nan)
     if resamples:
@@ -285,7 +285,7 @@ def fit(
         low, high = np.round(percentile_bounds(curves), _DIGITS)
     return Calibration(
         curve=_fitted_curve(method, folds.total()),
-        by_fold=_fold_curves(folds, _fold_methods(folds)),
+        by_fold=cross.curves(w),
         low=low,
         high=high,
         method=method,
@@ -324,30 +324,22 @@ class CrossFit:
 
     def __init__(self, net_q: Floats, deep_q: Floats, weight: Floats, game: Ids) -> None:
         self._fold, self._places, self._deep = fold_of(game), _Places.of(net_q), deep_q
-        self._methods = _fold_methods(self._sums(weight))
+        self._others = [np.delete(np.arange(FOLDS), fold) for fold in range(FOLDS)]
+        folds = self.sums(weight)
+        self._methods = [_best(folds, others) for others in self._others]
 
-    def _sums(self, weight: Floats) -> _StepSums:
+    def sums(self, weight: Floats) -> _StepSums:
+        """The sums by fold, [folds, steps]."""
         return _StepSums.by(self._fold, FOLDS, self._places, self._deep, weight)
+
+    def curves(self, weight: Floats) -> Floats:
+        """[folds, points] curves that are fitted with these weights, each to the other folds."""
+        folds, methods = self.sums(weight), zip(self._methods, self._others, strict=True)
+        return np.stack([_fitted_curve(method, folds.total(others)) for method, others in methods])
 
     def expected(self, weight: Floats) -> Floats:
         """[n] deep Q expected of each position by curves that are fitted with these weights."""
-        return self._places.read(_fold_curves(self._sums(weight), self._methods), self._fold)
-
-
-# The folds that the curve of each fold is fitted to.
-_OTHERS = [np.delete(np.arange(FOLDS), fold) for fold in range(FOLDS)]
-
-
-def _fold_methods(folds: _StepSums) -> list[_Method]:
-    """For each fold the method that is best among the other folds."""
-    return [_best(folds, others) for others in _OTHERS]
-
-
-def _fold_curves(folds: _StepSums, methods: list[_Method]) -> Floats:
-    """[folds, points] curves, each fitted to the other folds."""
-    return np.stack(
-        [_fitted_curve(method, folds.total(others)) for method, others in zip(methods, _OTHERS, strict=True)]
-    )
+        return self._places.read(self.curves(weight), self._fold)
 
 
 def _best(folds: _StepSums, folds_used: NDArray[np.intp]) -> _Method:
