@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot, isnan, sqrt
+from math import hypot, isnan, nan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,7 +81,7 @@ def rate_lines(title: str, rates: Iterable[tuple[str, Rate]], width: int = 12) -
 
 def _or_nan(middle: float | None, low: float | None, high: float | None) -> tuple[float, float, float]:
     """Three numbers of JSON, with NaN in place of None."""
-    middle, low, high = (float("nan") if number is None else number for number in (middle, low, high))
+    middle, low, high = (nan if number is None else number for number in (middle, low, high))
     return middle, low, high
 
 
@@ -93,7 +93,7 @@ def loose_bound_words(few_drawn: int) -> str:
 def wilson(count: int, total: int) -> Rate:
     """The rate with Wilson's 95 % score interval (E. B. Wilson, JASA 22, 1927), which holds for rare candidates too."""
     if total == 0:
-        return Rate(0, 0, float("nan"), float("nan"), float("nan"))
+        return Rate(0, 0, nan, nan, nan)
     return Rate(count, total, count / total, *wilson_bounds(count / total, total))
 
 
@@ -373,7 +373,7 @@ class Interval:
 def mean_interval(values: Floats) -> Interval:
     """The mean of `values` [n] with the normal 95 % interval; without bounds for a single value."""
     mean = float(values.mean())
-    half = Z95 * float(values.std(ddof=1)) / sqrt(len(values)) if len(values) > 1 else float("nan")
+    half = Z95 * float(values.std(ddof=1)) / sqrt(len(values)) if len(values) > 1 else nan
     return Interval(mean, mean - half, mean + half)
 
 
@@ -386,18 +386,13 @@ def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64]) -
     games.
     """
     if not len(differences):
-        return [Interval(float("nan"), float("nan"), float("nan"))] * differences.shape[1]
+        return [Interval(nan, nan, nan)] * differences.shape[1]
     means = (weights @ differences) / weights.sum()
     counted = weights > 0  # games of weight 0 would only dilute the draws
-    names, place = np.unique(groups[counted], return_inverse=True)
+    place = np.unique(groups[counted], return_inverse=True)[1]
     differences, weights = differences[counted], weights[counted]
-    count = len(names)
-    if count < 2:
-        return [Interval(float(mean), float("nan"), float("nan")) for mean in means]
-    sums: Floats = np.stack([np.bincount(place, weights * column, count) for column in differences.T], 1).astype(float)
-    mass: Floats = np.bincount(place, weights, count).astype(float)
-    low, high = _percentiles(sums, mass)
-    return [Interval(float(m), float(lo), float(hi)) for m, lo, hi in zip(means, low, high, strict=True)]
+    sums: Floats = np.stack([np.bincount(place, weights * column) for column in differences.T], 1).astype(np.float64)
+    return _by_groups(means, sums, np.bincount(place, weights))
 
 
 def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: Floats, groups: Ids) -> list[Interval]:
@@ -411,27 +406,25 @@ def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: 
     if not count:
         return []
     names, place = np.unique(groups, return_inverse=True)
-    mass: Floats = np.bincount(place, weights, len(names)).astype(float)
-    figures = of_kept(changes, weights[rows])
-    sums = csc_array((figures * weights[rows], (place[rows], columns)), (len(names), count))
+    mass = np.bincount(place, weights)
     counted = mass > 0
-    sums, mass = sums[counted], mass[counted]
-    means = sums.sum(0) / mass.sum()
-    low, high = _percentiles(sums, mass) if len(mass) > 1 else np.full((2, count), np.nan)
-    intervals = (Interval(float(m), float(lo), float(hi)) for m, lo, hi in zip(means, low, high, strict=True))
-    by_column = []
-    for column, interval in enumerate(intervals):
-        of_column, dense = columns == column, np.zeros(len(weights))
-        dense[rows[of_column]] = changes[of_column]
-        by_column.append(share_change(interval, dense, weights, groups))
-    return by_column
+    kept = of_kept(changes, weights[rows]) * weights[rows]
+    sums, mass = csc_array((kept, (place[rows], columns)), (len(names), count))[counted], mass[counted]
+    dense = csc_array((changes, (rows, columns)), (len(weights), count))
+    return [
+        share_change(interval, dense[:, [column]].toarray().ravel(), weights, groups)
+        for column, interval in enumerate(_by_groups(sums.sum(0) / mass.sum(), sums, mass))
+    ]
 
 
-def _percentiles(sums: Any, mass: Floats) -> Floats:
-    """[2, k] the bounds of the weighted means over resampled games, by the sums of each game: `sums` [games, k], which
-    may be sparse, and `mass` [games]."""
-    resamples = resamples_within(_DRAWS, len(mass))
-    return resampled_bounds(lambda times: (times @ sums) / (times @ mass)[:, None], len(mass), resamples)
+def _by_groups(means: Floats, sums: Any, mass: Floats) -> list[Interval]:
+    """The weighted `means` [k] with intervals from resampled groups, by the sums of each group: `sums` [groups, k],
+    which may be sparse, and `mass` [groups]. NaN for fewer than two groups."""
+    bounds: Floats = np.full((2, len(means)), nan)
+    if len(mass) > 1:
+        resamples = resamples_within(_DRAWS, len(mass))
+        bounds = resampled_bounds(lambda times: (times @ sums) / (times @ mass)[:, None], len(mass), resamples)
+    return [Interval(*map(float, interval)) for interval in zip(means, *bounds, strict=True)]
 
 
 def of_kept(changes: NDArray[np.floating[Any]], weights: Floats) -> Floats:
