@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from math import atanh, inf, nan, pi
+from types import EllipsisType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -209,9 +210,9 @@ class _Places(NamedTuple):
         step = np.minimum(angle.astype(np.int64), _STEPS - 1)
         return cls(np.sign(q), step, angle - step)
 
-    def read(self, curve: Floats, *fold: Ids) -> Floats:
+    def read(self, curve: Floats, fold: Ids | EllipsisType = ...) -> Floats:
         """[n] values of the curve [points], or of curves [folds, points] where the `fold` [n] is given."""
-        below, above = curve[(*fold, self.step)], curve[(*fold, self.step + 1)]
+        below, above = curve[fold, self.step], curve[fold, self.step + 1]
         values: Floats = self.sign * (below + self.beyond * (above - below))
         return values
 
@@ -387,7 +388,7 @@ def beyond_scale(
     shares = []
     if len(rows):
         usable = ~(np.isnan(net_q) | np.isnan(deep_q)) & (weight > 0)
-        columns = (column[usable] for column in (net_q, deep_q, weight, game))
+        columns = net_q[usable], deep_q[usable], weight[usable], game[usable]
         drawn = resampled_curves(*columns, calibration.method, resamples=resamples, seed=seed)
         thinned = rows[:: -(-len(rows) // _MOST_ROWS)]
         part, places = part_of(game[thinned]), _Places.of(net_q[thinned])

@@ -392,7 +392,7 @@ def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64]) -
     place = np.unique(groups[counted], return_inverse=True)[1]
     differences, weights = differences[counted], weights[counted]
     sums: Floats = np.stack([np.bincount(place, weights * column) for column in differences.T], 1).astype(np.float64)
-    return _by_groups(means, sums, np.bincount(place, weights))
+    return _by_groups(means, sums, np.bincount(place, weights).astype(np.float64))
 
 
 def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: Floats, groups: Ids) -> list[Interval]:
@@ -406,7 +406,7 @@ def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: 
     if not count:
         return []
     names, place = np.unique(groups, return_inverse=True)
-    mass = np.bincount(place, weights)
+    mass: Floats = np.bincount(place, weights).astype(np.float64)
     counted = mass > 0
     kept = of_kept(changes, weights[rows]) * weights[rows]
     sums, mass = csc_array((kept, (place[rows], columns)), (len(names), count))[counted], mass[counted]
