@@ -40,7 +40,7 @@ def test_help_imports_nothing_heavy(name: str) -> None:
 
 
 # An option more has to take another's place: each is a decision that its user has to make.
-MOST_OPTIONS = 310
+MOST_OPTIONS = 307
 MOST_OF = {"train": 18, "mine": 24, "books": 16}
 
 
@@ -72,7 +72,16 @@ def test_there_are_no_more_options() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["mine a.pgn --threads 2", "mine a.pgn --audit 1", "train --warmup 3", "books --json"]
+    "words",
+    [
+        "mine a.pgn --threads 2",
+        "mine a.pgn --audit 1",
+        "train --warmup 3",
+        "books --json",
+        "export --share 0.2",
+        "export --draw w.parquet",
+        "rescore lc0-data --threshold 0.3",
+    ],
 )
 def test_an_option_that_is_gone_says_what_to_do(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = vr(words.split(), capsys)

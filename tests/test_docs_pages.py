@@ -120,20 +120,48 @@ def test_commands_in_sentences_exist_with_their_options() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_each_option_is_in_an_example() -> None:
-    """Of its command's help or of another's, or of a page."""
-    examples = [(page, call) for page, call in block_calls() + inline_calls() if page != "CHANGELOG.md"]
+def words_of_commands(call: list[str]) -> set[tuple[str, str]]:
+    """Each word of a call, without a value behind "=", with the path of the command that it belongs to."""
+    path, words = "vr", set()
+    for word in call:
+        if isinstance(TREE[path], click.Group) and f"{path} {word}" in TREE:
+            path = f"{path} {word}"
+        words.add((path, word.partition("=")[0]))
+    return words
+
+
+# These mean the same for every command: docs/conventions.md says what, and names the commands that have --json.
+SAME_EVERYWHERE = {"--help", "--quiet", "--verbose", "--json"}
+
+
+def test_each_option_is_in_an_example_of_its_own_command() -> None:
+    """In the command's help or on a page; for those that mean the same everywhere, of any command."""
+    calls = [call for page, call in block_calls() + inline_calls() if page != "CHANGELOG.md"]
     for command in TREE.values():
         lines = str(command.help).partition("Example:")[2].splitlines()
-        examples += [("help", call) for line in lines for call in split_calls(line)]
-    words = {word.partition("=")[0] for _, call in examples for word in call}
-    missing = {
-        f"{path} {option.opts[-1]}"
-        for path, command in TREE.items()
-        for option in options_of(command)
-        if not words & {*option.opts, *option.secondary_opts}
-    }
+        calls += [call for line in lines for call in split_calls(line)]
+    of_command = set[tuple[str, str]]().union(*map(words_of_commands, calls))
+    of_any = {word for _, word in of_command}
+    missing = set()
+    for path, command in TREE.items():
+        for option in options_of(command):
+            names = {*option.opts, *option.secondary_opts}
+            shown = names & of_any if names & SAME_EVERYWHERE else {(path, name) for name in names} & of_command
+            if not shown:
+                missing.add(f"{path} {option.opts[-1]}")
     assert missing == set()
+
+
+def test_an_option_in_an_example_of_another_command_does_not_count() -> None:
+    """`vr expand --nodes` shows no --nodes of `vr confirm`, and one before a command is of the group."""
+    assert words_of_commands(["expand", "--nodes", "5"]) == {
+        ("vr expand", "expand"),
+        ("vr expand", "--nodes"),
+        ("vr expand", "5"),
+    }
+    words = words_of_commands(["--config", "a.toml", "store", "merge", "--into=all.db"])
+    assert {("vr", "--config"), ("vr store merge", "--into")} < words
+    assert ("vr store", "--into") not in words
 
 
 def test_a_wrong_command_is_found_out() -> None:

@@ -556,7 +556,6 @@ NESTED = "[" * 100_000
         (["books", "check", "zero.epd"], 1),
         (["export", "--db", str(SAMPLE), "--split", "nested.json", "-o", "a.parquet"], 1),
         (["export", "--db", str(SAMPLE), "--split", "pipe.json", "-o", "a.parquet"], 1),
-        (["export", "--db", str(SAMPLE), "--draw", "pipe.parquet", "--format", "chunks", "-o", "chunks"], 1),
         (["mine", "a.pgn", "--cluster", "nested.json"], 2),
         (["mine", "a.pgn", "--cluster", "pipe.json"], 2),
         (["weights", "pipe.tar"], 1),

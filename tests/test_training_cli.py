@@ -602,10 +602,8 @@ def test_the_copy_of_a_folder_is_the_same_source(maia_file: str, chunks: Path, t
 def test_chunks_of_a_store_teach_what_the_store_does(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
     """Each step has all positions, in whatever order: what is learned of the judge's value is the same."""
     chunks, drawn = tmp_path / "chunks", ["--threshold", "0.3", "--share", "1"]
-    base = ["--db", str(SAMPLE), "--format", "chunks", "--net", maia_file]
-    code, _, complaint = vr(["export", *base, *drawn, "-o", str(chunks)], capsys)
-    assert code == 0, complaint
-    count = json.loads((chunks / "manifest.json").read_text())["chunks"]
+    question, options = valuerepair.Question(threshold=0.3), valuerepair.ChunkOptions(share=1)
+    count = valuerepair.write_chunks(SAMPLE, chunks, question, options, net=maia_file)["chunks"]
     steps = ["--only", "heads", "--steps", "6", "--set", "warmup=0", "--set", "holdout=0", "--lr", "1e-3"]
     by_store, by_chunks = tmp_path / "store.pb.gz", tmp_path / "chunks.pb.gz"
     for out, words in (

@@ -24,7 +24,7 @@ CHUNKS, SUITE = "chunks", "epd"
         "Most used": "format output db threshold labels split part",
         "Whose values": "net oracle alpha expanded calibration",
         "Trainers of other engines": "pawn",
-        "Training chunks": "policy result share draw form",
+        "Training chunks": "policy result form",
     },
 )
 @DB
@@ -57,15 +57,9 @@ CHUNKS, SUITE = "chunks", "epd"
     default="sampled",
     help="result_q: 1, 0 or -1 drawn by the judge's W/D/L, the judge's Q, or the game's result.",
 )
-@click.option(
-    "--share",
-    type=float,
-    help="Draw candidates as this share of positions. Unlike vr train, chunks cannot weigh that back.",
-)
-@click.option("--draw", type=FILE, metavar="FILE.parquet", help="Draw positions by these weights instead of --share.")
 @click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="Write tars, or one file per chunk.")
 @question(
-    "Write only candidates, the largest disagreement first. With --format chunks: the threshold that --share uses.",
+    "Write only candidates, the largest disagreement first. With --format chunks: only count them.",
     default=None,
     expanded=f"{EXPANDED} --format chunks includes positions beside the games in any case.",
 )

@@ -194,7 +194,7 @@ EXPANDED_TO_LEARN = (
 
 
 def question(
-    threshold: str = "Smallest |net Q - deep Q| of a candidate.",
+    threshold: str | None = "Smallest |net Q - deep Q| of a candidate.",
     *,
     default: float | None = DEFAULT_THRESHOLD,
     scale: bool = True,
@@ -207,12 +207,13 @@ def question(
 
     If the `default` is None, the command also gets `candidates_only`: whether a threshold was given. The flags leave
     options out if they are False: the question then uses the store's alpha (`scale`), the net's own Q (`calibrated`) or
-    the oracle with the most scored positions (`oracle`). `net` and `expanded` are the help of these options; None
-    leaves them out, too.
+    the oracle with the most scored positions (`oracle`). `threshold`, `net` and `expanded` are the help of these
+    options; None leaves them out, too.
     """
-    text, bracket, default_words = threshold.partition("  [default: ")
+    text, bracket, default_words = (threshold or "").partition("  [default: ")
     options = {
-        "threshold": click.option(
+        "threshold": threshold
+        and click.option(
             "--threshold",
             type=parse_threshold,
             metavar="THRESHOLD",
@@ -233,14 +234,14 @@ def question(
         @functools.wraps(command)
         def with_question(*positional: Any, **named: Any) -> Any:
             alpha: AlphaOption = named.pop("alpha", AlphaOption())
-            threshold = named.pop("threshold")
-            if default is None:
-                named["candidates_only"] = threshold is not None
+            share_or_size = named.pop("threshold", None)
+            if threshold and default is None:
+                named["candidates_only"] = share_or_size is not None
             question = Question(alpha=alpha.alpha, q_from=alpha.q_from, **{name: named.pop(name) for name in fields})
-            if isinstance(threshold, Worst):
-                return command(*positional, question=Worst(threshold.share, question), **named)
-            if threshold is not None:
-                question = replace(question, threshold=threshold)
+            if isinstance(share_or_size, Worst):
+                return command(*positional, question=Worst(share_or_size.share, question), **named)
+            if share_or_size is not None:
+                question = replace(question, threshold=share_or_size)
             return command(*positional, question=question, **named)
 
         return several(*(option for option in options.values() if option))(with_question)
