@@ -29,7 +29,7 @@ from valuerepair.books.write import write_books
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.progress import Progress
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.judge.compared_nets import find_oracle, measure
 from valuerepair.judge.openings import UNKNOWN, family, named_positions
 from valuerepair.judge.split import HELD_OUT, JUDGED, PARTS, HeldPart, Split, choose_split, read_split, write_split
@@ -578,9 +578,10 @@ def test_a_file_that_says_no_split(content: str | dict[str, object], said: str, 
     write_split(file, Split(openings=("Sicilian Defense",), materials=("KQvKR", "KRvKR")))
     read_split(file)
     file.write_text(content if isinstance(content, str) else json.dumps(json.loads(file.read_text()) | content))
-    with pytest.raises((ValueRepairError, UsageError), match=said) as caught:
+    with pytest.raises(ValueRepairError, match=said) as caught:
         read_split(file)
     assert str(file) in str(caught.value)
+    assert caught.value.exit_code == 1
     assert "\n" not in str(caught.value)
 
 

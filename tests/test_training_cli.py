@@ -487,6 +487,17 @@ def test_without_jax_one_line_says_what_to_install(
     assert (code, err) == (1, "vr: training needs JAX and optax: pip install 'valuerepair[train]'\n")
 
 
+def test_a_link_stays_and_its_target_is_written(small: str, chunks: Path, tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    link, target = tmp_path / "new.pb.gz", tmp_path / "elsewhere" / "1.pb.gz"
+    link.symlink_to(target)
+    code, _, err = train(small, link, capsys, str(chunks), *QUICK, "--set", "holdout=0")
+    assert code == 0, err
+    assert os.readlink(link) == str(target)
+    assert read_net_file(target).sha256 == read_curve(link).about["written"]["sha256"]
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["1.pb.gz"]
+
+
 def test_a_net_that_is_written_wrong_keeps_another_name(
     small: str, chunks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

@@ -489,6 +489,13 @@ def test_what_cannot_be_drawn_by_is_said(tmp_path: Path) -> None:
         drawn_by(path, ids, -1.0)
     with pytest.raises(ValueRepairError, match="must be numbers"):
         drawn_by(path, ids, "much")
+    with pytest.raises(ValueRepairError, match="with a finite sum"):
+        drawn_by(path, ids, 1e308)
+    with pytest.raises(ValueRepairError, match="whole ones"):
+        drawn_by(path, ids + 0.5, 1.0)
+    with pytest.raises(ValueRepairError, match="whole ones"):
+        drawn_by(path, [None, *ids[1:]], 1.0)
+    assert drawn_by(path, ids.astype(np.float64), 1.0).identity == drawn_by(path, ids, 1.0).identity
     pd.DataFrame({"position": ids}).to_parquet(path)
     with pytest.raises(ValueRepairError, match="has no column position_id"):
         store_source(SAMPLE, Question(threshold=0.3), share=0.1, holdout=0, seed=0, draw=str(path))

@@ -125,6 +125,18 @@ def test_soft_is_the_weight_of_books() -> None:
     assert (Soft().weigh(sample)[~has_net_q] == 0).all()
 
 
+@pytest.mark.parametrize("formula", [PositionSampling(6, 3.5, default_weight=0.3), DiffFocus(0.1, 2)])
+def test_a_divergence_that_is_not_a_number_is_not_known(formula: Formula, tmp_path: Path) -> None:
+    """The older trainer keeps such a record, in which policy_kld > 0 is false; the newer one has no weight for it."""
+    game = records(40)
+    game["policy_kld"][7], game["orig_q"][7] = np.nan, 0.5
+    (tmp_path / "0.gz").write_bytes(pack(game))
+    measured = measure([str(tmp_path)], formula, tmp_path / "side.parquet", quiet=True)
+    weights = pq.read_table(tmp_path / "side.parquet")["weight"].to_numpy()
+    assert weights[7] == pytest.approx(1 if isinstance(formula, DiffFocus) else 0.3)
+    assert measured.as_json()["mean"] == pytest.approx(weights.mean(), rel=1e-6)
+
+
 @pytest.mark.parametrize("formula", [DiffFocus(0.1, 2), PositionSampling(6, 3.5, 3, 0.025, 0.5), Soft(0.4, 0.2, 0.1)])
 @given(best=st.floats(-1, 1), gaps=st.tuples(st.floats(0, 2), st.floats(0, 2)), kld=st.floats(1e-6, 5))
 @settings(max_examples=100, deadline=None)

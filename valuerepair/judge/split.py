@@ -566,13 +566,13 @@ def write_split(path: str | os.PathLike[str], split: Split) -> None:
 
 
 def read_split(path: str | os.PathLike[str]) -> Split:
-    """The split of a file that `write_split` wrote. Raises UsageError for a missing file and for invalid values,
-    ValueRepairError for another kind of file."""
+    """The split of a file that `write_split` wrote. Raises UsageError for a missing file, ValueRepairError for another
+    kind of file and for invalid values."""
     try:
         written = read_json(path, _SplitFile, "a split that vr split wrote")
         return Split(**{option.name: getattr(written, option.name) for option in fields(Split)})
     except UsageError as error:
-        raise UsageError(f"{path}: {one_line(error)}") from None
+        raise ValueRepairError(f"{path}: {one_line(error)}") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; vr split writes one") from None
 

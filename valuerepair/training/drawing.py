@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair.archives.select import in_share, salt, scrambled
 from valuerepair.arrays import Flags, Floats
@@ -258,7 +259,7 @@ def read_weights(option: str, path: str, keys: tuple[str, ...], most: int) -> tu
         # Older numpy takes a list of one number for a number.
         if not all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in table.schema.types):
             raise TypeError
-        numbers = [table[key].to_numpy().astype(np.int64) for key in keys]
+        numbers = [_whole(table[key].to_numpy()) for key in keys]
         weight = table["weight"].to_numpy().astype(np.float64)
     except FileNotFoundError:
         raise UsageError(f"{option} {path}: no such file") from None
@@ -267,7 +268,19 @@ def read_weights(option: str, path: str, keys: tuple[str, ...], most: int) -> tu
     except (OSError, pa.ArrowException) as error:
         raise ValueRepairError(f"{option} {path}: cannot be read: {one_line(error)}") from None
     except (TypeError, ValueError, OverflowError):
-        raise ValueRepairError(f"{option} {path}: the columns {', '.join(keys)} and weight must be numbers") from None
-    if not (np.isfinite(weight).all() and (weight >= 0).all()):
-        raise ValueRepairError(f"{option} {path}: weights must be numbers that are not negative")
+        names = ", ".join(keys)
+        raise ValueRepairError(
+            f"{option} {path}: the columns {names} and weight must be numbers, {names} whole ones"
+        ) from None
+    with np.errstate(over="ignore"):
+        total = weight.sum()
+    if not (np.isfinite(total) and (weight >= 0).all()):
+        raise ValueRepairError(f"{option} {path}: weights must be numbers that are not negative, with a finite sum")
     return numbers, weight
+
+
+def _whole(column: NDArray[Any]) -> Index:
+    """Whole numbers of any type, int64[n]: a column of numbers with a gap comes as floats. Raises ValueError."""
+    if column.dtype.kind == "f" and not (column == np.floor(column)).all():  # a gap is NaN
+        raise ValueError
+    return np.asarray(column, np.int64)

@@ -487,7 +487,8 @@ def _write(
             shutil.copyfile(file.path, partial)
         return written
     parameters = {**old, **fitted.parameters}
-    unchecked = _next_to(path, f".unchecked{SUFFIX}")
+    target = Path(os.path.realpath(path))  # a link stays, its target is replaced
+    unchecked = _next_to(target, f".unchecked{SUFFIX}")
     notes = {"steps": fitted.best_step, "lr": about["options"]["lr"]}
     if fitted.amplitude is not None:
         notes["lambda"] = fitted.amplitude.factor
@@ -498,7 +499,7 @@ def _write(
             f"{unchecked}: the written net differs from the trained parameters by {q:.1e} in Q, "
             f"more than {MAX_DIFFERENCE:g}; it is kept under this name"
         )
-    os.replace(unchecked, path)
+    os.replace(unchecked, target)
     return written | {"q": float(q), "p": float(p)}
 
 

@@ -54,8 +54,9 @@ class DiffFocus:
 class PositionSampling:
     """The weight by which lczero-training's newer loader draws positions of a chunk (`position_sampling`).
 
-    ``min((alpha * total + beta)^gamma, tau)`` with the total of `DiffFocus`; `default_weight` without orig_q. The
-    loader divides by the largest of the chunk. The defaults are those of its data_loader_config.proto.
+    ``min((alpha * total + beta)^gamma, tau)`` with the total of `DiffFocus`; `default_weight` without orig_q,
+    or with a policy_kld that is not a number. The loader divides by the largest of the chunk. The defaults are those of
+    its data_loader_config.proto.
     """
 
     name: ClassVar[str] = "position-sampling"
@@ -72,7 +73,8 @@ class PositionSampling:
         base = np.maximum(total * self.alpha + self.beta, 0.0)
         with np.errstate(divide="ignore"):  # 0 to a negative power: infinite, which tau bounds
             weight = np.minimum(base**self.gamma, self.tau)
-        return np.where(np.isnan(records["orig_q"]), self.default_weight, weight)
+        is_unknown = np.isnan(records["orig_q"]) | np.isnan(records["policy_kld"])
+        return np.where(is_unknown, self.default_weight, weight)
 
 
 @dataclass(frozen=True, slots=True)
