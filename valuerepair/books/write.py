@@ -216,7 +216,7 @@ def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
     is_new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        stale = _stale(directory, contents)
+        stale = _stale_holdouts(directory, contents)
         with written_together({directory / name: _kind(name) for name in contents}) as partials:
             for partial, content in zip(partials, contents.values(), strict=True):
                 partial.write_bytes(content)
@@ -241,7 +241,7 @@ def _kind(name: str) -> outputs.FileKind:
     return outputs.MANIFEST if name == MANIFEST else _FORMATS[name.rpartition(".")[2]][0]
 
 
-def _stale(directory: Path, contents: dict[str, bytes]) -> list[Path]:
+def _stale_holdouts(directory: Path, contents: dict[str, bytes]) -> list[Path]:
     """Holdout files that an earlier book's manifest lists and that this book does not write."""
     try:
         listed = read_json(directory / MANIFEST, _EarlierBook, "a manifest of a book", most=_MOST_MANIFEST).files
@@ -367,9 +367,9 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     if manifest.net["history_fill"] == ENGINE_FILL:
         net_id, oracle_id = store.pick(sha256, manifest.oracle["digest"])
         pair = store.pair_options(net_id, oracle_id)
-        command = (store.path, pair, manifest.threshold, Alpha(**manifest.alpha), manifest.q_from)
+        of_question = (store.path, pair, manifest.threshold, Alpha(**manifest.alpha), manifest.q_from)
         calibrated = manifest.calibration is not None
-        export = next_command("vr export", *command, calibrated=calibrated, expanded=manifest.expanded, split=split)
+        export = next_command("vr export", *of_question, calibrated=calibrated, expanded=manifest.expanded, split=split)
         return [
             f"two versions of the engine play from it by vr match NEW OLD --openings {book}",
             f"next: {export} -o candidates.plain{_pawn(store, oracle_id)}",

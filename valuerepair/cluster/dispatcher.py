@@ -1,4 +1,4 @@
-"""The driver's side of a cluster: a thread whose event loop hands chunks of jobs to Dask and takes results back."""
+"""The driver's side of a cluster: a thread whose event loop hands batches of jobs to Dask and takes results back."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ RETURN_S = 120.0
 ALL_REFUSED_S = 5.0
 NO_WORKER_S = 600.0
 _POLL_S = 0.5
-_LINGER_S = 0.02  # positions come one by one, so a chunk waits this long for more of them
+_LINGER_S = 0.02  # positions come one by one, so a batch waits this long for more of them
 _LEAVE_S = 10.0
 # The first offers wait this long for those of slower workers before a majority settles what all must have.
 _SETTLE_S = 60.0
-_IN_FLIGHT = 3  # chunks per worker: one at work, and enough to stay busy while the next is on its way
-# Chunks grow until their round trip takes this many seconds; by then sending them costs next to nothing.
-_CHUNK_S, _MOST_GROWTH = 3.0, 64
-_CHOICE = 32  # Dask chooses among at most this many workers for a chunk; naming more only makes messages longer
+_IN_FLIGHT = 3  # batches per worker: one at work, and enough to stay busy while the next is on its way
+# Batches grow until their round trip takes this many seconds; by then sending them costs next to nothing.
+_BATCH_S, _MOST_GROWTH = 3.0, 64
+_CHOICE = 32  # Dask chooses among at most this many workers for a batch; naming more only makes messages longer
 _LOSSES_LOGGED = 10
 _SUSPICIOUS = 3  # workers that died with a job; fewer may have died of another job
 _HOPELESS = 12  # workers that may die on the net before any batch has come back
@@ -73,12 +73,12 @@ class Job:
             self.future.set_exception(error)
 
     def suspects(self) -> list[Job]:
-        """The jobs to try alone: this one, or one for each position of its batch; empty if it was alone already."""
-        method, batch = self.call[:2]
-        if method != "evaluate" or len(batch) < 2:
+        """The jobs to try alone: this one, or one for each of its positions; empty if it was alone already."""
+        method, positions = self.call[:2]
+        if method != "evaluate" or len(positions) < 2:
             alone, self.suspect, self.before = self.suspect, True, self.lost
             return [] if alone else [self]
-        calls = [(method, batch.take(np.array([row]))) for row in range(len(batch))]
+        calls = [(method, positions.take(np.array([row]))) for row in range(len(positions))]
         jobs = [Job(self.role, call, Future(), self.fail, self.lost, True, self.lost) for call in calls]
 
         def join() -> Any:
@@ -166,11 +166,11 @@ class Dispatcher:
 
     def capacity(self, role: Role) -> int:
         """Jobs to have submitted at a time: twice those in flight."""
-        return max(2, 2 * _IN_FLIGHT * self._chunk_size(role) * len(self._able[role]))
+        return max(2, 2 * _IN_FLIGHT * self._batch_size(role) * len(self._able[role]))
 
-    def _chunk_size(self, role: Role) -> int:
-        """Half of what a worker does at a time, so that its engines stay busy while the next chunk is on its way; times
-        the growth."""
+    def _batch_size(self, role: Role) -> int:
+        """Half of what a worker does at a time, so that its engines stay busy while the next batch is on its way. This
+        number grows with short round trips."""
         widest = max((offer.at_once for offer in self._able[role].values()), default=0)
         return math.ceil(widest / 2 * self._growth[role])
 
@@ -241,7 +241,7 @@ class Dispatcher:
                     await asyncio.wait_for(leaving, _LEAVE_S)
 
     async def _look(self, address: str) -> None:
-        """Updates the list of workers. Dask passes the chunks of lost ones to others, if there are any."""
+        """Updates the list of workers. Dask passes the batches of lost ones to others, if there are any."""
         try:
             if self._client.status != "running":
                 raise OSError("Dask's client is looking for its scheduler")
@@ -270,8 +270,8 @@ class Dispatcher:
                 self._last_lost = lost
                 self._log_loss(f"worker {lost} was lost: its work goes to others")
         alive = {remote.address for remote in self._workers.values()}
-        for chunk in [chunk for chunk in self._in_flight if alive.isdisjoint(chunk.workers)]:
-            self._take_back(chunk, min(2, len(chunk.workers)))  # Dask has tried several, one after another
+        for batch in [batch for batch in self._in_flight if alive.isdisjoint(batch.workers)]:
+            self._take_back(batch, min(2, len(batch.workers)))  # Dask has tried several, one after another
         for process in present.keys() - self._workers.keys():
             gpu = float(present[process].get("resources", {}).get("GPU", 0)) >= 1
             new = self._workers[process] = RemoteWorker(process[0], str(present[process].get("name", "")), gpu)
@@ -369,17 +369,17 @@ class Dispatcher:
             log.info(f"{where}: there is no worker yet: waiting {minutes} for one")
 
     def _feed(self) -> None:
-        """Keeps a few chunks per worker in flight. A suspect runs alone on the cluster, so any crash is its own."""
+        """Keeps a few batches per worker in flight. A suspect runs alone on the cluster, so any crash is its own."""
         if self._suspects:
             if not self._in_flight and self._able[self._suspects[0].role]:
                 self._launch([self._suspects.popleft()])
             return
         for role in Role:
             pending, most = self._pending[role], _IN_FLIGHT * len(self._able[role])
-            room = most - sum(chunk.role is role for chunk in self._in_flight)
+            room = most - sum(batch.role is role for batch in self._in_flight)
             while pending and room > 0:
-                # Towards the end chunks shrink, so that all workers finish at the same time.
-                size = min(self._chunk_size(role), math.ceil(len(pending) / most))
+                # Towards the end batches shrink, so that all workers finish at the same time.
+                size = min(self._batch_size(role), math.ceil(len(pending) / most))
                 jobs = [pending.popleft() for _ in range(size)]
                 jobs = [job for job in jobs if job.future.running() or job.future.set_running_or_notify_cancel()]
                 if jobs:
@@ -388,53 +388,53 @@ class Dispatcher:
 
     def _launch(self, jobs: list[Job]) -> None:
         able = list(self._able[jobs[0].role])
-        chunk = JobBatch(jobs[0].role, jobs, frozenset(random.sample(able, min(_CHOICE, len(able)))))
-        self._in_flight[chunk] = asyncio.create_task(self._run(chunk))
+        batch = JobBatch(jobs[0].role, jobs, frozenset(random.sample(able, min(_CHOICE, len(able)))))
+        self._in_flight[batch] = asyncio.create_task(self._run(batch))
 
-    async def _run(self, chunk: JobBatch) -> None:
-        """Submits a chunk to Dask and settles its jobs, or takes them back."""
+    async def _run(self, batch: JobBatch) -> None:
+        """Submits a batch to Dask and settles its jobs, or takes them back."""
         started = time.monotonic()
         future = self._client.submit(
             worker.work,
-            *(self._assignment.session, chunk.role, [job.call for job in chunk.jobs]),
-            key=f"vr-{chunk.role.name.lower()}-{uuid.uuid4().hex}",
-            workers=list(chunk.workers),
-            priority=10 if chunk.role is Role.NET else 0,
+            *(self._assignment.session, batch.role, [job.call for job in batch.jobs]),
+            key=f"vr-{batch.role.name.lower()}-{uuid.uuid4().hex}",
+            workers=list(batch.workers),
+            priority=10 if batch.role is Role.NET else 0,
         )
         try:
             answers = await future
-        except CancelledError:  # the connection was lost, and with it perhaps the chunks sent since
+        except CancelledError:  # the connection was lost, and with it perhaps the batches sent since
             self._forget_all()
         except KilledWorker as error:
             self._last_lost = RemoteWorker(error.last_worker.address, str(error.last_worker.name))
-            self._take_back(chunk, error.allowed_failures + 1)
+            self._take_back(batch, error.allowed_failures + 1)
         except WorkerFailed as error:
-            self._take_back(chunk)
+            self._take_back(batch)
             for failed in self._workers.values():
-                if failed.address == error.address and error.reason and isinstance(failed.has.get(chunk.role), Offer):
-                    self._refuse(failed, chunk.role, error.reason)
-            self._settle(chunk.role)
-        except Exception as error:  # no worker got the chunk
+                if failed.address == error.address and error.reason and isinstance(failed.has.get(batch.role), Offer):
+                    self._refuse(failed, batch.role, error.reason)
+            self._settle(batch.role)
+        except Exception as error:  # no worker got the batch
             self._error = ValueRepairError(f"--cluster {self._where}: {reason_of(error)}")
-            self._take_back(chunk)
+            self._take_back(batch)
         else:
-            self._counts[chunk.role.value] += 1
-            if len(chunk.jobs) == self._chunk_size(chunk.role):
-                factor = min(2.0, _CHUNK_S / (time.monotonic() - started))
-                self._growth[chunk.role] = max(1, min(int(self._growth[chunk.role] * factor), _MOST_GROWTH))
-            for job, answer in zip(chunk.jobs, answers, strict=True):
+            self._counts[batch.role.value] += 1
+            if len(batch.jobs) == self._batch_size(batch.role):
+                factor = min(2.0, _BATCH_S / (time.monotonic() - started))
+                self._growth[batch.role] = max(1, min(int(self._growth[batch.role] * factor), _MOST_GROWTH))
+            for job, answer in zip(batch.jobs, answers, strict=True):
                 job.future.set_result(answer)
         finally:
             future.release()
-            self._in_flight.pop(chunk, None)
+            self._in_flight.pop(batch, None)
             self._wake.set()
 
-    def _take_back(self, chunk: JobBatch, lost: int = 0) -> None:
-        """Queues a chunk again after `lost` workers died with it. If too many did, its jobs become suspects."""
-        if (task := self._in_flight.pop(chunk, None)) is not None and task is not asyncio.current_task():
+    def _take_back(self, batch: JobBatch, lost: int = 0) -> None:
+        """Queues a batch again after `lost` workers died with it. If too many did, its jobs become suspects."""
+        if (task := self._in_flight.pop(batch, None)) is not None and task is not asyncio.current_task():
             task.cancel()
-        self._counts["lost over the net"] += lost if chunk.role is Role.NET else 0
-        for job in reversed(chunk.jobs):
+        self._counts["lost over the net"] += lost if batch.role is Role.NET else 0
+        for job in reversed(batch.jobs):
             job.lost += lost
             if job.lost - job.before < _SUSPICIOUS:
                 (self._suspects if job.suspect else self._pending[job.role]).appendleft(job)
@@ -453,5 +453,5 @@ class Dispatcher:
                 remote.joining.cancel()
         self._workers.clear()
         self._able = {role: {} for role in Role}
-        for chunk in list(self._in_flight):
-            self._take_back(chunk)
+        for batch in list(self._in_flight):
+            self._take_back(batch)

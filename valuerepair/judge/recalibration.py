@@ -83,33 +83,35 @@ def recalibrate(
     threshold: float,
 ) -> Recalibration:
     """Compares two nets by their curves; `disagreement` is net Q - deep Q as the nets are, all arrays [n]."""
-    first, second = (is_candidate(off, threshold) for off in disagreement)
+    first, second = (is_candidate(difference, threshold) for difference in disagreement)
     repaired, newly = first & ~second, ~first & second
 
     def after_curves(mass: Floats) -> tuple[list[Floats], list[Flags]]:
         """Both nets' |disagreement| after their curves for rows with the weights `mass` [n], and their candidates."""
-        size = [np.abs(curve.expected(mass) - deep_q) for curve in curves]
-        return size, [is_candidate(off, threshold) for off in size]
+        errors = [np.abs(curve.expected(mass) - deep_q) for curve in curves]
+        return errors, [is_candidate(difference, threshold) for difference in errors]
 
     def counted(mass: Floats) -> Floats:
         """The two differences and three shares of `Recalibration`, for rows with the weights `mass` [n]."""
-        size, (wrong, others) = after_curves(mass)
-        columns = np.stack([of_kept(1.0 * others - wrong, weight), size[1] - size[0]], 1)
-        hits = (first, ~wrong), (repaired, wrong), (newly, others)
+        errors, (first_wrong, second_wrong) = after_curves(mass)
+        columns = np.stack([of_kept(1.0 * second_wrong - first_wrong, weight), errors[1] - errors[0]], 1)
+        hits = (first, ~first_wrong), (repaired, first_wrong), (newly, second_wrong)
         with np.errstate(invalid="ignore"):  # a resample may have no such rows
             parts = [mass @ (group & hit) / (mass @ group) for group, hit in hits]
         return np.array([*(mass @ columns / mass.sum()), *parts])
 
-    size, (wrong, others) = after_curves(weight)
+    errors, (first_wrong, second_wrong) = after_curves(weight)
     nets = [
-        Recalibrated(weighted(hits, weight, game), float(np.average(off, weights=weight)))
-        for hits, off in zip((wrong, others), size, strict=True)
+        Recalibrated(weighted(hits, weight, game), float(np.average(difference, weights=weight)))
+        for hits, difference in zip((first_wrong, second_wrong), errors, strict=True)
     ]
     share, mean_abs, *parts = _by_games(counted, weight, game)
-    share = share_change(share, 1.0 * others - wrong, weight, game)
+    share = share_change(share, 1.0 * second_wrong - first_wrong, weight, game)
     of_first, of_repaired, of_newly = (
         _share(hit[group], weight[group], game[group], interval)
-        for group, hit, interval in zip((first, repaired, newly), (~wrong, wrong, others), parts, strict=True)
+        for group, hit, interval in zip(
+            (first, repaired, newly), (~first_wrong, first_wrong, second_wrong), parts, strict=True
+        )
     )
     return Recalibration(
         first=nets[0],

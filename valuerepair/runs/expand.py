@@ -169,14 +169,14 @@ class _Expanding(SearchLoop[PlannedSearch]):
         super().__init__(store, oracle, oracle_id, run, progress, failures)
         self._options, self._start, self._pair, self._net = options, start, start.pair, net
         self._following = following
-        self._line = NetThread(net, self._events)
+        self._net_thread = NetThread(net, self._events)
         self._ladder = None
         if options.screen is not None:
             screen = replace(options.screen, price=start.price(oracle.identity))
             self._ladder = Ladder(store, *self._pair, oracle, start.question, screen, options.seed, run, REACHED)
-        self._whole = start.whole_nodes(oracle.identity)
-        self._size = _BATCH_OF_TREES if kind_of(oracle.identity.kind).built_in else _BATCH
-        self._yields, self._frontier = Yields(self._whole), Frontier()
+        self._full_nodes = start.whole_nodes(oracle.identity)
+        self._batch_size = _BATCH_OF_TREES if kind_of(oracle.identity.kind).built_in else _BATCH
+        self._yields, self._frontier = Yields(self._full_nodes), Frontier()
         self._sources = SourceQueue(start.roots(options.seed), options.rounds)
         self._searches = PlannedSearches()
         self._round = 0
@@ -190,7 +190,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def work(self) -> str:
-        with self._line:
+        with self._net_thread:
             return super().work()
 
     @property
@@ -297,7 +297,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
 
     def _take_audits(self) -> list[PlannedSearch]:
         audits = self._searches.audits
-        count = min(self._size, len(audits), self._affordable(np.full(len(audits), self._whole)))
+        count = min(self._batch_size, len(audits), self._affordable(np.full(len(audits), self._full_nodes)))
         self._start.tally.planned += count
         return [audits.popleft() for _ in range(count)]
 
@@ -305,7 +305,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
     def _costs(self) -> NDArray[np.float64]:
         """The expected nodes of a search of each group; those of a full search before the first result."""
         costs = self._yields.costs()
-        return costs if self._start.tally.nodes else np.full_like(costs, self._whole)
+        return costs if self._start.tally.nodes else np.full_like(costs, self._full_nodes)
 
     def _affordable(self, costs: NDArray[np.float64], before: float = 0.0) -> int:
         """The number of next searches, with these expected costs, that the limits allow after `before` more nodes."""
@@ -315,7 +315,9 @@ class _Expanding(SearchLoop[PlannedSearch]):
             count = min(count, max(options.positions - tally.planned, 0))
         if options.nodes is not None:
             of_groups = self._costs
-            planned = sum(self._whole if entry.group is None else of_groups[entry.group] for entry in self._searches)
+            planned = sum(
+                self._full_nodes if entry.group is None else of_groups[entry.group] for entry in self._searches
+            )
             nodes_left = options.nodes - tally.nodes - planned - before
             count = min(count, int((np.cumsum(costs) <= nodes_left).sum()))
         return count
@@ -324,9 +326,11 @@ class _Expanding(SearchLoop[PlannedSearch]):
         """The neighbours to search now, in a batch with this many audits; puts them into the store."""
 
         def affordable(groups: NDArray[np.int64]) -> int:
-            return self._affordable(self._costs[groups], audits * self._whole)
+            return self._affordable(self._costs[groups], audits * self._full_nodes)
 
-        chosen = self._frontier.choose(self._yields.expected(), self._size - audits, self._stored_keys, affordable)
+        chosen = self._frontier.choose(
+            self._yields.expected(), self._batch_size - audits, self._stored_keys, affordable
+        )
         if chosen is None:
             return []
         self._start.tally.planned += len(chosen)
@@ -380,7 +384,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         if self._following is not None:
             sources = [replace(s, following=m) for s, m in zip(sources, self._following(sources), strict=True)]
         self._window_requested = True
-        self._line.ask(lambda: look_around(self._net, sources, steps))
+        self._net_thread.ask(lambda: look_around(self._net, sources, steps))
 
     def _tell_round(self, number: int) -> None:
         """Logs the beginning of a round; later sources of the same round join it."""
@@ -413,9 +417,9 @@ class _Expanding(SearchLoop[PlannedSearch]):
 
     def _waiting_of(self, window: _Window) -> Waiting:
         near, net_values = window.near, window.values
-        of = [window.sources[i] for i in near.source.tolist()]
+        sources = [window.sources[i] for i in near.source.tolist()]
         judged = self._start.judged(net_values.q, near.batch)
-        expected = judged - np.where(near.same_side, 1, -1) * np.array([source.deep_q for source in of])
+        expected = judged - np.where(near.same_side, 1, -1) * np.array([source.deep_q for source in sources])
         phase = phases(boards(near.batch.fen))
         threshold = self._start.question.threshold
         return Waiting(
@@ -424,11 +428,11 @@ class _Expanding(SearchLoop[PlannedSearch]):
             judged,
             groups_of(near.step, near.distance, near.later, expected, phase, threshold),
             np.array([is_drawn(key) for key in near.batch.key.tolist()], np.bool_),
-            np.array([source.root_id for source in of], np.int64),
-            np.array([source.position_id for source in of], np.int64),
+            np.array([source.root_id for source in sources], np.int64),
+            np.array([source.position_id for source in sources], np.int64),
             np.array(near.step, object),
             near.distance,
-            np.array([source.round for source in of], np.int64),
+            np.array([source.round for source in sources], np.int64),
         )
 
     def _infer(self, line: Waiting, deep: list[DeepResult | None]) -> None:

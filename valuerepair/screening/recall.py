@@ -46,12 +46,12 @@ def figures(
     passages = screening.passage_columns(store, net_id, oracle_id)
     if not len(passages.ids):
         return None
-    disagreement, numbers = np.asarray(frame["disagreement"], np.float64), np.asarray(frame["position_id"])
-    scored_ids, candidate_ids = numbers[~np.isnan(disagreement)], numbers[is_candidate(disagreement, threshold)]
+    disagreement, ids = np.asarray(frame["disagreement"], np.float64), np.asarray(frame["position_id"])
+    scored_ids, candidate_ids = ids[~np.isnan(disagreement)], ids[is_candidate(disagreement, threshold)]
     outside = scored_ids[~np.isin(scored_ids, passages.ids)]
     since = screening.searched_since(store, net_id, oracle_id, outside)
     since_hits = int(np.isin(since.ids, candidate_ids).sum())
-    candidate, scored = (np.isin(passages.ids, ids) for ids in (candidate_ids, scored_ids))
+    candidate, scored = np.isin(passages.ids, candidate_ids), np.isin(passages.ids, scored_ids)
     exited = ~np.isnan(passages.cut_at)
     audited = exited & passages.searched & scored
     hits = candidate[audited]
@@ -63,10 +63,10 @@ def figures(
         name: float(np.clip(value * int(exited.sum()) - known_hits, 0, cut.sum())) if cut.any() else 0.0
         for name, value in (("missed", rate.rate), ("missed_low", rate.low), ("missed_high", rate.high))
     }
-    rungs, left = np.unique(np.concatenate([passages.cut_at[cut], since.cut_at]), return_counts=True)
-    full = passages.nodes[passages.searched]
+    rungs, left_there = np.unique(np.concatenate([passages.cut_at[cut], since.cut_at]), return_counts=True)
+    full_nodes = passages.nodes[passages.searched]
     positions, spent = len(passages.ids) + len(since.ids), int(passages.nodes.sum() + since.nodes.sum())
-    brute = round(float(np.median(full)) * positions) if len(full) else None
+    brute = round(float(np.median(full_nodes)) * positions) if len(full_nodes) else None
     counts = {
         "positions": positions,
         "cut": int(cut.sum()),
@@ -82,7 +82,9 @@ def figures(
         "nodes": spent,
         "brute_nodes": brute,
         "saving": brute / spent if brute and spent else None,
-        "left_at": [{"nodes": int(rung), "positions": int(count)} for rung, count in zip(rungs, left, strict=True)],
+        "left_at": [
+            {"nodes": int(rung), "positions": int(count)} for rung, count in zip(rungs, left_there, strict=True)
+        ],
         "screens": [_screen(facts) for facts in screening.screens(store, net_id, oracle_id)],
     }
     return counts | {"recall_said": recall_words(counts)}
