@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from valuerepair import open_store
 from valuerepair.cli import cli
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.figures import PlayedGame
 from valuerepair.play.pgn import read_written
 from valuerepair.question import Question
@@ -63,6 +63,19 @@ def test_a_sweep_and_its_match_in_one_command(maia: list[str], tmp_path: Path) -
     more = json.loads(vr("selfplay", "n_scl=inf", "-o", str(folder), "--nodes", "8", "--games", "6", "--json", *maia))
     assert (more[0]["games"], more[0]["repeats_whole"]) == (6, 1)
     assert (folder / "n_scl=inf.pgn").read_bytes().startswith(files[folder / "n_scl=inf.pgn"])
+
+
+def test_self_play_and_matches_do_not_replace_each_others_table(maia: list[str], tmp_path: Path) -> None:
+    folders = {command: tmp_path / command for command in ("selfplay", "match")}
+    for command, folder in folders.items():
+        words = [command, "n_scl=2", "-o", str(folder), "--nodes", "2", "--games", "2", *maia]
+        vr(*words)
+        before = {path: path.read_bytes() for path in folder.iterdir()}
+        words[0] = ({*folders} - {command}).pop()
+        result = CliRunner().invoke(cli, ["experiment", *words])
+        assert isinstance(result.exception, UsageError), result.output
+        assert f"table.csv: already exists and is not a table of vr experiment {words[0]}" in str(result.exception)
+        assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_interesting_positions_go_into_a_store(maia: list[str], tmp_path: Path) -> None:

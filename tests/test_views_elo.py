@@ -18,6 +18,7 @@ from matplotlib.container import ErrorbarContainer
 from scipy.stats import t as student
 
 from tests.figure_parts import band, line, words
+from valuerepair import outputs
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
@@ -334,13 +335,13 @@ def report() -> list[Row]:
 
 
 def test_the_table_is_read_as_it_was_written(tmp_path: Path) -> None:
-    write_table(report(), tmp_path)
+    write_table(report(), tmp_path, outputs.SWEEP_TABLE)
     again = read_table(str(tmp_path))
     pd.testing.assert_frame_equal(pd.DataFrame(again), pd.DataFrame(report()), check_dtype=False)
 
 
 def test_the_sweeps_lines_are_the_tables_shares(tmp_path: Path) -> None:
-    write_table(report(), tmp_path)
+    write_table(report(), tmp_path, outputs.SWEEP_TABLE)
     table = pd.read_csv(tmp_path / "table.csv")
     figure = figures.draw("wdl", tmp_path)
     by_scl, by_tau, _, _ = figure.axes

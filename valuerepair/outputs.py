@@ -141,7 +141,8 @@ JSONL = FileKind("a table of valuerepair", rb'\{"(position_id|line)":')
 PARQUET = FileKind("a table of valuerepair", rb"PAR1", tail=rb'"name": "(position_id|line)"')
 TABLES = {"csv": CSV, "jsonl": JSONL, "ndjson": JSONL, "parquet": PARQUET}
 WEIGHTS = FileKind("a file of weights of vr weights", rb"PAR1", tail=rb"formula")
-RESULTS = FileKind("a table of vr experiment", rb"kind,setting,")
+SWEEP_TABLE = FileKind("a table of vr experiment selfplay", rb"kind,setting,value,games,")
+MATCH_TABLE = FileKind("a table of vr experiment match", rb"kind,setting,value,first,")
 
 # Of 40 bytes of Stockfish's .bin the last two are a result and 0xff; a position without a move is not written.
 BIN = FileKind("positions of vr export", rb"(?!SQLite)(.{34}(?!\0\0)...{2}[\0\1\xff]\xff)+(?!.{40})")

@@ -162,7 +162,7 @@ def experiment_selfplay(
     target = setting_of(match) if match is not None else None
     if target is not None and name_of(target) not in map(name_of, sweep):
         raise UsageError(f"--match {match}: is not one of the settings of the sweep")
-    experiment = _experiment(folder, options, quiet)
+    experiment = _experiment(folder, options, quiet, outputs.SWEEP_TABLE)
     rows = [experiment.selfplay(setting, DEFAULT_THRESHOLD) for setting in sweep]
     lines = selfplay_lines(rows)
     if target is not None and not experiment.stopped:
@@ -174,7 +174,7 @@ def experiment_selfplay(
             if not chosen[1]:
                 lines.append("the setting's ratio lies outside those of the temperatures: the nearest one is used")
             rows.append(final)
-    return _written(experiment, rows, lines)
+    return _written(experiment, rows, lines, outputs.SWEEP_TABLE)
 
 
 def experiment_match(
@@ -199,30 +199,34 @@ def experiment_match(
     from valuerepair.report.experiment import match_lines
 
     players, other = [parse_side(text) for text in dict.fromkeys(sides)], parse_side(against)
-    experiment = _experiment(folder, options, quiet)
+    experiment = _experiment(folder, options, quiet, outputs.MATCH_TABLE)
     rows = [experiment.match(side, other, odds=odds) for side in players]
-    return _written(experiment, rows, match_lines(rows))
+    return _written(experiment, rows, match_lines(rows), outputs.MATCH_TABLE)
 
 
-def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool) -> Experiment:
+def _experiment(
+    folder: Path, options: ExperimentOptions | None, quiet: bool, table: outputs.FileKind
+) -> Experiment:
     """The experiment of all settings. Raises UsageError if one of its files would replace a file of another kind."""
     from valuerepair.play.experiment import Experiment, ExperimentOptions, choose_openings
     from valuerepair.report.experiment import PLOT, TABLE
 
     place, chosen = pathlib.Path(folder), options or ExperimentOptions()
     if place.exists():
-        outputs.check_regular(place / TABLE, outputs.RESULTS)
+        outputs.check_regular(place / TABLE, table)
         outputs.check_regular(place / PLOT, outputs.PNG)
     openings, book = choose_openings(chosen.openings, chosen.lines)
     return Experiment(place, openings, book, chosen.nodes, chosen.games, chosen.net, quiet=quiet)
 
 
-def _written(experiment: Experiment, rows: Sequence[Row], lines: Sequence[str]) -> ExperimentTable:
+def _written(
+    experiment: Experiment, rows: Sequence[Row], lines: Sequence[str], table: outputs.FileKind
+) -> ExperimentTable:
     """The table, written into the folder with its plot. Raises Interrupted after Ctrl-C."""
     from valuerepair.report import style
     from valuerepair.report.experiment import PLOT, ExperimentTable, draw, write_table
 
-    write_table(rows, experiment.folder)
+    write_table(rows, experiment.folder, table)
     style.save(draw(rows), experiment.folder / PLOT)
     if experiment.stopped:
         log.info(f"{experiment.folder}: stopped; all finished games are kept; run the same command again to resume")

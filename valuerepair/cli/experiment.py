@@ -28,12 +28,13 @@ def command() -> None:
     """Measure settings of the search by games: a list of self-play runs or of matches, and a table.
 
     The games of every setting are a PGN file in the folder: the same command resumes a stopped run, and a larger
-    --games adds to them. The table (table.csv) and the plot are in the same folder.
+    --games adds to them. The table (table.csv) and the plot are in the same folder, so self-play and matches need one
+    folder each.
 
     \b
     Example:
       vr experiment selfplay n_scl=5 n_scl=inf temperature=1 --nodes 100
-      vr experiment match certainty=1 auto_extend=1 --nodes 100 --lines 251 --games 502
+      vr experiment match certainty=1 auto_extend=1 --nodes 100 --lines 251 --games 502 -o options
     """
 
 

@@ -84,14 +84,17 @@ def match_lines(rows: Sequence[Row]) -> list[str]:
     return [*table_lines(_MATCH_COLUMNS, cells), *_unfinished(rows)]
 
 
-def write_table(rows: Sequence[Row], folder: Path) -> None:
-    """Writes rows of any columns as CSV, with empty cells for columns that a row lacks."""
+def write_table(rows: Sequence[Row], folder: Path, kind: outputs.FileKind) -> None:
+    """Writes rows of any columns as CSV, with empty cells for columns that a row lacks.
+
+    It replaces only a table of this `kind`: self-play and matches have different columns. Raises UsageError.
+    """
     text = io.StringIO()
     columns = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows(rows)
-    with written_whole(folder / TABLE, outputs.RESULTS) as partial:
+    with written_whole(folder / TABLE, kind) as partial:
         partial.write_text(text.getvalue(), "utf-8")
 
 
