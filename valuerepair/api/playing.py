@@ -204,9 +204,7 @@ def experiment_match(
     return _written(experiment, rows, match_lines(rows), outputs.MATCH_TABLE)
 
 
-def _experiment(
-    folder: Path, options: ExperimentOptions | None, quiet: bool, table: outputs.FileKind
-) -> Experiment:
+def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool, table: outputs.FileKind) -> Experiment:
     """The experiment of all settings. Raises UsageError if one of its files would replace a file of another kind."""
     from valuerepair.play.experiment import Experiment, ExperimentOptions, choose_openings
     from valuerepair.report.experiment import PLOT, TABLE
