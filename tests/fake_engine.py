@@ -2,7 +2,7 @@
 
 It knows no chess: its best move is e2e4 (or ``best=MOVE``), its score the length of the position line, so that an
 answer can be told from another's. ``x-on=TEXT`` does x when the position line contains TEXT, with ``at=N`` once it has
-at least N moves. ``id=NAME`` is its name, ``log=FILE`` gets the lines that it reads. With ``play`` (and python-chess)
+at least N moves. ``id=NAME`` is its name, ``log=FILE`` gets the lines that it reads, ``tabs`` separates words. With ``play`` (and python-chess)
 it plays legal moves: mate if it can, else one by the position.
 """
 
@@ -20,6 +20,8 @@ OPTIONS = dict(a.partition("=")[::2] for a in sys.argv[1:])
 
 
 def say(text: str) -> None:
+    if "tabs" in OPTIONS and not text.startswith(("id ", "option ")):
+        text = "\t" + text.replace(" ", " \t")
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, wait
 from pathlib import Path
 
+import chess
+import chess.engine
 import psutil
 import pytest
 
@@ -123,6 +125,14 @@ def test_an_answer_its_taker_refuses_is_a_failure_too(opened: Opener) -> None:
 
 def test_garbage_between_the_lines_is_passed_over(opened: Opener) -> None:
     assert ask(opened(fake("garbage"))).result(20) == len("position startpos")
+
+
+def test_any_white_space_is_between_words(opened: Opener) -> None:
+    """The UCI protocol allows it, and python-chess reads it."""
+    with chess.engine.SimpleEngine.popen_uci([sys.executable, FAKE, "tabs"]) as engine:
+        played = engine.play(chess.Board(), chess.engine.Limit(nodes=1000), info=chess.engine.INFO_ALL)
+    assert (played.move, played.info["nodes"]) == (chess.Move.from_uci("e2e4"), 1000)
+    assert ask(opened(fake("tabs"), timeout=5)).result(20) == len("position startpos")
 
 
 def test_a_second_answer_and_late_lines_do_not_belong_to_the_next_search(opened: Opener) -> None:

@@ -287,7 +287,7 @@ class UciEngine:
         seconds = setup.start_seconds or _UCIOK_SECONDS
         deadline = self.now() + seconds
         try:
-            while (line := self._process.read_line(deadline).strip()) != "uciok":
+            while (line := self._read_line(deadline)) != "uciok":
                 if line.startswith("id name "):
                     self.name = line[8:].strip()
                 elif (option := parse_option(line)) is not None:
@@ -373,7 +373,7 @@ class UciEngine:
     def _await(self, word: str, deadline: float, reader: SearchReader | None = None) -> str:
         """Reads up to the line that begins with `word`. Raises EngineFailure if lc0 says that it cannot go on."""
         while True:
-            line = self._process.read_line(deadline).strip()
+            line = self._read_line(deadline)
             first = line.split(" ", 1)[0]
             if first == word:
                 return line
@@ -383,6 +383,10 @@ class UciEngine:
                     raise EngineFailure(f"says: {self._error}")
             if reader is not None:
                 reader.add(line)
+
+    def _read_line(self, deadline: float) -> str:
+        """The next line. UCI allows any white space between words; all that is read here expects blanks."""
+        return self._process.read_line(deadline).replace("\t", " ").strip()
 
     def _timeout(self, what: str) -> EngineTimeout:
         return EngineTimeout(what + (f"; it says: {self._error}" if self._error else ""))
