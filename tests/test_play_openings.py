@@ -73,6 +73,26 @@ def test_epd_and_fen_lines(tmp_path: Path) -> None:
         read_openings(path, strict=True)
 
 
+@pytest.mark.parametrize("name", ["book.pgn", "book.epd"])
+def test_a_book_whose_lines_end_in_a_carriage_return_alone_is_read_whole(name: str, tmp_path: Path) -> None:
+    texts = {
+        "book.pgn": '[Event "a"]\n\n1. e4 {King} e5 *\n\n[Event "b"]\n\n1. d4 d5 2. c4 *\n',
+        "book.epd": '4k3/8/8/8/8/8/4P3/4K3 w - - id "a";\n4k3/8/8/8/8/8/3P4/4K3 w - - id "b";\n',
+    }
+    path = tmp_path / name
+    path.write_bytes(texts[name].replace("\n", "\r").encode())
+    with path.open(newline=None) as file:  # Python's universal newlines
+        boards = (
+            [game.end().board() for game in iter(lambda: chess.pgn.read_game(file), None)]
+            if name == "book.pgn"
+            else [chess.Board.from_epd(line)[0] for line in file]
+        )
+    assert [opening.fen for opening in read_openings(path)] == [board.fen() for board in boards]
+    assert len(boards) == 2
+    with pytest.raises(ValueRepairError, match=rf"{name}:1: "):
+        read_openings(path, strict=True)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

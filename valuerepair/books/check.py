@@ -349,6 +349,9 @@ class _EpdCheck:
     def line(self, number: int, raw: bytes) -> None:
         for _, text in numbered_lines([raw.decode("utf-8", "replace")]):
             self._book.entries += 1
+            if "\r" in text:
+                self._problem(number, "a carriage return alone does not end a line; write a line feed")
+                return
             try:
                 board = chess.Board(read_epd(text).fen)
             except WrongLine as reason:
