@@ -2,8 +2,8 @@
 
 It knows no chess: its best move is e2e4 (or ``best=MOVE``), its score the length of the position line, so that an
 answer can be told from another's. ``x-on=TEXT`` does x when the position line contains TEXT, with ``at=N`` once it has
-at least N moves. ``id=NAME`` is its name, ``log=FILE`` gets the lines that it reads, ``tabs`` separates words. With ``play`` (and python-chess)
-it plays legal moves: mate if it can, else one by the position.
+at least N moves. ``id=NAME`` is its name, ``log=FILE`` gets the lines that it reads, ``tabs`` separates words. With
+``play`` (and python-chess) it plays legal moves: mate if it can, else one by the position.
 """
 
 from __future__ import annotations
