@@ -154,6 +154,10 @@ def test_an_option_that_may_be_repeated_takes_an_array_or_one(folder: Path, caps
 WRONG = [
     ("[mine]\nthrshold = 1", "[mine] thrshold: no such option; did you mean threshold?"),
     (
+        "[mine]\nnear-duplicates = true",
+        "[mine] near-duplicates: was removed: one of a game's positions with the same material and pawns is kept",
+    ),
+    (
         '[mine]\nthreshold = "3"',
         '[mine] threshold = "3": 3: give |net Q - deep Q|, above 0 and at most 2, or a share of the positions as '
         "worst:2%",

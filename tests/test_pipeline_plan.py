@@ -184,7 +184,7 @@ def test_every_command_is_understood(settings: Settings, tmp_path: Path, monkeyp
         words = [*stage.words, *stage.elsewhere]
         command = cli.get_command(click.Context(cli), words[0])
         assert command is not None
-        context = command.make_context(words[0], words[1:])
+        context = command.make_context(words[0], words[1:], help_option_names=["-h", "--help"])
         if stage.name != "copy":
             assert {"alpha", "threshold", "seed", "db", "split"} & set(context.params), stage.name
         chosen = options(stage)

@@ -271,6 +271,19 @@ def test_positions_are_those_that_training_draws(any_maia: Path, tmp_path: Path)
     np.testing.assert_array_equal(chunks["best_d"], judged_wdl[:, 1])
 
 
+def test_a_threshold_without_candidates_writes_the_same_positions(
+    written: tuple[Path, dict[str, Any]], any_maia: Path, tmp_path: Path
+) -> None:
+    """The threshold says what the manifest counts, and the order."""
+    manifest = vr.write_chunks(SAMPLE, tmp_path / "out", vr.Question(threshold=1.99), net=str(any_maia))
+    assert (manifest["candidates"], written[1]["candidates"] > 0) == (0, True)
+    before, after = (
+        sorted((chunk["planes"].tobytes(), chunk["best_q"].tobytes()) for chunk in read_chunks(folder))
+        for folder in (written[0], tmp_path / "out")
+    )
+    assert before == after
+
+
 def test_positions_beside_the_games_are_written_without_what_their_games_say(any_maia: Path, tmp_path: Path) -> None:
     db = store_beside_games(tmp_path)
     with sqlite3.connect(db) as sql:

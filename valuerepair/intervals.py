@@ -398,8 +398,8 @@ def bootstrap(differences: Floats, weights: Floats, groups: NDArray[np.int64]) -
 def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: Floats, groups: Ids) -> list[Interval]:
     """`share_change` of `count` columns that are mostly 0.
 
-    The entries other than 0 are `changes` [m], in these `rows` [m] and `columns` [m]; `weights` and `groups` are [n],
-    of all rows.
+    The entries other than 0 are `changes` [m], in these `rows` [m] and `columns` [m], each at most once; `weights` and
+    `groups` are [n], of all rows.
     """
     from scipy.sparse import csc_array
 

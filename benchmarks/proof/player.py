@@ -35,7 +35,7 @@ from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.pipeline.plan import REPAIRED, SPLIT, STORE
-from valuerepair.pipeline.settings import ASIDE, STOCKFISH_NODES
+from valuerepair.pipeline.settings import ASIDE, FILE, STOCKFISH_NODES, read
 from valuerepair.question import DEFAULT_THRESHOLD, Question
 from valuerepair.store.store import Store
 from valuerepair.training.train import curve_path, read_curve
@@ -232,7 +232,9 @@ class Player:
         whole, recipe = self.net(WHOLE), self.out / RECIPE
         words = ["train", "--net", NET, "--store", str(recipe / STORE), "--split", str(recipe / SPLIT)]
         words += ["--alpha", f"{_FLATTER_ALPHA:g}", "--policy", _POLICY, "--threshold", f"{DEFAULT_THRESHOLD}"]
-        words += ["--steps", str(HOUR_STEPS), "--set", f"every={HOUR_STEPS // 5}", "--set", "patience=0"]
+        settings = recipe / FILE  # its budget bought these steps
+        steps = (read(settings).sizes.steps if settings.exists() else None) or HOUR_STEPS
+        words += ["--steps", str(steps), "--set", f"every={steps // 5}", "--set", "patience=0"]
         yield [Step(PLAYER, whole.name, whole, [*words, "-o", str(whole)])]
         if curve_path(whole).exists():
             full = read_curve(whole).about["amplitude"]["lambda"]

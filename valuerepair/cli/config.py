@@ -15,6 +15,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from valuerepair.cli.removed import instead_of
 from valuerepair.errors import UsageError, ValueRepairError, nearest
 from valuerepair.files import read_toml
 
@@ -44,7 +45,8 @@ class Config:
         for key, value in own_table.items():
             if key not in options and not (key in below and isinstance(value, dict)):
                 kind = "no such command or option" if isinstance(value, dict) else "no such option"
-                raise self.wrong(f"[{where}] {key}", kind + nearest(key, [*options, *below]))
+                _, _, advice = (instead_of(" ".join(("vr", *words)), f"--{key}") or "").partition(": ")
+                raise self.wrong(f"[{where}] {key}", advice or kind + nearest(key, [*options, *below]))
         defaults: dict[str, Any] = {}
         for name, table in ((DEFAULTS, self.tables.get(DEFAULTS, {})), (where, own_table)):
             for key in table.keys() & options.keys():

@@ -78,8 +78,8 @@ def match(sides: tuple[str, ...], against: str, odds: bool, output: str, json: b
 
     \b
     Example:
-      vr experiment match certainty=1 auto_extend=1 --nodes 100 --lines 251 --games 502
-      vr experiment match nodes=10 nodes=100 nodes=100,n_scl=5 --against nodes=1 --odds --openings queen-odds.epd
+      vr experiment match certainty=1 auto_extend=1 --nodes 100 --lines 251 --games 502 -o options
+      vr experiment match nodes=10 nodes=100 --against nodes=1 --odds --openings queen-odds.epd -o odds
     """
     experiment_options = vr.ExperimentOptions(**options)
     print_result(

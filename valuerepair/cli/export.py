@@ -59,7 +59,7 @@ CHUNKS, SUITE = "chunks", "epd"
 )
 @click.option("--form", type=click.Choice(["tar", "files"]), default="tar", help="Write tars, or one file per chunk.")
 @question(
-    "Write only candidates, the largest disagreement first. With --format chunks: only count them.",
+    "Write only candidates, the largest disagreement first. With --format chunks: what its manifest counts.",
     default=None,
     expanded=f"{EXPANDED} --format chunks includes positions beside the games in any case.",
 )

@@ -84,10 +84,11 @@ class StoreDraw(JudgedPositions):
         seed: int = 0,
         split: Split | None = None,
         part: str = PARTS[TRAIN],
+        needs_candidates: bool = True,
     ) -> None:
-        """Raises ValueRepairError without scored positions, and without a candidate to train on."""
+        """Raises ValueRepairError without scored positions, and without a candidate, unless none is needed."""
         super().__init__(store, question, split=split, part=part)
-        self._seed, self._threshold = seed, question.threshold
+        self._seed, self._threshold, self._needs_candidates = seed, question.threshold, needs_candidates
         self.ordinary = self.weight.astype(np.float64)
         if len(self.reached):
             self.ordinary[~self.is_sampled] = _standing(store, question, self.reached)
@@ -134,7 +135,7 @@ class StoreDraw(JudgedPositions):
         """Candidates and others: the number of each in a pass, and the mass that they represent."""
         available = _ordinary_size(self.ordinary[self.candidates]), _ordinary_size(self.ordinary[self.others])
         sizes = available if share is None else _sizes(*available, share)
-        if not sum(sizes) or (share is None and not sizes[0]):
+        if not sum(sizes) or (share is None and self._needs_candidates and not sizes[0]):
             kind = "other position" if share == 0 else "candidate"
             hint = "give --share 0 to train without candidates" if share is None else f"another --share than {share:g}"
             raise ValueRepairError(

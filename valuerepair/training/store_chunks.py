@@ -176,6 +176,7 @@ def write_chunks(
         seed=options.seed,
         split=split,
         part=options.part,
+        needs_candidates=False,
     )
     facts = RecordFacts(net.identity.input_format, drawn.fill, 1.0)
     judge = _JudgedRows(store, drawn, options)
