@@ -408,8 +408,8 @@ def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: 
     names, place = np.unique(groups, return_inverse=True)
     mass: Floats = np.bincount(place, weights).astype(np.float64)
     counted = mass > 0
-    kept = of_kept(changes, weights[rows]) * weights[rows]
-    sums, mass = csc_array((kept, (place[rows], columns)), (len(names), count))[counted], mass[counted]
+    weighted_changes = of_kept(changes, weights[rows]) * weights[rows]
+    sums, mass = csc_array((weighted_changes, (place[rows], columns)), (len(names), count))[counted], mass[counted]
     dense = csc_array((changes, (rows, columns)), (len(weights), count))
     return [
         share_change(interval, dense[:, [column]].toarray().ravel(), weights, groups)
