@@ -279,6 +279,24 @@ def test_errors_about_variables_of_the_environment_name_these(
                 assert err.startswith(f"vr: {variable} is set in the environment: vr {words} has no such option")
 
 
+@pytest.mark.parametrize(
+    ("variable", "advice"),
+    [
+        ("MINE_THREADS", "was removed: vr works with the cores that it may use"),
+        ("MINE_MAX_PLY", "was removed: in Python it is SampleOptions(max_ply=...)"),
+        ("MINE_AUDIT", "belongs to --screen now: --screen auto,audit=0.1"),
+    ],
+)
+def test_a_variable_of_an_option_that_is_gone_says_what_to_do(
+    variable: str, advice: str, folder: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"VALUEREPAIR_{variable}", "2")
+    code, _, err = vr(["mine", "a.pgn"], capsys)
+    assert code == 2
+    assert err.startswith(f"vr: VALUEREPAIR_{variable} is set in the environment: {advice}")
+    assert err.count("\n") == 1
+
+
 def test_variables_on_the_page_of_conventions_set_options() -> None:
     page = (Path(__file__).parents[1] / "docs" / "conventions.md").read_text()
     examples = re.findall(r"`VALUEREPAIR_([A-Z_]+)=", page)

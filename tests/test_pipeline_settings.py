@@ -157,6 +157,7 @@ def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path
         ('archives = ["a"]\n[mine]\naside = "some"', "[mine] aside some: give a share of the positions, as 0.5"),
         ('archives = ["a"]\n[mine]\naside = 0.5', "mine.aside: must be a text, not a number"),
         ('archives = ["a"]\n[train]\npolicy = "judges"', "[train] policy judges: give net, judge or judge:SHARE"),
+        ('archives = ["a"]\n[train]\npolicy = ""', "[train] policy '': give net, judge or judge:SHARE"),
         ('archives = ["a"]\nsizes = 3', "[sizes]: must be a table"),
         ('archives = ["a"]\n[sizes]\nsteps = 0', "[sizes] steps = 0: must be at least 1"),
         ('archives = ["a"]\n[sizes]\nrejudge = 9', "[sizes] rejudge = 9: must be 0, or at least 100"),

@@ -38,9 +38,11 @@ def write(
     stop: int | None = None,
     shard: int = 10,
     options: ChunkOptions = OPTIONS,
+    drawn: str | None = None,
 ) -> dict[str, Any]:
     """All of CHUNKS, or as far as `stop`; goes on where the folder has some."""
-    with ChunkOutput(folder, RUN, options, form=form, shard_chunks=shard) as output:
+    run = RUN if drawn is None else {**RUN, "store": drawn}
+    with ChunkOutput(folder, run, options, form=form, shard_chunks=shard) as output:
         for i in range(output.chunks, len(CHUNKS)):
             if i == stop:
                 raise Stopped
@@ -143,6 +145,8 @@ def test_another_runs_folder_is_refused(tmp_path: Path) -> None:
     before = content(tmp_path / "out")
     with pytest.raises(UsageError, match=r"chunks of another run \(options: seed: 3, not 4\); give a new"):
         write(tmp_path / "out", options=ChunkOptions(seed=4))
+    with pytest.raises(UsageError, match=r"chunks of another run \(options: seed: 3, not the default\); give a new"):
+        write(tmp_path / "out", options=ChunkOptions(), drawn="store 1")  # options count before what they change
     with pytest.raises(UsageError, match=r'another run \(form: "tar", not "files"\)'):
         write(tmp_path / "out", "files")
     assert content(tmp_path / "out") == before

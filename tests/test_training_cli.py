@@ -394,6 +394,7 @@ def test_training_says_which_alpha_it_learns_by_and_what_that_does(
         ([*STORE, "--set", "candidates=9", "--draw", "w.csv"], 2, "--set candidates: has no effect with --draw"),
         (["chunks", "--policy", "judge"], 2, "--policy: needs --store"),
         ([*STORE, "--policy", "search"], 2, "--policy search: give net, judge or judge:SHARE"),
+        ([*STORE, "--policy", ""], 2, "--policy '': give net, judge or judge:SHARE"),
         ([*STORE, "--set", "q_ratio=0.5"], 2, "--set q_ratio: is of training chunks"),
         ([*STORE, "-o", "new.onnx"], 2, "-o new.onnx: a net's name ends in .pb.gz"),
         ([*STORE, "-o", "nowhere/new.pb.gz"], 2, "nowhere/new.pb.gz: there is no folder "),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import sqlite3
+import tarfile
 from collections import Counter
 from dataclasses import fields
 from itertools import islice
@@ -293,6 +294,25 @@ def test_a_record_without_a_value_is_refused(tmp_path: Path) -> None:
         write_chunk(tmp_path / f"{game}.gz", records_of(positions_of(GAME), GAME, result_q=[np.nan, game][game > 0]))
     with pytest.raises(ValueRepairError, match=r"0\.gz: a record has no value to learn"):
         next(TrainingStream([ChunkSource([str(tmp_path)], 1, holdout=0)], 500, 0).batches())
+
+
+@pytest.mark.parametrize("field", ["plies_left", "best_q", "result_q"])
+@pytest.mark.parametrize("is_tar", [False, True])
+def test_a_record_with_an_infinite_value_is_named(field: str, is_tar: bool, tmp_path: Path) -> None:
+    """A writer divided by zero: the loss became infinite, and the advice was another learning rate."""
+    records = records_of(positions_of(GAME), GAME)
+    records[field][2] = np.inf
+    path = write_chunk(tmp_path / "0.gz", records)
+    name = "0.gz"
+    if is_tar:
+        with tarfile.open(tmp_path / "all.tar", "w") as tar:
+            tar.add(path)
+        path = path.with_name("all.tar")
+        with tarfile.open(path) as tar:
+            name = f"all.tar at byte {tar.getmembers()[0].offset_data:,}"
+    source = ChunkSource([str(path)], 1, holdout=0)
+    with pytest.raises(ValueRepairError, match=rf"^{name}: record 3 of {len(GAME)}: {field} is inf; leave this"):
+        source.read(source.units().units)
 
 
 # -- stores -----------------------------------------------------------------------------------------------------------

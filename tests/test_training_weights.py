@@ -447,6 +447,16 @@ def test_refusals(chunks: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.parametrize("formula", [DiffFocus(), PositionSampling(), Soft()])
+@pytest.mark.parametrize("calibration", ["none", "fitted"])
+def test_an_infinite_value_is_named(formula: Formula, calibration: Any, tmp_path: Path) -> None:
+    infinite = records(40)
+    infinite["best_q"][6] = -np.inf
+    (tmp_path / "game_1.gz").write_bytes(pack(infinite))
+    with pytest.raises(ValueRepairError, match=r"^game_1\.gz: record 7 of 40: best_q is -inf; leave this chunk out$"):
+        measure([str(tmp_path)], formula, calibration=calibration, quiet=True)
+
+
 def test_command_line(chunks: Path, tmp_path: Path) -> None:
     def run(*arguments: str) -> Any:
         return CliRunner().invoke(command, [str(chunks), *arguments], catch_exceptions=False)

@@ -45,7 +45,7 @@ class Config:
         for key, value in own_table.items():
             if key not in options and not (key in below and isinstance(value, dict)):
                 kind = "no such command or option" if isinstance(value, dict) else "no such option"
-                _, _, advice = (instead_of(" ".join(("vr", *words)), f"--{key}") or "").partition(": ")
+                advice = _advice(" ".join(("vr", *words)), key)
                 raise self.wrong(f"[{where}] {key}", advice or kind + nearest(key, [*options, *below]))
         defaults: dict[str, Any] = {}
         for name, table in ((DEFAULTS, self.tables.get(DEFAULTS, {})), (where, own_table)):
@@ -142,6 +142,11 @@ def variable_of(context: click.Context, option: click.Parameter) -> str:
     return shared or f"{context.auto_envvar_prefix}_{option.name}".upper()
 
 
+def _advice(command: str, key: str) -> str:
+    """What to do instead of an option that a command (``vr mine``) no longer has; "" if it never had it."""
+    return (instead_of(command, f"--{key}") or "").partition(": ")[2]
+
+
 def check_environment(prefix: str, command: click.Command, *words: str) -> None:
     """Raises UsageError for a variable with the prefix of the command `words` that sets none of its options.
 
@@ -154,7 +159,9 @@ def check_environment(prefix: str, command: click.Command, *words: str) -> None:
     for key in os.environ:
         if key.startswith(begins) and key not in [*variables, f"{begins}HELP"] and not key.startswith(of_below):
             name = " ".join(["vr", *words])
-            raise UsageError(f"{key} is set in the environment: {name} has no such option{nearest(key, variables)}")
+            advice = _advice(name, key.removeprefix(begins).lower().replace("_", "-"))
+            problem = advice or f"{name} has no such option{nearest(key, variables)}"
+            raise UsageError(f"{key} is set in the environment: {problem}")
     for child, subcommand in below.items():
         check_environment(prefix, subcommand, *words, child)
 

@@ -221,6 +221,18 @@ def unpack_or_reason(content: bytes) -> Records | str:
         return str(reason)
 
 
+def check_finite(name: str, records: Records, fields: Sequence[str]) -> None:
+    """Raises ValueRepairError for the first record with an infinite value in one of the fields; NaN is not known."""
+    for value_field in fields:
+        infinite = np.flatnonzero(np.isinf(records[value_field]))
+        if len(infinite):
+            record = infinite[0]
+            raise ValueRepairError(
+                f"{name}: record {record + 1} of {len(records)}: {value_field} is {records[value_field][record]:g}; "
+                "leave this chunk out"
+            )
+
+
 def have_any(chunks: Sequence[Records], keys: Keys) -> list[bool]:
     """Which of the chunks have one of the positions with these keys (`chess.board.keys`).
 

@@ -305,11 +305,15 @@ class ChunkOutput:
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The first difference between two runs, in a few words."""
-    for name in dict.fromkeys([*before, *after]):
+    """The first difference between two runs, in a few words; of options first, on which the digests of what is written
+    depend, too."""
+    for name in dict.fromkeys(["options", *before, *after]):
         old, new = before.get(name), after.get(name)
         if old != new:
             if isinstance(old, dict) and isinstance(new, dict):
                 return f"{name}: {_difference(old, new)}"
-            return f"{name}: {json.dumps(old, ensure_ascii=False)}, not {json.dumps(new, ensure_ascii=False)}"
+            was, now = (
+                json.dumps(run[name], ensure_ascii=False) if name in run else "the default" for run in (before, after)
+            )
+            return f"{name}: {was}, not {now}"
     return "nothing differs"

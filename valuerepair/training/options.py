@@ -57,7 +57,7 @@ def parse_policy(text: str, usual: Word, *others: Word) -> tuple[Word, float]:
         if word == other and 0 <= share <= 1:
             return other, share
     named = ", ".join(f"{other} or {other}:SHARE" for other in others)
-    raise UsageError(f"--policy {text}: give {usual}, {named}; a share lies between 0 and 1")
+    raise UsageError(f"--policy {text or repr(text)}: give {usual}, {named}; a share lies between 0 and 1")
 
 
 def _option_text(name: str, value: float) -> str:
@@ -118,7 +118,7 @@ class TrainOptions:
     @property
     def policy_share(self) -> float:
         """The share of the judge's best move in the policy target of a store's positions."""
-        return parse_policy(self.policy or POLICY, "net", "judge")[1]
+        return parse_policy(POLICY if self.policy is None else self.policy, "net", "judge")[1]
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "every", "candidates"):

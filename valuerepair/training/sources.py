@@ -21,7 +21,7 @@ from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.store.store import Store
-from valuerepair.training.chunk_files import BrokenChunk, RandomReader, in_order, read_index, unpack
+from valuerepair.training.chunk_files import BrokenChunk, RandomReader, check_finite, in_order, read_index, unpack
 from valuerepair.training.drawing import StoreDraw, check_any_left, is_held, read_weights
 from valuerepair.training.samples import MOST_MOVES, Batch, Samples, numbers_within, of_positions, of_records
 from valuerepair.training.weights import parse_formula
@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 WINDOW = 1 << 16  # positions that are shuffled together
 VALIDATION = 8192  # at most this many positions of each source judge a net
+_VALUES = ("result_q", "result_d", "best_q", "best_d", "orig_q", "plies_left")  # that training reads from a record
 _AT_ONCE = 512  # positions of a store that are read together
 _READY = 4  # batches that wait for a step
 _END = object()
@@ -163,6 +164,7 @@ class ChunkSource:
                 raise self._changed(unit, str(reason)) from None
             if len(records) != index.records[unit]:
                 raise self._changed(unit, "has other records")
+            check_finite(self._path(unit), records, _VALUES)
             weight = None if self._formula is None else self._formula.weigh(records)
             if self._weights is not None:
                 weight = self._weights[self._starts[unit] : self._starts[unit + 1]].astype(np.float64)
@@ -186,7 +188,10 @@ class ChunkSource:
                 yield samples
 
     def _path(self, unit: int) -> str:
-        return self._index.archives.names[int(self._index.archive[unit])]
+        """The name of a chunk's file in messages, and where in a tar it is."""
+        archives, archive = self._index.archives, int(self._index.archive[unit])
+        place = f" at byte {int(self._index.offset[unit]):,}" if archives.is_tar(archive) else ""
+        return archives.names[archive] + place
 
     def _changed(self, unit: int, reason: str) -> ValueRepairError:
         return ValueRepairError(f"{self._path(unit)}: changed since training began: {reason}")

@@ -183,7 +183,7 @@ def train(
             if store is not None:
                 with Store.open(store) as opened:
                     question, notes = opened.for_training(question)
-                options = replace(options, policy=options.policy or POLICY)
+                options = replace(options, policy=POLICY if options.policy is None else options.policy)
             sources = _sources(file, chunks, store, question, options, split, quiet)
             for line in notes:
                 log.info(line)

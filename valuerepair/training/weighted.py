@@ -29,6 +29,7 @@ from valuerepair.training.chunk_files import (
     Archives,
     ChunkFile,
     LeftOut,
+    check_finite,
     digest_of,
     find_archives,
     in_order,
@@ -200,7 +201,7 @@ def _curve(archives: Archives, quiet: bool) -> Calibration:
     """The expected best_q given orig_q, of all records; a chunk is a game."""
 
     def look(chunk: ChunkFile) -> Floats | None:
-        records = unpack_or_reason(chunk.content)
+        records = _records(archives, chunk)
         if isinstance(records, str):
             return None  # `_weighed` reports it
         return np.stack([records["orig_q"], records["best_q"]]).astype(np.float64)
@@ -221,6 +222,14 @@ def _curve(archives: Archives, quiet: bool) -> Calibration:
         ) from None
 
 
+def _records(archives: Archives, chunk: ChunkFile) -> Records | str:
+    """The records of a chunk, or why it cannot be used. Raises ValueRepairError for an infinite Q."""
+    records = unpack_or_reason(chunk.content)
+    if not isinstance(records, str):
+        check_finite(name_of(archives, chunk), records, ("orig_q", "best_q"))
+    return records
+
+
 def _game(chunk: ChunkFile) -> NDArray[np.int64]:
     return np.array([digest_of(chunk.content)], np.uint64).view(np.int64)
 
@@ -229,7 +238,7 @@ def _weighed(
     archives: Archives, measured: Measured, left_out: LeftOut, quiet: bool
 ) -> Iterator[tuple[ChunkFile, _WeighedChunk]]:
     def look(chunk: ChunkFile) -> _WeighedChunk | str:
-        records = unpack_or_reason(chunk.content)
+        records = _records(archives, chunk)
         if isinstance(records, str):
             return records
         own = hashlib.sha256(chunk.content).digest()
