@@ -440,6 +440,8 @@ def _training(outcome: RepairOutcome) -> str:
         if (amplitude := about.get("amplitude")) is not None:
             given = about["options"].get("amplitude") is not None
             whence = "as repair.toml says" if given else "the best fit to games that were held out of training"
+            if given and (of_held_out := amplitude.get("lambda_held_out")) is not None:
+                whence += f"; the best fit to games that were held out of training is {of_held_out:.2f}"
             parts.append(f'<p class="small">Amplitude: lambda {amplitude["lambda"]:.2f}, {whence}.</p>')
     return "\n".join(parts)
 

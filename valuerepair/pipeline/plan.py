@@ -312,7 +312,7 @@ class _StageCommands:
         judged = min(_MOST_JUDGED, _HELD * learned)
         once = learned / rates.net if options.only == "value" else 0  # the input of the value head, computed once
         seconds = rates.compile + 4 * rates.start + once
-        judgements = _JUDGEMENTS + (_OF_AMPLITUDE if options.amplitude is None else 1)
+        judgements = _JUDGEMENTS + _OF_AMPLITUDE
         seconds += steps * s.train.batch / rates.train + judgements * judged / rates.judge
         how = [
             word

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +93,10 @@ def fit(
     old = {name: net.parameters[name] for name in learner.trained}
     validation = Validation(held, learner, weights, threshold, options.batch, old) if held else None
     fitted = _TrainingSteps(learner, options, validation, checkpoint, identity, on_curve, quiet).run(stream)
-    if fitted.best_step and options.amplitude is not None:
-        fitted.amplitude = given_amplitude(options.amplitude, validation, old, fitted.parameters)
-    elif fitted.best_step and validation is not None:
+    if fitted.best_step and validation is not None:
         fitted.amplitude = find_amplitude(validation, old, fitted.parameters, quiet=quiet)
+    if fitted.best_step and options.amplitude is not None:
+        fitted.amplitude = _given_amplitude(options.amplitude, fitted, validation, old)
     if fitted.amplitude is not None:
         fitted.parameters = fitted.amplitude.parameters
     return fitted
@@ -256,10 +256,12 @@ def _copied(parameters: Mapping[str, Any]) -> Trained:
 
 @dataclass(frozen=True, slots=True)
 class Amplitude:
-    """`factor` is lambda; `factor_in_q` the factor of Q with the least squared error; `measures` are
-    `validation.MEASURES` of the net with these `parameters`."""
+    """`factor` is lambda; `of_held_out` the one with the least loss of the held-out games, NaN without such games;
+    `factor_in_q` the factor of Q with the least squared error; `measures` are `validation.MEASURES` of the net with
+    these `parameters`."""
 
     factor: float
+    of_held_out: float
     factor_in_q: float
     measures: dict[str, float]
     parameters: Trained
@@ -285,17 +287,15 @@ def find_amplitude(
         factor = round(float(minimum.x), 2)
         measures = {candidate: validation.measure(interpolate(old, new, candidate)) for candidate in (factor, 1.0)}
     best = min(measures, key=lambda candidate: measures[candidate]["loss"])
-    return Amplitude(best, validation.factor_in_q(new), measures[best], interpolate(old, new, best))
+    return Amplitude(best, best, validation.factor_in_q(new), measures[best], interpolate(old, new, best))
 
 
-def given_amplitude(
-    factor: float, validation: Validation | None, old: Mapping[str, Any], new: Mapping[str, Any]
-) -> Amplitude:
-    """This lambda. Without held-out positions there are no measures, and the factor of Q is NaN."""
-    parameters = interpolate(old, new, factor)
-    if validation is None:
-        return Amplitude(factor, math.nan, {}, parameters)
-    return Amplitude(factor, validation.factor_in_q(new), validation.measure(parameters), parameters)
+def _given_amplitude(factor: float, fitted: Fitted, validation: Validation | None, old: Mapping[str, Any]) -> Amplitude:
+    """This lambda in place of that of the held-out games. Without such games there are no measures."""
+    parameters = interpolate(old, fitted.parameters, factor)
+    if validation is None or fitted.amplitude is None:
+        return Amplitude(factor, math.nan, math.nan, {}, parameters)
+    return replace(fitted.amplitude, factor=factor, measures=validation.measure(parameters), parameters=parameters)
 
 
 def interpolate(old: Mapping[str, Any], new: Mapping[str, Any], factor: float) -> Trained:

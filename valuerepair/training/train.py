@@ -104,11 +104,7 @@ class Training:
             )
         amplitude = about.get("amplitude")
         if amplitude is not None:
-            in_q = amplitude["lambda_in_q"]
-            by_q = "" if in_q is None else f"; by Q it would be {in_q:.2f}"
-            given = about["options"].get("amplitude") is not None
-            whence = "as given" if given else "on the games held out"
-            lines.append(f"amplitude: lambda {amplitude['lambda']:.2f} {whence}{by_q}")
+            lines.append(_amplitude_line(amplitude, about["options"].get("amplitude")))
         if "loss" in self.rows[0]:
             judged = next(row for row in self.rows if row["step"] == written["step"])
             best = judged if amplitude is None else amplitude["measures"]
@@ -124,6 +120,17 @@ class Training:
     def as_json(self) -> dict[str, Any]:
         """The content of the file next to the net: `about`, and its curve."""
         return {**self.about, "curve": list(self.rows)}
+
+
+def _amplitude_line(amplitude: Mapping[str, Any], given: float | None) -> str:
+    """Which part of the change was written, and which one the held-out games support."""
+    of_held_out, in_q = amplitude.get("lambda_held_out"), amplitude["lambda_in_q"]
+    by_q = "" if in_q is None else f"; by Q it would be {in_q:.2f}"
+    if given is None:
+        return f"amplitude: lambda {amplitude['lambda']:.2f} on the games held out{by_q}"
+    if of_held_out is None:  # without such games, or by an earlier version
+        return f"amplitude: lambda {amplitude['lambda']:.2f} as given{by_q}"
+    return f"amplitude: lambda of held-out games {of_held_out:.2f}{by_q}; written {amplitude['lambda']:g}"
 
 
 def _of_kinds(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -252,7 +259,7 @@ def _train(
         on_curve=lambda rows: write_curve(path, Training(about, json_fields(rows))),
         quiet=quiet,
     )
-    amplitude = _amplitude(fitted, options.amplitude is not None)
+    amplitude = _amplitude(fitted)
     written = _write(file, path, graph, fitted, _some_planes(stream, held), about)
     written["sha256"] = read_net_file(path).sha256
     ending = {"stopped": fitted.stopped, "amplitude": amplitude, "written": written}
@@ -452,19 +459,23 @@ def _sources(
 # -- after ------------------------------------------------------------------------------------------------------------
 
 
-def _amplitude(fitted: Fitted, given: bool) -> dict[str, Any] | None:
-    """The amplitude step for the report; warns of a small lambda that was not given."""
+def _amplitude(fitted: Fitted) -> dict[str, Any] | None:
+    """The amplitude step for the report; warns of a small lambda of the held-out games."""
     from valuerepair.training.fit import LOW
 
     amplitude = fitted.amplitude
     if amplitude is None:
         return None
-    if not given and amplitude.factor < LOW:
+    if amplitude.of_held_out < LOW:
         log.warning(
-            f"warning: lambda is {amplitude.factor:.2f}: most of what was learned does not hold on held-out games; "
-            "more positions, fewer --steps or a lower --lr would make more of it hold"
+            f"warning: lambda of held-out games is {amplitude.of_held_out:.2f}: most of what was learned does not hold "
+            "there; more positions, fewer --steps or a lower --lr would make more of it hold"
         )
-    factors = {"lambda": amplitude.factor, "lambda_in_q": amplitude.factor_in_q}
+    factors = {
+        "lambda": amplitude.factor,
+        "lambda_held_out": amplitude.of_held_out,
+        "lambda_in_q": amplitude.factor_in_q,
+    }
     return {**json_fields(factors), "measures": json_fields(amplitude.measures)}
 
 
@@ -548,8 +559,13 @@ class _Written(msgspec.Struct):
     sha256: str | None = None
 
 
-class _KeptShare(msgspec.Struct, rename={"factor": "lambda"}):
+_LAMBDAS = {"factor": "lambda", "of_held_out": "lambda_held_out", "in_q": "lambda_in_q"}
+
+
+class _KeptShare(msgspec.Struct, rename=_LAMBDAS):
     factor: Number
+    of_held_out: Number | None = None
+    in_q: Number | None = None
     measures: dict[str, Count | Number | None] | None = None
 
 
