@@ -20,7 +20,7 @@ from valuerepair.play.forest_player import DEFAULT_ENTRIES, ForestPlayer
 from valuerepair.play.lc0_selfplay import Lc0Settings, play_with_lc0
 from valuerepair.play.openings import Opening
 from valuerepair.play.pgn import PgnWriter, game_text
-from valuerepair.play.referee import Rules
+from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.runner import Pairing, play_games
 from valuerepair.play.selfplay import ForestSource
 
@@ -47,7 +47,7 @@ def lines(games: int, seed: int) -> list[Opening]:
 
 def bench_selfplay(data: BenchData) -> Comparison:
     """Games at 100 visits and temperature 0, one from each book line, until a side resigns; ours with PGN."""
-    rules = Rules(resign=RESIGN)
+    rules = Rules(max_plies=MAX_PLIES, resign=RESIGN)
     settings = Lc0Settings(locate(data.net), VISITS, resign=RESIGN, extra=("backend=eigen",))
     seeds = count()
     with (
@@ -72,7 +72,7 @@ def bench_selfplay(data: BenchData) -> Comparison:
 
 def bench_selfplay_cache(data: BenchData) -> Comparison:
     """The same games with the evaluations of earlier searches kept, and without; the moves are the same."""
-    rules, seeds = Rules(resign=RESIGN), (count(), count())
+    rules, seeds = Rules(max_plies=MAX_PLIES, resign=RESIGN), (count(), count())
     with open_net(data.net, device="cpu") as net, ExitStack() as stack:
         players = []
         for entries in (DEFAULT_ENTRIES, 0):

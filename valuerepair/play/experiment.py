@@ -27,7 +27,7 @@ from valuerepair.play.lineup import Lineup, params_of, parse_side
 from valuerepair.play.match import BUILT_IN, ODDS, SEQUENTIAL, MatchPlan, play_match
 from valuerepair.play.openings import Opening, built_in_openings, read_openings
 from valuerepair.play.pgn import read_written
-from valuerepair.play.referee import Rules
+from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.selfplay import ForestSource, SelfplayPlan, play_selfplay
 from valuerepair.play.standing import Played, Standing
 from valuerepair.play.time_control import TimeControl
@@ -92,7 +92,7 @@ class Experiment:
             nets, params = [setting.weights or self.net], params_of(setting)
             with (
                 self._progress(name) as progress,
-                ForestSource(nets, params, nodes, games=self.games, rules=Rules()) as source,
+                ForestSource(nets, params, nodes, games=self.games, rules=Rules(max_plies=MAX_PLIES)) as source,
             ):
                 self.folder.mkdir(parents=True, exist_ok=True)  # only now: a missing net must not leave a folder
                 plan = SelfplayPlan(self.openings, self.book, source.sides, source.facts, self.games)
@@ -108,7 +108,7 @@ class Experiment:
         )
         path, control = self._path(f"{first.name} against {second.name}"), TimeControl(nodes=self.nodes)
         order = ODDS if odds else SEQUENTIAL
-        plan = MatchPlan(self.openings, self.games, self.book, order, control, Rules())
+        plan = MatchPlan(self.openings, self.games, self.book, order, control, Rules(max_plies=MAX_PLIES))
         for line in plan.remark():
             log.info(line)
         if self.stopped:

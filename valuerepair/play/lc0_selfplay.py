@@ -39,7 +39,7 @@ from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.play.game import DRAW_AGREED, RESIGNED, TABLEBASE, TOO_LONG, Game, GameRecord, Thought
 from valuerepair.play.openings import Opening
-from valuerepair.play.referee import Rules
+from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.runner import Pairing
 from valuerepair.signals import holding
 
@@ -466,7 +466,7 @@ def lc0_settings(net: str | None, params: SearchParams, nodes: int, parallel: in
     """The same search by lc0. Raises UsageError for settings that lc0 lacks: search-contempt, a seed, adjudication."""
     if foreign := [name for name in _FOREIGN if getattr(params, name) != getattr(SearchParams(), name)]:
         raise UsageError(f"--engine lc0: it has no {foreign[0]}; leave it out, or play with --engine mcts")
-    if rules.draw or rules.no_resign_share or rules.max_plies != Rules().max_plies:
+    if rules.draw or rules.no_resign_share or rules.max_plies != MAX_PLIES:
         raise UsageError("--engine lc0: it has its own rules for the end of a game; only --resign can be given")
     return Lc0Settings(
         locate(net),

@@ -72,7 +72,7 @@ class MatchPlan:
     book: str = BUILT_IN
     order: str = SEQUENTIAL
     control: TimeControl | None = None
-    rules: Rules = field(default_factory=lambda: Rules(max_plies=0))
+    rules: Rules = field(default_factory=Rules)
     sprt: Sprt | None = None
     seed: int = 0
 
@@ -198,7 +198,7 @@ class MatchOptions:
     order: str = SEQUENTIAL
     nodes: str | None = None
     tc: str | None = None
-    rules: Rules = field(default_factory=lambda: Rules(max_plies=0))
+    rules: Rules = field(default_factory=Rules)
     sprt: str | None = None
     jobs: int | None = None
     seed: int = 0

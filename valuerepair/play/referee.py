@@ -12,7 +12,7 @@ from valuerepair.inputs import finite
 from valuerepair.mcts.syzygy import Tables
 from valuerepair.play.game import DRAW_AGREED, TABLEBASE, TOO_LONG, Game, Thought
 
-MAX_PLIES = 450  # lc0's, selfplay/game.cc
+MAX_PLIES = 450  # of self-play; lc0's, selfplay/game.cc
 DRAW, WHITE_WON, BLACK_WON, UNDECIDED = "1/2-1/2", "1-0", "0-1", "*"
 
 
@@ -35,7 +35,8 @@ class DrawRule:
 class Rules:
     """The rules that end a game besides those of chess.
 
-    - `max_plies`: a game of this many moves, including those of the book, ends undecided; 0 for no limit.
+    - `max_plies`: a game of this many moves, including those of the book, ends undecided; 0 for no limit. None is
+      `MAX_PLIES` in self-play, and no limit in matches.
     - `draw`: adjudication by the players' own values.
     - `syzygy`: folders of tables, separated as in PATH; a game ends when they know its value: right after a capture or
       a pawn move, without castling rights.
@@ -44,7 +45,7 @@ class Rules:
       resignation that was due, for the rate of wrong ones.
     """
 
-    max_plies: int = MAX_PLIES
+    max_plies: int | None = None
     draw: DrawRule | None = None
     syzygy: str = ""
     resign: float = 0.0
@@ -52,7 +53,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         """Raises UsageError for invalid values."""
-        if self.max_plies < 0:
+        if (self.max_plies or 0) < 0:
             raise UsageError(f"max_plies {self.max_plies}: must be at least 0 (no limit)")
         if not 0 <= self.resign < 50:
             raise UsageError(f"resign {self.resign:g}: per cent of winning chance, at least 0 and below 50")

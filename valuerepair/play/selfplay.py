@@ -26,7 +26,7 @@ from valuerepair.play.forest_player import Fill, ForestPlayer, games_at_once, se
 from valuerepair.play.game import GameRecord
 from valuerepair.play.openings import Opening, opening_of
 from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
-from valuerepair.play.referee import Rules
+from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.runner import Pairing, each_timed, play_games
 from valuerepair.store import db_option
 from valuerepair.store.plays import add_plays
@@ -160,7 +160,7 @@ class SelfplayPlan:
     sides: tuple[str, str]
     facts: Mapping[str, str]
     games: int
-    rules: Rules = field(default_factory=Rules)
+    rules: Rules = field(default_factory=lambda: Rules(max_plies=MAX_PLIES))
     seed: int | None = 0
 
     def pairing(self, number: int) -> Pairing:

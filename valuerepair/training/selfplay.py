@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -25,7 +25,7 @@ from valuerepair.mcts.roots import play_game
 from valuerepair.play.game import GameRecord
 from valuerepair.play.lc0_selfplay import Lc0Source, lc0_settings
 from valuerepair.play.openings import read_openings
-from valuerepair.play.referee import Rules
+from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.selfplay import Chunks, ForestSource, SelfplayEnd, SelfplayPlan, play_selfplay
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import BrokenChunk, pack, unpack
@@ -59,6 +59,11 @@ class SelfplayOptions:
     seed: int = 0
     device: str = "auto"
     threads: int | None = None
+
+    @property
+    def limited_rules(self) -> Rules:
+        """The rules, with lc0's limit of plies unless they have one."""
+        return replace(self.rules, max_plies=MAX_PLIES) if self.rules.max_plies is None else self.rules
 
     def __post_init__(self) -> None:
         check_word("--engine", self.engine, get_args(SelfplayEngine))
@@ -104,7 +109,7 @@ def play_book(
                 )
         seed = options.seed if options.engine == "mcts" else None
         facts = source.facts if split is None else {**source.facts, "Split": split.digest}
-        plan = SelfplayPlan(openings, Path(book).name, source.sides, facts, games, options.rules, seed)
+        plan = SelfplayPlan(openings, Path(book).name, source.sides, facts, games, options.limited_rules, seed)
         if not (params.temperature or params.noise_epsilon or params.n_scl) and (copies := plan.copies()):
             log.info(
                 f"{copies:,} of {games:,} games will be copies of others: the search is deterministic; "
@@ -200,14 +205,14 @@ class HeldOut:
 def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestSource | Lc0Source:
     params = options.params
     if options.engine == "lc0":
-        settings = lc0_settings(options.net, params, options.nodes, options.jobs, options.rules)
+        settings = lc0_settings(options.net, params, options.nodes, options.jobs, options.limited_rules)
         return Lc0Source(settings, options.training, resume=_has_begun(output))
     return ForestSource(
         [options.net, options.net2] if options.net2 else [options.net],
         params,
         options.nodes,
         games=games,
-        rules=options.rules,
+        rules=options.limited_rules,
         seed=options.seed,
         parallel=options.jobs,
         device=options.device,
