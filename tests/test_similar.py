@@ -96,6 +96,26 @@ def test_values_are_those_of_the_frame(db: Path) -> None:
     assert scored == len(frame) > 250
 
 
+def test_a_calibrated_difference_stands_beside_the_q_that_it_is_of(db: Path) -> None:
+    """The frame's calibrated_q: beside net Q alone the columns did not add up."""
+    with Store.open(db) as store:
+        frame = store.frame(Question(alpha=200.0, calibration="fitted")).set_index("position_id")
+    number = str(frame.index[0])
+    found = similar(db, number, limit=20, alpha=200.0, calibration="fitted")
+    data = found.as_json()
+    scored = [row for row in [data["query"], *data["neighbours"]] if row["disagreement"] is not None]
+    assert len(scored) > 5
+    for row in scored:
+        calibrated = frame.loc[row["position_id"], "calibrated_q"]
+        assert row["calibrated_q"] == pytest.approx(calibrated)
+        assert row["disagreement"] == pytest.approx(calibrated - row["deep_q"])
+    for row, line in zip(data["neighbours"], found.lines()[-21:], strict=False):
+        assert str(row["position_id"]) in line
+        assert row["disagreement"] is None or f"{row['calibrated_q']:+.3f}" in line.split()
+    assert f", calibrated {data['query']['calibrated_q']:+.3f}, deep Q" in found.lines()[1]
+    assert "calibrated_q" not in similar(db, number, alpha=200.0).as_json()["query"]
+
+
 def test_candidates_only(db: Path) -> None:
     with Store.open(db) as store:
         wrong = store.candidates(Question(threshold=0.8, alpha=200.0))

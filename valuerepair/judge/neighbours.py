@@ -39,7 +39,8 @@ _POSITION = f"p.id, p.fen, p.phase, p.ply, g.source, g.number, n.best_move, v.be
 class Judged:
     """A position of the store; Q from the side to move, NaN if net or oracle have not scored it.
 
-    `inferred`: the position was not searched itself; its deep Q comes from a search whose line leads to it.
+    `calibrated_q` is the expected deep Q given net_q, None if the question is not calibrated. `inferred`: the position
+    was not searched itself; its deep Q comes from a search whose line leads to it.
     """
 
     position_id: int
@@ -54,6 +55,7 @@ class Judged:
     net_best: str | None
     deep_best: str | None
     inferred: bool
+    calibrated_q: float | None = None
 
     def labels(self, threshold: float) -> list[str]:
         """The sign of a candidate, phase and material."""
@@ -62,8 +64,11 @@ class Judged:
         return [*wrong, self.phase, material_signature(self.fen)]
 
     def as_json(self, threshold: float) -> dict[str, Any]:
-        """JSON-able; NaN is None."""
-        return {**json_fields(self), "labels": self.labels(threshold)}
+        """JSON-able; NaN is None. `calibrated_q` is there if the question is calibrated."""
+        fields = json_fields(self)
+        if self.calibrated_q is None:
+            del fields["calibrated_q"]
+        return {**fields, "labels": self.labels(threshold)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,8 @@ class Similar:
         """The query, a line for each neighbour, and how many of these are candidates."""
         scale, lines = self.scale, [f"like {self.fen}"]
         if self.query is not None:
-            own, numbers = self.query, "net Q {}, deep Q {}, differ {}".format(*_values(self.query))
+            own = self.query
+            numbers = ", ".join(f"{name} {value}" for name, value in _values(own).items())
             lines.append(f"  position {own.position_id} of the store: {numbers}  {_labels(own, self.threshold)}")
         if scale is not None:
             source = scale.alpha.source(scale.q_from) + (", by calibrated Q" if scale.calibration else "")
@@ -124,8 +130,9 @@ class Similar:
             one = near.position
             labels = _labels(one, self.threshold) + (" mirrored" if near.mirrored else "")
             parts = near.distance, near.material, near.pawns, near.kings
-            rows.append((*parts, *_values(one), str(one.position_id), one.fen, labels))
-        lines += table_lines(_COLUMNS, rows)
+            rows.append((*parts, *_values(one).values(), str(one.position_id), one.fen, labels))
+        calibrated = "calibrated:>10 | " if scale is not None and scale.calibration is not None else ""
+        lines += table_lines(_COLUMNS.format(calibrated), rows)
         return lines if self.candidates_only else lines + self._counts()
 
     def _counts(self) -> list[str]:
@@ -251,27 +258,40 @@ def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[
     if scale is not None:
         parameters.update(net=scale.net_id, oracle=scale.oracle_id)
     rows = store.connection.rows_of(ids, query, parameters)
-    net_q, deep_q, disagreement = _values_of(store, scale, rows)
+    columns = [column.tolist() for column in _values_of(store, scale, rows)]
+    is_calibrated = scale is not None and scale.calibration is not None
     judged = {}
-    for row, net, deep, apart in zip(rows, net_q.tolist(), deep_q.tolist(), disagreement.tolist(), strict=True):
+    for row, net, expected, deep in zip(rows, *columns, strict=True):
         number, fen, phase, ply, source, game, net_best, deep_best, inferred = row[:9]
         best = decode_move(net_best) if net_best else None
         judged[number] = Judged(
-            number, fen, phase, ply, source, game, net, deep, apart, best, deep_best, bool(inferred)
+            number,
+            fen,
+            phase,
+            ply,
+            source,
+            game,
+            net,
+            deep,
+            expected - deep,
+            best,
+            deep_best,
+            bool(inferred),
+            expected if is_calibrated else None,
         )
     return judged
 
 
 def _values_of(store: Store, scale: ValueScale | None, rows: Sequence[tuple[Any, ...]]) -> tuple[Floats, ...]:
-    """net_q, deep_q and disagreement [n] of rows of positions and scores; NaN where nothing is scored."""
+    """net_q, the expected deep Q given it (net_q without calibration) and deep_q [n] of rows of positions and scores;
+    NaN where nothing is scored."""
     if scale is None or not rows:
         return (np.full(len(rows), np.nan),) * 3
     cells = np.array([row[9:] for row in rows], np.float64)
     net_q, deep_q = cells[:, 0], values.deep_q(cells[:, 1:], scale.alpha.value, scale.q_from)
     if scale.calibration is None:
-        return net_q, deep_q, net_q - deep_q
-    expected = calibrated_of(store.connection, scale.calibration, [row[0] for row in rows], net_q)
-    return net_q, deep_q, expected - deep_q
+        return net_q, net_q, deep_q
+    return net_q, calibrated_of(store.connection, scale.calibration, [row[0] for row in rows], net_q), deep_q
 
 
 CHUNK_ROWS = 32_768
@@ -399,7 +419,7 @@ def _flip_files(words: Bits) -> Bits:
 
 _COLUMNS = (
     "distance:>8.1f | mat.:>5.0f | pawns:>5.1f | kings:>5.1f | "
-    "net Q:>8 | deep Q:>7 | differ:>7 | id:>8 | FEN:< | labels:<"
+    "net Q:>8 | {}deep Q:>7 | differ:>7 | id:>8 | FEN:< | labels:<"
 )
 
 
@@ -407,5 +427,8 @@ def _labels(one: Judged, threshold: float) -> str:
     return ", ".join([*one.labels(threshold), *(["inferred deep Q"] if one.inferred else [])])
 
 
-def _values(one: Judged) -> list[str]:
-    return [formatted(value, "+.3f", "-") for value in (one.net_q, one.deep_q, one.disagreement)]
+def _values(one: Judged) -> dict[str, str]:
+    """The values of a position by their names; the difference is that of the calibrated Q, if there is one."""
+    calibrated = {} if one.calibrated_q is None else {"calibrated": one.calibrated_q}
+    numbers = {"net Q": one.net_q, **calibrated, "deep Q": one.deep_q, "differ": one.disagreement}
+    return {name: formatted(value, "+.3f", "-") for name, value in numbers.items()}
