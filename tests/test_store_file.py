@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli_tree import SAMPLE
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.values import AlphaFit
@@ -341,3 +343,39 @@ def test_a_read_only_store_is_read_and_not_written(tmp_path: Path, archive: Path
     assert lines[0] == "True", done.stderr
     assert "cannot be written: Permission denied" in lines[1]
     assert os.listdir(path.parent) == ["a.db"]  # SQLite's files would have the mode of the store, for good
+
+
+def test_a_read_only_store_with_a_log_can_be_written_once_that_is_allowed(tmp_path: Path) -> None:
+    """A killed writer left the log, a reader SQLite's index of it, with the store's mode; then nobody could write."""
+    path = tmp_path / "sub" / "a.db"
+    path.parent.mkdir()
+    with Store.open(shutil.copy(SAMPLE, tmp_path / "at-work.db"), write=True) as store:
+        store.connection.execute("DELETE FROM net_values WHERE position_id = 1")
+        for end in ("", "-wal"):
+            shutil.copy(f"{store.path}{end}", f"{path}{end}")
+    for folder in [path.parent, *path.parent.parents]:
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    if os.getuid() == 0:
+        for file in (path.parent, *path.parent.iterdir()):
+            os.chown(file, 65534, -1)
+    program = (
+        "import os, sys\nfrom valuerepair.store.store import Store\n"
+        "path, other = sys.argv[1:]\n"
+        "with Store.open(other, write=True) as store:\n    store.frame()\n"  # loads all modules
+        "os.getuid() or os.setuid(65534)\n"
+        "os.chmod(path, 0o444)\n"
+        "os.chmod(os.path.dirname(path), 0o555)\n"
+        "try:\n    Store.open(path)\nexcept Exception as error:\n    print(error)\n"
+        "os.chmod(os.path.dirname(path), 0o755)\n"
+        "count = 'SELECT count(*) FROM net_values WHERE position_id = 1'\n"
+        "with Store.open(path) as store:\n    print(store.connection.execute(count).fetchone()[0])\n"
+        "os.chmod(path, 0o644)\n"
+        "with Store.open(path, write=True) as store:\n    print(store.connection.execute(count).fetchone()[0])\n"
+    )
+    words = [sys.executable, "-c", program, str(path), str(tmp_path / "at-work.db")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert lines[1:] == ["0", "0"], done.stderr
+    assert lines[0].startswith(f"{path} has a log ({path}-wal), which can be read only with the right to write")
+    assert os.listdir(path.parent) == ["a.db"]

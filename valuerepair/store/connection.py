@@ -334,6 +334,11 @@ def explained(path: str, message: str) -> str:
         return f"{path} is not a valuerepair store; give another --db"
     if "disk is full" in message or "disk I/O error" in message:
         return f"{path}: the disk is full or failing; make room, and run the same command again to resume"
+    if "unable to open" in message and any(log_sizes(path)):
+        return (
+            f"{path} has a log ({path}-wal), which can be read only with the right to write to the folder; "
+            f"who may write to the store takes the log in by reading it: vr stats --db {path}"
+        )
     if "readonly" in message or "unable to open" in message:
         return f"{path} cannot be opened for this: no permission for the file or its folder; give another --db"
     if "locked" in message:
@@ -446,6 +451,9 @@ class WriteLock:
             # SQLite would make its files with the mode of the store, and nobody could write them later on.
             if os.path.exists(self.file) and not os.access(self.file, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self.file)
+            # A reader of a store with a log left it, with the mode that the store had.
+            if os.path.exists(index := self.file + "-shm") and not os.access(index, os.W_OK):
+                os.chmod(index, os.stat(self.file).st_mode)
             if (content := os.pread(self._descriptor, 20, 0)) and not content.isdigit():
                 raise OSError(errno.EEXIST, "it is not a lock file of vr, and is left as it is", path)
             self.was_left = bool(content) or any(log_sizes(store_path))
