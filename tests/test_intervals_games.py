@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import bootstrap, norm, t
@@ -255,3 +255,20 @@ def test_bounds_over_resampled_games_are_those_of_scipy() -> None:
     low, high = resampled_bounds(lambda times: (times @ values)[:, None] / 60, 60, 20_000)
     theirs = bootstrap((values,), np.mean, method="percentile", random_state=1, n_resamples=20_000).confidence_interval
     assert (low[0], high[0]) == pytest.approx((theirs.low, theirs.high), abs=0.02)
+
+
+@given(
+    hits=st.lists(st.booleans(), min_size=3, max_size=8),
+    exponents=st.lists(st.floats(0, 17), min_size=8, max_size=8),
+    game=st.lists(st.integers(0, 3), min_size=8, max_size=8),
+)
+@example(
+    hits=[False, True, False, True, False], exponents=[0, 7.6, -0.3, 7.7, -0.3, 0, 0, 0], game=[1, 2, 2, 0, 0, 0, 0, 0]
+)
+def test_weights_of_all_sizes_have_an_interval(hits: list[bool], exponents: list[float], game: list[int]) -> None:
+    """Beyond a ratio of 1e7, what the small weights add to sums of squares is lost: it was divided by."""
+    count = len(hits)
+    weights = 10.0 ** np.array(exponents[:count])
+    rate = weighted(np.array(hits), weights, np.array(game[:count]))
+    assert 0 <= rate.low <= rate.rate <= rate.high <= 1
+    assert rate.rate == pytest.approx(np.average(hits, weights=weights), abs=1e-6)

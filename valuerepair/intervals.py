@@ -18,6 +18,9 @@ from valuerepair.text import finite, formatted, table_lines
 Z95 = 1.959963984540054
 # A rate that differs from count / total by more than this is a weighted one; less is rounding.
 _ROUNDING = 1e-9
+_LOST = (
+    1e-14  # a smaller share of a sum of squares is lost in its rounding, as with weights 1e7 times as large as others
+)
 # The correlation that is assumed between positions of one game if there are too few candidates to measure it.
 ALIKE = 0.1
 # The assumption counts as much as this number of candidates (or of other positions, if those are fewer).
@@ -189,11 +192,10 @@ class _StratumSums:
         if groups < 1 + _ROUNDING:
             return 0.0, 1.0  # a single group does not show how groups differ
         rarer, ratio = min(self.count, self.total - self.count), 0.0
-        if 0 < rate < 1:
+        of_rows = self.of_rows.about(rate)
+        if 0 < rate < 1 and of_rows > _LOST * self.of_rows.all:
             of_one_row = rate * (1 - rate) / rows
-            observed = (
-                self.of_groups.about(rate) / self.of_rows.about(rate) if variance is None else variance / of_one_row
-            )
+            observed = self.of_groups.about(rate) / of_rows if variance is None else variance / of_one_row
             ratio = observed * groups / (groups - 1)
         expected = 1 + (rows / groups - 1) * ALIKE
         effect = max((rarer * ratio + _BELIEF * expected) / (rarer + _BELIEF), 1.0)
