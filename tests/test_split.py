@@ -480,6 +480,22 @@ def test_nets_are_compared_on_what_is_held_out(two: Path, part: str, tmp_path: P
     assert f"positions that are held out ({part})" in out.splitlines()[0]
 
 
+def test_a_comparison_by_another_split_than_the_stores_own_says_what_was_for_training(
+    two: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    db, own, other = str(shutil.copy(two, tmp_path / "a.db")), tmp_path / "own.json", tmp_path / "other.json"
+    assert vr(["split", "--db", db, "-o", str(own), "--seed", "1"], capsys)[0] == 0
+    write_split(other, split := replace(read_split(own), seed=2))
+    words = ["remeasure", "--db", db, "--net", "key-net", "--net", "half-net", "--split"]
+    assert "warning" not in vr([*words, str(own)], capsys)[2]
+    complaint = vr([*words, str(other)], capsys)[2]
+    by_own, by_other = (parts_of(two, each) for each in (read_split(own), split))
+    held = [number for number, part in by_other.items() if part in JUDGED]
+    trained = sum(by_own[number] == "train" for number in held)
+    assert trained
+    assert f"warning: {trained} of these {len(held)} positions are for training by {own}, the split of" in complaint
+
+
 def test_values_that_are_missing_are_computed_of_the_part_alone(two: Path, tmp_path: Path) -> None:
     db = Path(shutil.copy(two, tmp_path / "a.db"))
     parts = parts_of(db, split := chosen(db, games=0.3, families=0.2))

@@ -110,10 +110,14 @@ def _with_all_values(
     the nets that can be computed."""
     from valuerepair.judge.compare import complete_policies
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
-    from valuerepair.judge.split import TOGETHER, HeldPart
+    from valuerepair.judge.split import TOGETHER, HeldPart, warning_of_trained
 
     with opened_store(path) as opened:
-        held_part = None if held_out is None else HeldPart.of(opened, held_out, part or TOGETHER)
+        held_part = None
+        if held_out is not None:
+            held_part = HeldPart.of(opened, held_out, part or TOGETHER)
+            if (warning := warning_of_trained(opened, held_part.position_ids, held_out)) is not None:
+                log.warning(warning)
         oracle = find_oracle(opened, plain(question).oracle, net_words, held_part, cut)
         nets = find_nets(opened, net_words, oracle)
     for number, copy in enumerate(nets):
