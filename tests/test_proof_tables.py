@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -456,9 +457,11 @@ def test_the_notebook_says_what_the_tables_say(made: Made, tmp_path: Path) -> No
 
 def test_the_page_s_tables_are_those_of_the_results() -> None:
     docs = Path(__file__).parents[1] / "docs"
-    text = (docs / "proof.md").read_text("utf-8")
-    assert page.filled(text, docs / "proof") == text
-    assert "<!-- table changes -->" in text
+    texts = [path.read_text("utf-8") for path in page.pages(docs)]
+    for text in texts:
+        assert page.filled(text, docs / "proof") == text
+    in_pages = [name for text in texts for name in re.findall("<!-- table (.+) -->", text)]
+    assert sorted(in_pages) == sorted(page.TABLES)
 
 
 def test_every_table_is_of_all_nets_of_its_arms() -> None:

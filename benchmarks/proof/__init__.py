@@ -1,1 +1,1 @@
-"""Does training on candidates repair a net's judgement elsewhere? The experiment of docs/proof.md."""
+"""Does training on candidates repair a net's judgement elsewhere? The experiments of docs/proof."""

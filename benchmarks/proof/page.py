@@ -1,4 +1,4 @@
-"""The tables in docs/proof.md, from those of docs/proof: `python -m benchmarks.proof.page`."""
+"""The tables of docs/proof.md and docs/proof/*.md, from the CSV files there: `python -m benchmarks.proof.page`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from valuerepair.judge.by_kind import WORDS
 if TYPE_CHECKING:
     import pandas as pd
 
-PAGE = "proof.md"
 SETS = ("families", "games", "archives")
 
 
@@ -408,6 +407,11 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
 }
 
 
+def pages(docs: Path) -> list[Path]:
+    """The pages that have tables of results."""
+    return [docs / "proof.md", *sorted((docs / "proof").glob("*.md"))]
+
+
 def filled(text: str, folder: Path) -> str:
     """The page with its tables made anew: each stands between ``<!-- table NAME -->`` and ``<!-- end -->``."""
 
@@ -420,11 +424,11 @@ def filled(text: str, folder: Path) -> str:
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("root", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def command(root: Path) -> None:
-    """Make the tables of docs/proof.md of the repository in the folder ROOT anew from those in docs/proof."""
-    page = root / "docs" / PAGE
-    made = filled(page.read_text("utf-8"), root / "docs" / "proof")
-    with written_whole(page, None) as partial:
-        partial.write_text(made, "utf-8")
+    """Make the tables of docs/proof.md and docs/proof/*.md anew, of the repository in the folder ROOT."""
+    for page in pages(root / "docs"):
+        made = filled(page.read_text("utf-8"), root / "docs" / "proof")
+        with written_whole(page, None) as partial:
+            partial.write_text(made, "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A better judge and a better player (docs/proof.md, B1, B5 and B6): what is mined, trained, judged and played.
+"""A better judge and a better player (docs/proof/better-player.md, B1, B5 and B6): what is mined, trained, judged and played.
 
 First the mixture of positions of games and beside them; then a net that learned by it from as many positions as time
 allows, with the judge's moves as policy targets; then what it is worth: by a deeper judge on games that it never saw,
@@ -57,7 +57,7 @@ _NODES, _TEST_NODES, _OPENING_NODES = 2_000, 50_000, 1_000
 _REJUDGE, _REJUDGED = "stockfish:nodes=1000000", 600
 _PILOT_STEPS, _STEPS = 1_000, 4_000
 _POLICY = "judge:0.3"
-ALPHA = 113.0  # of the results of these games (docs/proof.md): (112 to 115)
+ALPHA = 113.0  # of the results of these games (docs/proof/better-player.md): (112 to 115)
 _FLATTER_ALPHA = 170.0  # that of vr, and of README's hour
 _LEARNED_DEEPLY, _STEPS_DEEPLY = 150_000, 2_000
 # Games that the old net plays by its policy, made as those of data/; the number of games of each kind.

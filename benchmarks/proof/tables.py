@@ -2,7 +2,7 @@
 
 Nets are named by an index, the nets.csv that `python -m benchmarks.proof` writes: a row a net, with the columns `arm`,
 `seed` (of training) and `net`, a file or a name that the registry knows. What an arm is held against follows from its
-name, as docs/proof.md has it.
+name, as docs/proof/first-experiment.md has it.
 """
 
 from __future__ import annotations
