@@ -1,4 +1,4 @@
-"""Labels at equal nodes: where to spend a judge's nodes, on more positions or on deeper searches (docs/proof/what-to-learn.md, B4).
+"""Labels at equal nodes: where to spend a judge's nodes, on more positions or on deeper searches (B4).
 
 Each arm has as many nodes of Stockfish for its labels as the others: so many positions at 1,000, 2,000 or 4,000 nodes
 each, or a ladder that searches every position with 1,000 nodes and those with 4,000 where net and judge may differ.

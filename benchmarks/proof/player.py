@@ -1,4 +1,4 @@
-"""A better judge and a better player (docs/proof/better-player.md, B1, B5 and B6): what is mined, trained, judged and played.
+"""A better judge and a better player (B1, B5 and B6): what is mined, trained, judged and played.
 
 First the mixture of positions of games and beside them; then a net that learned by it from as many positions as time
 allows, with the judge's moves as policy targets; then what it is worth: by a deeper judge on games that it never saw,

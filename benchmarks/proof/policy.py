@@ -1,4 +1,4 @@
-"""Policy targets (docs/proof/better-player.md, B7): how much of its policy should a net learn from the judge, and how fast?
+"""Policy targets (B7): how much of its policy should a net learn from the judge, and how fast?
 
 Nets by the recipe of README's hour: positions of the games that come with the project and beside them, judged by
 20,000 nodes. They differ in the share of the policy target that is the judge's move, and in the learning rate. One is

@@ -1,4 +1,4 @@
-"""Amplitude and arbitration (docs/proof/what-to-learn.md, B2): does it matter how often candidates are drawn, once that is undone?
+"""Amplitude and arbitration (B2): does it matter how often candidates are drawn, once that is undone?
 
 Value heads learn from the same store. Candidates are drawn as they come, as 10 or 20 per cent, or not at all; their
 weights undo this, as `vr train` has it, or do not. All are judged on games that none has learned from, on families of

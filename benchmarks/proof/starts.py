@@ -1,4 +1,4 @@
-"""Start positions (docs/proof/what-to-learn.md, B3): are positions of games that begin at candidates worth more than ordinary ones?
+"""Start positions (B3): are positions of games that begin at candidates worth more than ordinary ones?
 
 As for Stockfish and KataGo: games are played on from candidates and from the positions shortly before them, and their
 positions are judged. A net learns from as many judged positions as others do, a share of which are of such games. All
