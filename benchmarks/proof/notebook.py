@@ -23,8 +23,8 @@ _CELLS: tuple[tuple[str, str], ...] = (
 
 The results of the experiment that [docs/proof/first-experiment.md](../docs/proof/first-experiment.md)
 plans and tells: whether training on candidates repairs a net's judgement on games and families of positions that no
-training saw, beyond what recalibration and the control do. The tables are those in `docs/proof/`; nothing else is needed
-to run this."""),
+training saw, beyond what recalibration and the control do. The tables are those in `docs/proof/`; nothing else is
+needed to run this."""),
     ("code", """\
 from pathlib import Path
 
