@@ -22,7 +22,9 @@ import valuerepair
 from tests.vr_runs import here
 from valuerepair.chess.positions import Position
 from valuerepair.engines.kinds import KINDS, SSH, STOCKFISH, kind_of, parse_spec
-from valuerepair.engines.pool import TimeLimit
+from valuerepair.engines.pool import Restarts, TimeLimit
+from valuerepair.engines.process import EngineTimeout
+from valuerepair.engines.uci import EngineSetup, UciEngine
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import file_sha256
 from valuerepair.oracles.open import open_oracle
@@ -250,6 +252,22 @@ def test_a_link_that_stays_down_ends_the_run_with_the_name_of_the_host(
         with pytest.raises(ValueRepairError) as refused:
             future.result(20)
     assert str(refused.value) == f"ab: the engine no longer starts: {NO_ROUTE}"
+
+
+def test_a_host_on_which_engines_hang_is_waited_for_no_longer_than_one_that_is_away() -> None:
+    """Each attempt takes until its own timeout: two minutes of pauses became six."""
+    attempts = []
+
+    def start() -> UciEngine:
+        attempts.append(time.monotonic())
+        time.sleep(0.3)
+        raise EngineTimeout("did not answer 'uci' with 'uciok' in 0.3 s")
+
+    for host, fewest, most in (("ab", 2, 4), ("", 11, 11)):  # on this machine all attempts are made
+        attempts.clear()
+        with pytest.raises(ValueRepairError, match="the engine no longer starts"):
+            Restarts(EngineSetup("engine", restart_pauses=(0.1,) * 10, host=host)).engine(start)
+        assert fewest <= len(attempts) <= most
 
 
 def test_a_wait_for_a_link_can_be_given_up(tmp_path: Path, ssh: Path, said: list[str]) -> None:
