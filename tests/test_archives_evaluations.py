@@ -101,6 +101,23 @@ def test_comments_of_self_play_are_of_the_position_before_the_move_and_the_mover
     assert detect([str(tmp_path / "a.pgn")]).kind == "selfplay"
 
 
+@pytest.mark.parametrize(
+    ("tags", "taken"),
+    [
+        ('[Search "nodes=8 device=CPU"]', ["Beta 2", "Alpha 1.0"]),
+        ('[Search "nodes=8 device=CPU q_scale=0.5"]', []),
+        ('[WhiteSide "net nodes=8,q_scale=0.5"]\n[BlackSide "net nodes=8"]', ["Beta 2"]),
+    ],
+)
+def test_the_q_of_a_scaled_search_is_not_taken(tags: str, taken: list[str], tmp_path: Path) -> None:
+    """Every Q of such a search is another number than the same search of the net would give."""
+    text = game("1. e4 e5 {q=+0.0344 n=8 net=+0.0653} 2. Nf3 {q=+0.5000 n=8 net=+0.5000} Nc6")
+    positions, report = run(tmp_path / "a.pgn", "selfplay", text.replace("[White ", f"{tags}\n[White ", 1))
+    assert [p.origin.recorded.by for p in positions if p.origin.recorded] == taken
+    scaled = {"evaluation of a search that scaled the net's Q (q_scale)": 2 - len(taken)} if len(taken) < 2 else {}
+    assert report.rejected_positions == {"no recorded evaluation": 2, **scaled}
+
+
 def test_a_wrong_view_can_be_put_right(tmp_path: Path) -> None:
     text = game("1. e4 {+0.20/9 1s} e5 {+0.30/9 1s} 2. Nf3 {+0.10/9 1s}")
     assert [s[1] for s in scores(run(tmp_path / "a.pgn", "cutechess", text)[0])] == [20, 30, 10]

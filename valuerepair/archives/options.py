@@ -224,6 +224,8 @@ class RecordedOptions:
             return f"evaluation of less than depth {self.min_depth}"
         if self.min_nodes is not None and recorded.nodes < self.min_nodes:
             return f"evaluation of fewer than {self.min_nodes:,} nodes"
+        if recorded.is_scaled:
+            return "evaluation of a search that scaled the net's Q (q_scale)"
         if self.by is not None and self.by.casefold() not in recorded.by.casefold():
             return "evaluation by another player"
         return None

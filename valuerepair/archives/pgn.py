@@ -724,12 +724,21 @@ def _recorded_as(parsed: _Parsed, moves: Index, kind: RecordedOptions) -> list[R
     if kind.kind != EVAL:
         comments: list[str | None] = parsed.chunk.comments
         recorded = read_comments(kind.kind, [comments[m] for m in moves.tolist()], signs)
-        names = [parsed.headers[g] for g in parsed.game_of_move[moves].tolist()]
+        games = parsed.game_of_move[moves].tolist()
+        scaled = {g: _scaled_sides(parsed.block.games[parsed.games[g]]) for g in set(games)}
+        sides = ["White" if side else "Black" for side in white]
         return [
-            r and replace(r, by=headers.get("White" if side else "Black", ""))
-            for r, headers, side in zip(recorded, names, white, strict=True)
+            r and replace(r, by=parsed.headers[g].get(side, ""), is_scaled=kind.kind == SELFPLAY and side in scaled[g])
+            for r, g, side in zip(recorded, games, sides, strict=True)
         ]
     return _evaluations_after(parsed, np.where(parsed.ply_in_game[moves] == 0, -1, moves - 1), signs)
+
+
+def _scaled_sides(text: bytes) -> set[str]:
+    """The sides whose search had a `q_scale`, by the tags of self-play and of matches."""
+    headers = read_headers(text) if b"q_scale=" in text else {}
+    tags = {"White": ("Search", "WhiteSide"), "Black": ("Search", "BlackSide")}
+    return {side for side, names in tags.items() if any("q_scale=" in headers.get(name, "") for name in names)}
 
 
 def _evaluations_after(parsed: _Parsed, moves: Index, signs: Sequence[int]) -> list[Recorded | None]:

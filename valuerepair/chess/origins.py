@@ -26,6 +26,7 @@ class Recorded:
     `kind` is the kind of record (`archives.options.RECORD_KINDS`), `by` the player who evaluated, if known. `cp`,
     `mate`, `wdl` and `q` are as in `DeepResult`. `depth`, `seldepth` (plies), `nodes` and `time_ms` are 0 if not
     recorded. `net_q` and `net_d` are the Q and the draw probability of the net before the search, if recorded.
+    `is_scaled`: the search multiplied the net's Q by a number.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Recorded:
     net_q: float | None = None
     net_d: float | None = None
     by: str = ""
+    is_scaled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
