@@ -150,14 +150,16 @@ def test_the_half_move_clock_goes_on_after_255(tmp_path: Path) -> None:
     texts = [
         f"1. e4 e5 {'Nf3 Nf6 Ng1 Ng8 ' * 80}Ke2 Ke7 Kd3 Kd6 a4 a5 Kc4 *\n\n",
         '[FEN "4k3/8/8/8/8/8/8/4K3 w - - 254 200"]\n\nKd1 Kd8 Kc1 Kc8 *\n\n',
+        '[FEN "4k2b/8/8/8/8/8/8/4K3 w - - 900 900"]\n\nKd1 Kd8 Kc1 Kc8 *\n\n',
         '[FEN "4k2n/8/8/8/8/8/8/4K3 w - - 255 200"]\n\nKd1 Kd8 Kc1 Kc8 *\n\n',
+        '[FEN "4k3/7p/8/8/8/8/8/4K3 w - - 300 400"]\n\nKd1 Kd8 Kc1 h6 Kb1 *\n\n',
     ]
     found, _ = of_text(tmp_path, "".join(texts))
     clocks = set()
     for position in found:
         check_against_python_chess(position, texts[(position.origin.game or 0) - 1])
         clocks.add(int(position.fen.split()[4]))
-    assert {254, 255, 256, 257, 258, 321, 322, 323, 324} <= clocks
+    assert {254, 255, 256, 257, 258, 300, 301, 302, 321, 322, 323, 324, 900, 901, 902, 903} <= clocks
 
 
 def test_evaluations_of_a_real_archive_are_those_python_chess_reads(shared_data: Path) -> None:

@@ -207,6 +207,7 @@ def _is_null_move(data: Bytes, at: int, end: int) -> bool:
 
 MAX_TEXT = 1 << 20  # bytes; longer texts are unlikely to be games
 
+_MOST_CLOCK = 65_535
 _NOT_MOVES = re.compile(rb"\{[^}]*\}|;[^\n]*|^%[^\n]*", re.MULTILINE)
 _VARIATION = re.compile(rb"\([^()]*\)")
 _LETTERS = re.compile(rb"[A-Za-z]|\xe2\x99")  # figurines begin with these two bytes in UTF-8
@@ -515,7 +516,9 @@ class _Parsed:
         self.first_positions = self.chunk.position_offsets[:-1].astype(np.int64)
         # bool[games]: the reader accepts the start. Other games have no positions, and nothing reads their rows.
         self.legal_start = np.diff(self.chunk.position_offsets) > 0
-        self._clocks = _clocks(self.chunk.halfmove_clock, self.first_positions[self.legal_start])
+        start_clocks = np.array([_start_clock(headers) for headers in self.headers], np.int64)
+        begins = self.first_positions[self.legal_start]
+        self._clocks = _clocks(self.chunk.halfmove_clock, begins, start_clocks[self.legal_start])
         self.black_start = np.zeros(len(games), np.bool_)
         self.black_start[self.legal_start] = ~self.chunk.turn[self.first_positions[self.legal_start]]
         self.start_numbers = np.array([_start_number(headers) for headers in self.headers], np.int64)
@@ -650,16 +653,25 @@ def _as_one(comments: re.Match[bytes]) -> bytes:
 _NO_BRACES = bytes.maketrans(b"{}", b"  ")
 
 
-def _clocks(read: NDArray[np.uint8], starts: Index) -> NDArray[np.uint16]:
-    """The half-move clock of each position, of games that begin at `starts`: the reader's clock stops at 255."""
+def _clocks(read: NDArray[np.uint8], starts: Index, start_clocks: Index) -> NDArray[np.uint16]:
+    """The half-move clock of each position, of games that begin at `starts` with the clocks of their FEN: the reader's
+    clock stops at 255."""
     clocks, full = read.astype(np.uint16), read == 255
     if full.any():
         begins = full & ~np.append(False, full[:-1])
         begins[starts] = True
+        at_begin = np.full(len(read), 255)
+        at_begin[starts] = np.maximum(start_clocks, 255)
         rows = np.arange(len(read))
-        since = rows - np.maximum.accumulate(np.where(begins, rows, 0))
-        clocks[full] = np.minimum(255 + since[full], 65_535)
+        begin = np.maximum.accumulate(np.where(begins, rows, 0))
+        clocks[full] = np.minimum(at_begin[begin] + rows - begin, _MOST_CLOCK)[full]
     return clocks
+
+
+def _start_clock(headers: dict[str, str]) -> int:
+    """The half-move clock of the game's start position; 0 if its FEN has none."""
+    fields = headers.get("FEN", "").split()
+    return min((int_of_text(fields[4]) if len(fields) > 4 else None) or 0, _MOST_CLOCK)
 
 
 def _moves(chunk: rust.PyChunkView) -> NDArray[np.uint16]:
