@@ -29,7 +29,7 @@ from valuerepair.chess.board import (
     replay,
     white_to_move,
 )
-from valuerepair.chess.positions import STARTPOS_FEN, decode_move, encode_moves, joined
+from valuerepair.chess.positions import STARTPOS_FEN, decode_move, encode_lines
 from valuerepair.chess.rows import EP_SHIFT, NUMBER_SHIFT, PAWNS, STATE, THEM, US, Boards
 from valuerepair.judge.openings import plies
 
@@ -69,7 +69,7 @@ def book_lines(
 def san_flags(fens: Sequence[str], lines: Sequence[Sequence[str]]) -> NDArray[np.uint8]:
     """[k] what the SAN of each move has that the board before it does not show, for all lines of moves (UCI) from
     `fens`: 1 the file, 2 the rank that it came from, 4 check, 8 mate. 0 from the first illegal move of a line on."""
-    flat, cuts = joined([encode_moves(line) for line in lines])
+    flat, cuts = encode_lines(lines)
     flags, numbers, earlier = np.zeros(len(flat), np.uint8), np.zeros(0, np.int64), parse_fens([])
     for ply, (rows, boards) in enumerate(plies(fens, lines)):
         if ply:
@@ -82,7 +82,7 @@ def san_flags(fens: Sequence[str], lines: Sequence[Sequence[str]]) -> NDArray[np
 
 def _side_by_side(start_fens: Sequence[str], moves: Sequence[list[str]], positions: Sequence[str]) -> list[BookLine]:
     """`book_lines`, ply by ply for all lines."""
-    flat, cuts = joined([encode_moves(line) for line in moves])
+    flat, cuts = encode_lines(moves)
     words = np.zeros(len(flat), np.int64)
     boards = parse_fens([start if line else fen for start, line, fen in zip(start_fens, moves, positions, strict=True)])
     boards[:, STATE] |= (boards[:, STATE] >> NUMBER_SHIFT == 0).astype(np.uint64) << NUMBER_SHIFT  # move 0 is move 1

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
 from valuerepair.books.options import BookOptions
 from valuerepair.chess.board import fens, keys, parse_fens, replay
-from valuerepair.chess.positions import encode_moves, joined, ply_of
+from valuerepair.chess.positions import encode_lines, encode_moves, ply_of
 from valuerepair.chess.reached import reached
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import labels_of, names
@@ -407,7 +407,7 @@ def parents_of(start_fens: Sequence[str], lines: Sequence[Sequence[str]], plies:
     for before in range(1, plies + 1):
         rows = [i for i, line in enumerate(lines) if len(line) >= before]
         histories = [tuple(lines[i][: len(lines[i]) - before]) for i in rows]
-        moves = joined([encode_moves(history) for history in histories])
+        moves = encode_lines(histories)
         boards = replay(parse_fens([start_fens[i] for i in rows]), *moves)
         for i, history, fen, key in zip(rows, histories, fens(boards), keys(boards).tolist(), strict=True):
             parents[i].append(Parent(fen, history, ply_of(fen), key, before))

@@ -53,7 +53,13 @@ def decode_move(move: int) -> str:
 
 def encode_moves(uci: Sequence[str]) -> Moves:
     """UCI moves as a uint16 array."""
-    return np.fromiter((encode_move(m) for m in uci), np.uint16, len(uci))
+    return np.fromiter(map(encode_move, uci), np.uint16, len(uci))
+
+
+def encode_lines(lines: Sequence[Sequence[str]]) -> tuple[Moves, NDArray[np.int64]]:
+    """n lines of UCI moves as one array, and the start of each in it, int64[n + 1]."""
+    cuts = cuts_of([len(line) for line in lines])
+    return np.fromiter(map(encode_move, chain.from_iterable(lines)), np.uint16, int(cuts[-1])), cuts
 
 
 def decode_moves(moves: Moves) -> tuple[str, ...]:
@@ -170,7 +176,7 @@ class PositionBatch:
         return PositionBatch(
             [p.fen for p in positions],
             [p.start_fen for p in positions],
-            *joined([encode_moves(p.moves) for p in positions]),
+            *encode_lines([p.moves for p in positions]),
             np.array([p.ply for p in positions], np.int32),
             np.array([p.key for p in positions], np.uint64),
             np.array([p.history_known for p in positions], np.bool_),

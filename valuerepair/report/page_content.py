@@ -14,7 +14,7 @@ from valuerepair.books.emit import book_lines, epd_text, pgn_entry, san_flags, t
 from valuerepair.books.select import file_name, game_name, playable
 from valuerepair.books.write import game_tags
 from valuerepair.chess.board import fens, parse_fens
-from valuerepair.chess.positions import PHASES, STARTPOS_FEN, encode_moves, joined
+from valuerepair.chess.positions import PHASES, STARTPOS_FEN, encode_lines, encode_moves
 from valuerepair.chess.values import Alpha
 from valuerepair.judge import labelled
 from valuerepair.judge.labels import LABELS, NAMES
@@ -293,7 +293,7 @@ class Columns:
 
         Moves are numbers as in `valuerepair.chess.positions`; line i is ``name[name_from[i] : name_from[i + 1]]``.
         """
-        moves, begins = joined([encode_moves(line.split()) for line in lines])
+        moves, begins = encode_lines([line.split() for line in lines])
         self.add(name, moves)
         self.add(f"{name}_from", begins.astype(np.uint32))
 
