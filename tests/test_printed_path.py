@@ -318,7 +318,7 @@ def test_a_split_that_cannot_be_read_is_missed(tmp_path: Path, text: str | None,
 # -- the pages --------------------------------------------------------------------------------------------------------
 
 # What makes the README's own path quick: numbers in its lines, and options that they leave open.
-SMALLER = {"--positions 5000": "--positions 3000", "nodes=200000": "nodes=300", "--nodes 800": "--nodes 8"}
+SMALLER = {"--positions 5000": "--positions 3000", "nodes=20000": "nodes=300", "--nodes 800": "--nodes 8"}
 QUICK = """
 [expand]
 positions = 100
@@ -331,7 +331,7 @@ set = ["batch=64", "every=3"]
 def readme_lines() -> list[str]:
     """The commands of README's path with a net of one's own, in their order, without comments."""
     text = (ROOT / "README.md").read_text("utf-8")
-    begin, end = text.index("With a net of your own, in a new folder"), text.index("`vr repair` goes from games")
+    begin, end = text.index("To train a net of your own"), text.index("## What is shown")
     blocks = re.findall(r"^```sh\n(.*?)^```$", text[begin:end], re.M | re.S)
     return [line for block in blocks for line in block.splitlines()]
 
