@@ -5,13 +5,16 @@ A browser's driver keeps an event loop running, which tests elsewhere could not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli_tree import SAMPLE
 from tests.report.browser import Visit, browser, visit
-from tests.report.reading import Report, put_back
+from tests.report.reading import Report, put_back, report_of
+from valuerepair.question import Question
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,3 +46,27 @@ def page(opened: Visit) -> Iterator[Visit]:
     """One window for all tests, which put back what they change."""
     yield opened
     put_back(opened)
+
+
+@pytest.fixture(scope="package")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], Path]:
+    """The report on the sample at a threshold, written once."""
+
+    @cache
+    def written(threshold: float) -> Path:
+        return report_of(SAMPLE, tmp_path_factory.mktemp("sample"), Question(threshold=threshold))
+
+    return written
+
+
+@pytest.fixture(scope="package")
+def opened_sample(chromium: Browser, reports: Callable[[float], Path]) -> Iterator[Visit]:
+    with visit(chromium, reports(0.3)) as found:
+        yield found
+
+
+@pytest.fixture
+def sample_page(opened_sample: Visit) -> Iterator[Visit]:
+    """The report on the sample at 0.3, in one window for all tests, which put back what they change."""
+    yield opened_sample
+    put_back(opened_sample)

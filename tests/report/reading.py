@@ -34,6 +34,13 @@ class Report:
             self.stats = store_figures(store, Question(threshold=THRESHOLD))
 
 
+def report_of(db: Path | str, folder: Path, question: Question) -> Path:
+    path = folder / "report.html"
+    with Store.open(db) as store:
+        page_module.write(store, path, question)
+    return path
+
+
 def change(page: Visit, script: str, argument: Any = None) -> None:
     """Does something that makes the page draw again, and waits until it has."""
     before = page.evaluate("() => document.getElementById('counts').dataset.draws")

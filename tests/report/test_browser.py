@@ -273,16 +273,14 @@ def test_colours_stand_out(page: Visit, scheme: str) -> None:
         assert contrast(colours[name], colours["paper"]) > 3
 
 
-def test_second_looks_are_said_to_be_some_of_the_candidates(chromium: Browser, tmp_path: Path) -> None:
+def test_second_looks_are_said_to_be_some_of_the_candidates(sample_page: Visit) -> None:
     with Store.open(SAMPLE) as store:
-        page_module.write(store, tmp_path / "a.html", Question(threshold=0.3))
         ids = store.candidates(Question(threshold=0.3))["position_id"].tolist()
         looked = {
             id_ for (id_,) in store.connection.execute("SELECT position_id FROM deep_values WHERE stage = 'second'")
         }
     assert 0 < len(looked & set(ids)) < len(ids)
-    with visit(chromium, tmp_path / "a.html") as page:
-        cards = page.evaluate("() => document.getElementById('cards').textContent")
+    cards = sample_page.evaluate("() => document.getElementById('cards').textContent")
     assert f"Second looks{len(looked & set(ids))} of {len(ids)} candidates, the worst first, by stockfish" in cards
 
 

@@ -101,23 +101,21 @@ def test_the_line_of_filtered_positions_is_lowess(page: Visit, made: Report) -> 
     assert np.interp(wanted[0], x, y) == pytest.approx(wanted[1], abs=0.01)
 
 
-def test_the_line_of_a_screened_store_is_lowess_of_rows_repeated_by_weight(chromium: Browser, tmp_path: Path) -> None:
+def test_the_line_of_a_screened_store_is_lowess_of_rows_repeated_by_weight(sample_page: Visit) -> None:
     with Store.open(SAMPLE) as store:
-        page_module.write(store, tmp_path / "r.html", Question(threshold=0.4))
         frame = store.frame()
         frame["family"] = labels_of(store, frame)["opening_family"]
     assert frame["weight"].max() > 2
     filters = (("phase", "phase", "endgame"), ("side", "side", "b"), ("family", "family", "French Defense"))
-    with visit(chromium, tmp_path / "r.html") as page:
-        for name, column, value in filters:
-            set_filter(page, name, value)
-            x, y = line(page)
-            set_filter(page, name, "")
-            rows = frame[frame[column] == value]
-            rows = rows.loc[rows.index.repeat((100 * rows["weight"]).round().astype(int))]
-            exact = lowess(rows["net_q"].to_numpy(), rows["deep_q"].to_numpy(), 0.3, it=3, delta=0.0)
-            places, first = np.unique(exact[:, 0], return_index=True)
-            assert np.interp(places, x, y) == pytest.approx(exact[first, 1], abs=0.01), value
+    for name, column, value in filters:
+        set_filter(sample_page, name, value)
+        x, y = line(sample_page)
+        set_filter(sample_page, name, "")
+        rows = frame[frame[column] == value]
+        rows = rows.loc[rows.index.repeat((100 * rows["weight"]).round().astype(int))]
+        exact = lowess(rows["net_q"].to_numpy(), rows["deep_q"].to_numpy(), 0.3, it=3, delta=0.0)
+        places, first = np.unique(exact[:, 0], return_index=True)
+        assert np.interp(places, x, y) == pytest.approx(exact[first, 1], abs=0.01), value
 
 
 # -- figures

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,14 +12,13 @@ from PIL import Image
 from tests.cli_tree import SAMPLE
 from tests.expanded_store import expanded_store
 from tests.report.browser import Visit, visit
-from tests.report.reading import THRESHOLD, Report, loneliest, pixel, set_filter, show_in_list, table
+from tests.report.reading import THRESHOLD, Report, loneliest, pixel, report_of, set_filter, show_in_list, table
 from valuerepair.question import Question
-from valuerepair.report import page as page_module
 from valuerepair.report.stats import headline, store_figures
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from playwright.sync_api import Browser
@@ -32,24 +30,6 @@ PLOT = """() => {
     const box = document.getElementById("scatter").getBoundingClientRect();
     return {top: box.top + yaxis._offset, bottom: box.top + yaxis._offset + yaxis._length, width: xaxis._length};
 }"""
-
-
-def report_of(db: Path | str, folder: Path, question: Question) -> Path:
-    path = folder / "report.html"
-    with Store.open(db) as store:
-        page_module.write(store, path, question)
-    return path
-
-
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], Path]:
-    """The report on the sample at a threshold, written once."""
-
-    @cache
-    def written(threshold: float) -> Path:
-        return report_of(SAMPLE, tmp_path_factory.mktemp("sample"), Question(threshold=threshold))
-
-    return written
 
 
 def said(page: Visit) -> str:
@@ -100,28 +80,33 @@ def test_the_headline_and_the_whole_plot_are_on_the_first_screen(
         assert page.errors == []
 
 
-def test_on_a_phone_what_is_tapped_is_large_enough(chromium: Browser, made: Report) -> None:
+@pytest.fixture(scope="module")
+def phone(chromium: Browser, made: Report) -> Iterator[Visit]:
     with visit(chromium, made.path, width=PHONE[0], height=PHONE[1], touch=True) as page:
-        for summary in page.page.locator("summary").all():
-            summary.tap()
-        small = page.evaluate(
-            """() => Array.from(document.querySelectorAll("button, select, input, summary"))
-                .filter((each) => each.checkVisibility() && each.getBoundingClientRect().height < 39)
-                .map((each) => each.outerHTML)"""
-        )
-        assert small == []
-        assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0]
+        yield page
 
 
-def test_on_a_phone_a_tap_on_a_point_goes_to_its_board(chromium: Browser, made: Report) -> None:
+def test_on_a_phone_a_tap_on_a_point_goes_to_its_board(phone: Visit, made: Report) -> None:
     row = loneliest(made.frame)
-    with visit(chromium, made.path, width=PHONE[0], height=PHONE[1], touch=True) as page:
-        page.page.touchscreen.tap(*pixel(page, row))
-        page.page.wait_for_function(
-            "(id) => document.getElementById('detail-title').textContent.endsWith(` ${id}`)", arg=str(row.position_id)
-        )
-        card, drawn = page.evaluate(BOX, "#detail"), page.evaluate(BOX, "#board svg")
-        assert 0 <= card["top"] < drawn["top"] < drawn["bottom"] < PHONE[1]
+    phone.page.touchscreen.tap(*pixel(phone, row))
+    phone.page.wait_for_function(
+        "(id) => document.getElementById('detail-title').textContent.endsWith(` ${id}`)", arg=str(row.position_id)
+    )
+    card, drawn = phone.evaluate(BOX, "#detail"), phone.evaluate(BOX, "#board svg")
+    assert 0 <= card["top"] < drawn["top"] < drawn["bottom"] < PHONE[1]
+
+
+def test_on_a_phone_what_is_tapped_is_large_enough(phone: Visit) -> None:
+    closed = phone.page.locator("details:not([open]) > summary")
+    for _ in range(closed.count()):
+        closed.first.tap()
+    small = phone.evaluate(
+        """() => Array.from(document.querySelectorAll("button, select, input, summary"))
+            .filter((each) => each.checkVisibility() && each.getBoundingClientRect().height < 39)
+            .map((each) => each.outerHTML)"""
+    )
+    assert small == []
+    assert phone.evaluate("() => document.documentElement.scrollWidth") <= PHONE[0]
 
 
 def test_on_a_phone_the_ring_around_a_point_at_the_edge_is_whole_and_stays_in_the_plot(
@@ -204,15 +189,14 @@ def test_the_fold_says_how_many_filters_are_set(page: Visit) -> None:
 # -- the worst positions ----------------------------------------------------------------------------------------------
 
 
-def test_the_worst_positions_are_of_different_games(chromium: Browser, reports: Callable[[float], Path]) -> None:
-    asked = Question(threshold=0.4)
+def test_the_worst_positions_are_of_different_games(sample_page: Visit) -> None:
+    asked = Question(threshold=0.3)
     with Store.open(SAMPLE) as store:
         order = store.candidates(asked)
     assert order["game_id"].head(8).duplicated().any()  # else the test could not fail
-    with visit(chromium, reports(0.4)) as page:
-        shown = page.evaluate(
-            "() => Array.from(document.querySelectorAll('#worst button'), (each) => Number(each.dataset.position))"
-        )
+    shown = sample_page.evaluate(
+        "() => Array.from(document.querySelectorAll('#worst button'), (each) => Number(each.dataset.position))"
+    )
     assert shown == order.drop_duplicates("game_id")["position_id"].head(8).tolist()
 
 
