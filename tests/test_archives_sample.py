@@ -356,10 +356,10 @@ def test_progress_counts_all_bytes_of_the_files(shared_data: Path) -> None:
 
 def test_the_key_set_is_a_set() -> None:
     rng = np.random.default_rng(0)
-    keys = KeySet(capacity=8)
+    keys = KeySet()
     seen: set[int] = set()
     for _ in range(50):
-        batch = rng.integers(1, 3000, 200).astype(np.uint64)
+        batch = rng.integers(1, 30_000, 2000).astype(np.uint64)
         expected = []
         for key in batch.tolist():
             expected.append(key not in seen)

@@ -27,7 +27,7 @@ from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import Position
 from valuerepair.judge.split import JUDGED, PARTS, Split, known_split, read_split
 from valuerepair.question import Question
-from valuerepair.store.files import NET, find_file, net_option
+from valuerepair.store.files import find_net, net_option
 from valuerepair.store.store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -251,7 +251,7 @@ def test_a_net_is_found_again_where_it_lay_and_only_if_it_is_the_same(
     # Store and net moved together, and a net trained anew in its old place.
     moved = folder.rename(tmp_path / "there")
     with Store.open(moved / "valuerepair.db") as store:
-        net_path = find_file(store, NET, key)
+        net_path = find_net(store, key)
         assert net_path is not None
         assert Path(net_path) == moved / NET_NAME
     folder.mkdir()

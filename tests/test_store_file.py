@@ -222,9 +222,9 @@ def test_a_store_of_before_it_knew_where_nets_lie(tmp_path: Path, archive: Path)
     identity = replace(KeyNet.identity, sha256=hashlib.sha256(b"a net").hexdigest(), path=str(net))
     with Store.open(path, write=True) as store:
         store.add_net(identity, "fen_only")
-        assert files.find_file(store, files.NET, identity.key) == str(net)
+        assert files.find_net(store, identity.key) == str(net)
         net.write_bytes(b"another net")
-        assert files.find_file(store, files.NET, identity.key) is None
+        assert files.find_net(store, identity.key) is None
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,11 +53,9 @@ def opened_store(store: Stored, *, write: bool = False, create: bool = False) ->
 
 
 @contextmanager
-def shown_progress(
-    label: str, total: int | None, unit: str, *, quiet: bool, own_eta: bool = False
-) -> Iterator[Progress]:
+def shown_progress(label: str, unit: str, *, quiet: bool, own_eta: bool = False) -> Iterator[Progress]:
     """Progress and the work's remarks on standard error, unless the caller has a logger for them."""
-    with Progress(label, total, unit, quiet=quiet, own_eta=own_eta) as progress:
+    with Progress(label, None, unit, quiet=quiet, own_eta=own_eta) as progress:
         elsewhere = quiet or logging.getLogger("valuerepair").handlers
         with nullcontext() if elsewhere else remarks_to(progress.say):
             yield progress

@@ -100,7 +100,7 @@ def mine(
     total_bytes(paths)  # raises for a missing file, before anything is made or loaded
     with (
         opened_store(store, create=True) as opened,
-        shown_progress("mining", None, "positions", quiet=quiet, own_eta=True) as progress,
+        shown_progress("mining", "positions", quiet=quiet, own_eta=True) as progress,
     ):
         progress.stage("opening the net and the deep search")
         with opening as run:
@@ -150,7 +150,7 @@ def confirm(
     options = ConfirmOptions(limit, retry_failed, recorded_command("confirm", "--db", path))
     with (
         opened_store(path, write=True) as opened,
-        shown_progress("confirming", None, "searches", quiet=quiet) as progress,
+        shown_progress("confirming", "searches", quiet=quiet) as progress,
     ):
         resolved_question = resolved(opened, question)
         confirmed = confirm_candidates(
@@ -200,7 +200,7 @@ def expand(
     )
     with (
         opened_store(path, write=True) as opened,
-        shown_progress("expanding", None, "positions", quiet=quiet, own_eta=True) as progress,
+        shown_progress("expanding", "positions", quiet=quiet, own_eta=True) as progress,
     ):
         resolved_question = resolved(opened, question)
         if isinstance(split, str | os.PathLike) and options.split is not None:

@@ -53,7 +53,7 @@ def selfplay(
     paths = os.fspath(book), os.fspath(output)
     command = recorded_command("selfplay", paths[0], "-o", paths[1])
     where = None if store is None else os.fspath(store)
-    with shown_progress("Self-play", None, "games", quiet=quiet, own_eta=True) as progress:
+    with shown_progress("Self-play", "games", quiet=quiet, own_eta=True) as progress:
         end = play_book(
             *paths,
             options or SelfplayOptions(),
@@ -83,7 +83,7 @@ def match(
     """
     from valuerepair.play.match import MatchOptions, play_sides
 
-    with shown_progress("match", None, "games", quiet=quiet, own_eta=True) as progress:
+    with shown_progress("match", "games", quiet=quiet, own_eta=True) as progress:
         end = play_sides((a, b), options or MatchOptions(), os.fspath(output), progress=progress)
     return finished(end, end.interrupted)
 
@@ -106,7 +106,7 @@ def elo(
     from valuerepair.play.sprt import parse_sprt
 
     test = parse_sprt(sprt) if sprt is not None else None
-    with shown_progress("reading", None, "games", quiet=quiet) as progress:
+    with shown_progress("reading", "games", quiet=quiet) as progress:
         return crosstable(paths_of(games), player, test, on_games=progress.advance)
 
 

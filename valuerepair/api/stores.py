@@ -337,7 +337,7 @@ def check_store(store: Path = "valuerepair.db", *, quiet: bool = True) -> Iterat
 
     with (
         Store.open(store, is_raw=True) as opened,
-        shown_progress("checking", None, "rows", quiet=quiet) as progress,
+        shown_progress("checking", "rows", quiet=quiet) as progress,
     ):
         yield from check.check_store(opened, progress)
 
@@ -363,7 +363,7 @@ def merge_stores(
     if output is not None and into is not None:
         raise UsageError("--output makes a new store and --into adds to one: give one of them")
     target = None if into is not None else os.fspath("merged.db" if output is None else output)
-    with shown_progress("merging", None, "rows", quiet=quiet) as progress:
+    with shown_progress("merging", "rows", quiet=quiet) as progress:
         addition = None if into is None else os.fspath(into)
         return merge(paths_of(stores), output=target, into=addition, strict=strict, progress=progress)
 

@@ -169,7 +169,7 @@ def write_chunks(
         identity = opened.frame(training_question, text=False, only=("position_id",)).attrs["net"]
         with (
             open_stored(opened, identity, net or plain(question).net, device=device, threads=threads) as used,
-            shown_progress("writing", None, "chunks", quiet=quiet) as progress,
+            shown_progress("writing", "chunks", quiet=quiet) as progress,
         ):
             for line in remarks:
                 log.info(line)
@@ -319,7 +319,7 @@ def write_game_chunks(
 
     with (
         nullcontext() if store is None else opened_store(store) as opened,
-        shown_progress("chunks", None, "bytes", quiet=quiet) as progress,
+        shown_progress("chunks", "bytes", quiet=quiet) as progress,
     ):
         written = write_game_chunks(
             paths_of(archives),

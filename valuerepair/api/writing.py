@@ -69,7 +69,7 @@ def write_books(
             complete(opened, opened.candidates(resolved_question), resolved_question.net, quiet=quiet)
     with (
         opened_store(store) as opened,
-        shown_progress("Writing", None, "positions", quiet=quiet) as progress,
+        shown_progress("Writing", "positions", quiet=quiet) as progress,
     ):
         manifest = write_books(opened, folder, resolved_question, options, held_out, progress.advance)
         next_step = what_next(opened, manifest, folder, split_file(opened) if split is None else given_file)
@@ -318,5 +318,5 @@ def write_report(
     """
     from valuerepair.report import page
 
-    with opened_store(store) as opened, shown_progress("report", None, "", quiet=quiet) as progress:
+    with opened_store(store) as opened, shown_progress("report", "", quiet=quiet) as progress:
         return page.write(opened, path, resolved(opened, question), on_step=progress.stage)

@@ -163,7 +163,7 @@ class Stream:
             try:
                 count = self._decoder.readinto1(target[filled:room])
             except _DAMAGE as error:
-                self.broken = self._broke(str(error))
+                self.broken = f"{error} (at byte {self._raw.count:,} of the file)"
                 break
             if count == 0:
                 break
@@ -184,9 +184,6 @@ class Stream:
             with contextlib.suppress(*_DAMAGE):
                 if self._decoder.readinto1(memoryview(bytearray(1))):
                     self.broken = f"there are more than {self._most:,} bytes, the limit"
-
-    def _broke(self, why: str) -> str:
-        return f"{why} (at byte {self._raw.count:,} of the file)"
 
     def __enter__(self) -> Stream:
         return self

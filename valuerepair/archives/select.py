@@ -79,8 +79,8 @@ def _lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int, rows
 class KeySet:
     """A growing set of 64-bit keys in one flat table: 10 to 20 bytes a key."""
 
-    def __init__(self, capacity: int = 1 << 12) -> None:
-        self._table = np.zeros(capacity, np.uint64)
+    def __init__(self) -> None:
+        self._table = np.zeros(1 << 12, np.uint64)
         self.size = 0
 
     def add(self, keys: U64) -> NDArray[np.bool_]:

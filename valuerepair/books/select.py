@@ -30,7 +30,7 @@ from valuerepair.judge.verdict import SEARCH_RIGHT, evidence
 from valuerepair.judge.weights import copies_by_weight, weights_of
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
 from valuerepair.store.columns import GAME_KEY, games_of
-from valuerepair.store.queries import header_of_games
+from valuerepair.store.queries import eco_headers
 from valuerepair.text import quantity
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def add_knowledge(
             families = ", ".join(f"{kind}:NAME" for kind in KINDS)
             raise UsageError(f"--label {label}: no such label; the labels are {', '.join(NAMES)} and {families}")
     columns: dict[str, Any] = {
-        "eco_header": header_of_games(store.connection, "ECO", rows["game_id"].tolist()),
+        "eco_header": eco_headers(store.connection, rows["game_id"].tolist()),
         GAME_KEY: games_of(store.connection, rows["position_id"].to_numpy(np.int64)),
     }
     confirmed: dict[str, Any] = {}

@@ -24,7 +24,7 @@ from valuerepair.nets.registry import locate
 from valuerepair.store import files, priors
 from valuerepair.store.columns import stored_rungs
 from valuerepair.store.priors import MovesOfInterest, Prior, add, of, questions
-from valuerepair.store.queries import header_of_games
+from valuerepair.store.queries import eco_headers
 from valuerepair.store.rows import ENGINE_FILL
 from valuerepair.store.second_looks import net_number
 from valuerepair.store.store import Store
@@ -52,7 +52,7 @@ def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     stored_priors = priors.of(store, net_id_of(store, frame), frame["position_id"].tolist())
-    headers = pd.Series(header_of_games(store.connection, "ECO", frame["game_id"].tolist()), frame.index, dtype=object)
+    headers = pd.Series(eco_headers(store.connection, frame["game_id"].tolist()), frame.index, dtype=object)
     return label_frame(frame.assign(eco_header=headers, rung_cp=_rung_cp(store, frame)), stored_priors)
 
 

@@ -200,8 +200,8 @@ def normal_elo_interval(results: MatchScore | Pentanomial) -> Estimate:
     return Estimate(*map(elo_of, _symmetric(results, 0.95)))
 
 
-def normalized_elo(results: Results, level: float = 0.95, played: Results | None = None) -> Estimate:
-    """Normalized Elo with its interval: the share above one half in standard deviations of a game, times 347.4.
+def normalized_elo(results: Results, played: Results | None = None) -> Estimate:
+    """Normalized Elo with its 95 % interval: the share above one half in standard deviations of a game, times 347.4.
 
     The deviation is that of the games or pairs `played`, by default the results themselves; for pairs it is multiplied
     by sqrt(2). NaN where all outcomes are the same.
@@ -211,7 +211,7 @@ def normalized_elo(results: Results, level: float = 0.95, played: Results | None
     if not variance > 0:
         return Estimate(math.nan, math.nan, math.nan)
     unit = NORMALIZED_UNIT / math.sqrt(variance)
-    return Estimate(*((bound - 0.5) * unit for bound in share_interval(results, level)))
+    return Estimate(*((bound - 0.5) * unit for bound in share_interval(results, 0.95)))
 
 
 def los(results: Results) -> float:

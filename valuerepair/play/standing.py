@@ -253,7 +253,7 @@ class Standing:
     def normalized(self) -> Estimate:
         """Normalized Elo with its interval at 0.95; the deviation of a game comes from whole pairs, else from games."""
         pairs = self.tally.pairs
-        return normalized_elo(self.results, 0.95, pairs if pairs.pairs else self.tally.counted)
+        return normalized_elo(self.results, pairs if pairs.pairs else self.tally.counted)
 
     def as_json(self) -> dict[str, Any]:
         """All figures, from the first player's side; infinite Elo is None."""

@@ -46,9 +46,9 @@ def places(store: Store, role: str, sha256: str = "") -> Iterator[str]:
         yield from filter(os.path.isfile, candidates)
 
 
-def find_file(store: Store, role: str, sha256: str) -> str | None:
-    """The file with this content; None if its path is unknown or it is no longer there."""
-    for path in places(store, role, sha256):
+def find_net(store: Store, sha256: str) -> str | None:
+    """The file of the net with this content; None if its path is unknown or it is no longer there."""
+    for path in places(store, NET, sha256):
         with suppress(ValueRepairError):
             if file_sha256(path) == sha256:
                 return path
@@ -58,7 +58,7 @@ def find_file(store: Store, role: str, sha256: str) -> str | None:
 def existing_nets(store: Store) -> dict[str, str]:
     """The files of all nets that can still be found, by SHA-256."""
     rows = store.connection.execute("SELECT sha256 FROM files WHERE role = ?", (NET,)).fetchall()
-    files = {sha256: find_file(store, NET, sha256) for (sha256,) in rows}
+    files = {sha256: find_net(store, sha256) for (sha256,) in rows}
     return {sha256: path for sha256, path in files.items() if path is not None}
 
 
@@ -71,7 +71,7 @@ def net_option(store: Store, key: str) -> str | None:
     name = next((net.name for net in KNOWN_NETS.values() if net.sha256 == sha256), None)
     if name is not None:
         return name
-    path = find_file(store, NET, sha256)
+    path = find_net(store, sha256)
     return None if path is None else from_here(path)
 
 

@@ -416,11 +416,11 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
 
 
-def header_of_games(connection: StoreConnection, name: str, game_ids: Sequence[int]) -> list[str | None]:
-    """A header of each game, None if it has none. Anybody may have written the text."""
-    query = "SELECT id, json_extract(headers, ?) FROM games WHERE id IN (SELECT value FROM json_each(?))"
+def eco_headers(connection: StoreConnection, game_ids: Sequence[int]) -> list[str | None]:
+    """The ECO header of each game, None if it has none. Anybody may have written the text."""
+    query = "SELECT id, json_extract(headers, '$.ECO') FROM games WHERE id IN (SELECT value FROM json_each(?))"
     wanted = json.dumps(sorted({int(number) for number in game_ids}))
-    by_game = dict(connection.execute(query, (f"$.{name}", wanted)))
+    by_game = dict(connection.execute(query, (wanted,)))
     return [by_game.get(int(number)) for number in game_ids]
 
 

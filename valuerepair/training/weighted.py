@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,6 @@ from valuerepair.training.weights import (
     Formula,
     WeightTally,
     disagreement,
-    formula_json,
     formula_text,
     phases_of,
     tally_lines,
@@ -71,7 +70,7 @@ class Measured:
     def as_json(self) -> dict[str, Any]:
         """JSON-able."""
         return {
-            "formula": formula_json(self.formula),
+            "formula": {"name": self.formula.name, **asdict(self.formula)},
             "chunks": {"given": list(self.given), "sha256": self.sha256, "left_out": self.left_out.reasons},
             "calibration": self.calibration and self.calibration.figures(),
             **self.tally.figures(),

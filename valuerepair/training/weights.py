@@ -115,11 +115,6 @@ def parse_formula(text: str) -> Formula:
     return formula
 
 
-def formula_json(formula: Formula) -> dict[str, Any]:
-    """Name and parameters, JSON-able."""
-    return {"name": formula.name, **asdict(formula)}
-
-
 def formula_text(formula: Formula) -> str:
     """The text that `parse_formula` reads, with all parameters."""
     return f"{formula.name}:" + ",".join(f"{key}={value:g}" for key, value in asdict(formula).items())
