@@ -15,7 +15,7 @@ from scipy.stats import entropy
 
 from valuerepair.judge.weights import (
     copies_by_weight,
-    describe,
+    diversity_of,
     effective_sample_size,
     family_masses,
     hill_numbers,
@@ -151,10 +151,10 @@ def test_described_figures_are_those_of_the_families_and_games(rows: list[tuple[
     masses = family_masses(names, weights)
     assert sum(masses.values()) == pytest.approx(sum(weights))
     assert list(masses.values()) == sorted(masses.values(), reverse=True)
-    found = describe(weights, names, {"opening": names, "material": ["one"] * len(names)})
+    found = diversity_of(weights, names, {"opening": names, "material": ["one"] * len(names)})
     assert found["opening"]["hill"] == pytest.approx(hill_numbers([masses[name] for name in Counter(names)]))
     assert found["material"] == {"families": 1, "hill": [1.0, 1.0, 1.0], "largest": {"one": pytest.approx(1.0)}}
     assert found["effective_games"] == pytest.approx(effective_sample_size(list(masses.values())))
     assert sum(found["opening"]["largest"].values()) <= 1 + 1e-9
     turned = names[::-1]
-    assert describe(weights[::-1], turned, {"opening": turned, "material": ["one"] * len(names)}) == found
+    assert diversity_of(weights[::-1], turned, {"opening": turned, "material": ["one"] * len(names)}) == found

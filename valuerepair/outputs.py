@@ -67,8 +67,8 @@ def check_regular(path: str | os.PathLike[str], kind: FileKind) -> None:
 
 def check_name(name: str) -> None:
     """Raises UsageError for a name that is not UTF-8: stores and JSON files could not keep it."""
-    if (shown := name.encode(errors="replace").decode()) != name:
-        raise UsageError(f"{shown}: is not valid UTF-8; rename the file or folder")
+    if (readable := name.encode(errors="replace").decode()) != name:
+        raise UsageError(f"{readable}: is not valid UTF-8; rename the file or folder")
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:

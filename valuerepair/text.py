@@ -89,8 +89,8 @@ def printable(text: str, longest: int = 200) -> str:
     Characters that Unicode calls nonprintable become an escape (``\\x1b``, ``\\u202e``), other spaces a space; a text
     of more than `longest` characters is cut and ends in an ellipsis.
     """
-    shown = "".join(_shown(c) for c in text[:longest])
-    return shown + "…" if len(text) > longest else shown
+    safe = "".join(_shown(c) for c in text[:longest])
+    return safe + "…" if len(text) > longest else safe
 
 
 def _shown(character: str) -> str:

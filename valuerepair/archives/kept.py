@@ -126,7 +126,7 @@ def _batch(table: pa.Table) -> PositionBatch:
             for text in columns["recorded"].to_pylist()
         ]
     games = [from_json(text, OriginGame, "game") for text in columns["game"].to_pylist()]
-    ply, key, known = (columns[name].to_numpy(zero_copy_only=False) for name in _NUMBERS)
+    ply, key, history_known = (columns[name].to_numpy(zero_copy_only=False) for name in _NUMBERS)
     fen, start_fen = (columns[name].to_pylist() for name in _TEXTS)
     return PositionBatch(
         fen,
@@ -135,6 +135,6 @@ def _batch(table: pa.Table) -> PositionBatch:
         moves.offsets.to_numpy(),
         ply,
         key,
-        known,
+        history_known,
         Origins(games, columns["played"].to_pylist(), recorded),
     )

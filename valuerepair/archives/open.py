@@ -89,7 +89,7 @@ def files_in(root: str, is_wanted: Callable[[str], bool]) -> list[str]:
     really there, so that a link does not rename them. Raises ValueRepairError for what cannot be read.
     """
     real_root = os.path.join(os.path.realpath(root), "")
-    found, seen, waiting = list[str](), set[str](), deque([""])
+    files, seen, waiting = list[str](), set[str](), deque([""])
     try:
         while waiting:
             folder = waiting.popleft()
@@ -107,10 +107,10 @@ def files_in(root: str, is_wanted: Callable[[str], bool]) -> list[str]:
                 elif (linked or entry.is_file()) and is_wanted(entry.path):
                     if linked:
                         os.stat(entry)  # raises for a link that leads nowhere
-                    found.append(name)
+                    files.append(name)
     except OSError as error:
         raise ValueRepairError(f"{error.filename}: {error.strerror}") from None
-    return sorted(found, key=lambda name: name.split(os.sep))
+    return sorted(files, key=lambda name: name.split(os.sep))
 
 
 def _is_archive(path: str) -> bool:

@@ -27,7 +27,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_together
 from valuerepair.inputs import read_json
 from valuerepair.judge.split import PARTS, TRAIN, Split, warning_of_held_out
-from valuerepair.judge.weights import describe, described
+from valuerepair.judge.weights import diversity_lines, diversity_of
 from valuerepair.nets.planes import FILLS
 from valuerepair.question import Question
 from valuerepair.runs.summary import next_command
@@ -202,9 +202,9 @@ def _weight(row: Mapping[Any, Any]) -> str:
 def _origins(row: Mapping[Any, Any]) -> str:
     """The candidates whose parent a position is: those that fit into a tag, and the number of others."""
     origins = row["parent_of"].split(", ")
-    shown = ", ".join(origins[:_ORIGINS_SHOWN])
+    first = ", ".join(origins[:_ORIGINS_SHOWN])
     more = len(origins) - _ORIGINS_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+    return f"{first} and {more} more" if more > 0 else first
 
 
 def _text(row: Mapping[Any, Any], name: str, missing: str = "?") -> str:
@@ -281,7 +281,7 @@ class Manifest:
     """The content of manifest.json, in which `options` are not one key but a key each; `files` are by name. It has no
     time stamp: the same question gives the same bytes.
 
-    `parents` is a `ParentCount`; `diversity` holds `judge.weights.describe` of book and holdout, over distinct
+    `parents` is a `ParentCount`; `diversity` holds `judge.weights.diversity_of` of book and holdout, over distinct
     positions; `weights` describes the formula of the weights. For a book with positions of vr expand, `entries` has the
     origin of each entry of book and holdout, in order: position_id, root_id, step, inferred.
     """
@@ -331,10 +331,6 @@ class Manifest:
             lines.append(f"{directory}/{name}: {entries}{positions_of_games(file.distinct, file.games)}, {sides}")
         return lines
 
-    def diversity_lines(self) -> list[str]:
-        """How diverse the book and the holdout are, in lines for a terminal."""
-        return [f"{name}: {line}" for name, figures in self.diversity.items() for line in described(figures)]
-
     def _parent_lines(self) -> list[str]:
         expected, written, left_out = (self.parents[name] for name in ("asked", "written", "left_out"))
         if not expected:
@@ -357,7 +353,8 @@ class WrittenBooks:
 
     def details(self) -> list[str]:
         """How diverse book and holdout are."""
-        return self.manifest.diversity_lines()
+        diversity = self.manifest.diversity
+        return [f"{name}: {line}" for name, figures in diversity.items() for line in diversity_lines(figures)]
 
 
 def what_next(store: Store, manifest: Manifest, directory: str, split: str = "") -> list[str]:
@@ -432,7 +429,7 @@ def make_manifest(
         left_out=selection.left_out,
         parents=asdict(selection.parents),
         diversity={
-            name: _described(rows)
+            name: _diversity(rows)
             for name, rows in (("book", selection.book), ("holdout", selection.holdout))
             if len(rows)
         },
@@ -450,11 +447,11 @@ def _weights(options: BookOptions) -> dict[str, Any]:
     }
 
 
-def _described(rows: pd.DataFrame) -> dict[str, Any]:
+def _diversity(rows: pd.DataFrame) -> dict[str, Any]:
     families = {kind: rows[f"{kind}_family"].tolist() for kind in ("opening", "material")}
     if "root_id" in rows:
         families["root"] = [str(root) for root in rows["root_id"].tolist()]
-    return describe(rows["book_weight"].to_numpy(), rows[GAME_KEY].astype(str), families)
+    return diversity_of(rows["book_weight"].to_numpy(), rows[GAME_KEY].astype(str), families)
 
 
 def describe_file(content: bytes, lines: Sequence[BookLine], plies: Sequence[int], games: int) -> BookFile:

@@ -261,17 +261,17 @@ def _bounds(sums: Sequence[_GameSums], fold: Ids) -> tuple[float, float]:
 def better_judge(rows: Sequence[KindRow], *, held_out: bool) -> BetterJudge:
     """The conclusion from all rows."""
     kinds = {row.kind: row.finding for row in rows}
-    shown = bool(rows) and all(finding == "better" for finding in kinds.values())
+    is_better = bool(rows) and all(finding == "better" for finding in kinds.values())
     beside = any(kind != GAME for kind in kinds)
     doubts = ", ".join(f"{WORDS[row.kind]} ({_doubt(row)})" for row in rows if row.finding != "better")
     where = "for each kind of position" if beside else f"for positions {WORDS[GAME]}"
-    sentence = f"better judge: shown {where}" if shown else f"better judge: not shown for positions {doubts}"
+    sentence = f"better judge: shown {where}" if is_better else f"better judge: not shown for positions {doubts}"
     notes = []
     if not held_out:
         notes.append("training may have seen these positions: --split compares on what it held out")
     if not beside:
         notes.append("positions beside the games were not looked at: vr mine --aside 0.5 adds them to the store")
-    return BetterJudge(shown, kinds, beside, held_out, sentence, notes)
+    return BetterJudge(is_better, kinds, beside, held_out, sentence, notes)
 
 
 def _doubt(row: KindRow) -> str:

@@ -536,9 +536,9 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
     yield f"  of the positions that are not A's candidates, B is newly wrong on {pair.newly}"
     if calibration == "none":
         yield from _recalibrated_lines(pair)
-    shown = shown_labels(pair.labels)
-    if shown:
-        yield from label_lines(shown)
+    label_figures = shown_labels(pair.labels)
+    if label_figures:
+        yield from label_lines(label_figures)
         if not pair.policies:
             yield "  blindness is left out: the policy of both nets is needed (vr stats --labels --net FILE)"
     yield from kind_lines(pair.by_kind)

@@ -50,8 +50,8 @@ def figures(
     threshold = question.threshold
     columns = reached.all_reached(store, *pair)
     if question.calibration == "fitted":
-        known, net_q = np.flatnonzero(~np.isnan(columns["net_q"])), columns["net_q"].copy()
-        net_q[known] = store.judged_q(question, columns["position_id"][known].tolist(), net_q[known].tolist())
+        with_q, net_q = np.flatnonzero(~np.isnan(columns["net_q"])), columns["net_q"].copy()
+        net_q[with_q] = store.judged_q(question, columns["position_id"][with_q].tolist(), net_q[with_q].tolist())
         columns["net_q"] = net_q
     searched_all = reached.left_nothing(store, np.unique(columns["run_id"]).tolist())
     rows = _FamilyRows(columns, alpha, question.q_from, threshold, searched_all=searched_all)
@@ -237,7 +237,7 @@ _COLUMNS = ":<16 | reached:>9, | searched:>9, | cut:>9, | candidates:>11, | Mnod
 def lines(expansion: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
     rounds = quantity(expansion["rounds"], "round")
-    shown = [
+    text = [
         "",
         f"expanded: {expansion['reached']:,} positions reached by vr expand, {rounds}; at {expansion['threshold']:g}",
     ]
@@ -246,15 +246,15 @@ def lines(expansion: dict[str, Any]) -> list[str]:
         step, distance = row["step"], row["distance"]
         at = f"move {distance}" if step == "child" else quantity(distance or 0, "ply")
         cells.append(_cells(_STEP_NAMES[step] if distance is None else f"  {at}", row))
-    shown += table_lines(_COLUMNS, cells, "  ")
-    shown += _inferred_lines(expansion["inferred"])
-    shown += _yield_lines(expansion)
+    text += table_lines(_COLUMNS, cells, "  ")
+    text += _inferred_lines(expansion["inferred"])
+    text += _yield_lines(expansion)
     roots = expansion["roots"]
-    shown.append(
+    text.append(
         f"  with the {roots['sampled']:,} of the archive: {roots['candidates']:,} candidates around "
         f"{roots['roots']:,} roots"
     )
-    return shown
+    return text
 
 
 def diversity_line(expansion: dict[str, Any]) -> str:

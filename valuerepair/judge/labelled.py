@@ -265,10 +265,10 @@ def _of_interest(question: MovesOfInterest) -> set[str]:
 def _legal(positions: Sequence[MovesOfInterest]) -> list[MovesOfInterest]:
     """The questions of positions with legal moves, without illegal moves: recorded moves come from other programs."""
     moves, offsets = legal_moves(parse_fens([question.position.fen for question in positions]))
-    kept = []
+    questions = []
     for i, question in enumerate(positions):
         names = {decode_move(move) for move in moves[offsets[i] : offsets[i + 1]].tolist()}
         if names:
             played, best = (move if move in names else None for move in (question.played, question.deep_best))
-            kept.append(question._replace(played=played, deep_best=best))
-    return kept
+            questions.append(question._replace(played=played, deep_best=best))
+    return questions

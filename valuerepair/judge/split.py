@@ -124,8 +124,7 @@ class Split:
         Raises UsageError for another word, else as `parts`.
         """
         check_word("--part", part, dict.fromkeys((*PARTS, *JUDGED)))
-        numbers = HELD_OUT if part == TOGETHER else [PARTS.index(part)]
-        return np.isin(self.parts(store, position_ids), numbers)
+        return np.isin(self.parts(store, position_ids), _numbers_of(part))
 
     def families(self, store: Store, position_ids: Ids) -> list[str]:
         """[n] the held-out family of each of these positions, that of its material, else that of its opening, else
@@ -323,16 +322,17 @@ class _Stored(NamedTuple):
             games = store.connection.execute(_GAMES).fetchall()
             of_games, digests, numbers = (np.array([row[i] for row in games], np.int64) for i in range(3))
             codes = [eco_code(row[4] if isinstance(row[4], str) else None) for row in games]
-            ids, game, opening, material = [], [np.empty(0, np.int64)], list[str](), list[str]()
+            ids, game, opening, material = list[int](), [np.empty(0, np.int64)], list[str](), list[str]()
             beside = list[bool]()
             cursor = store.connection.execute(_POSITIONS)
             while rows := cursor.fetchmany(_ROWS_AT_ONCE):
-                ids += [row[0] for row in rows]
-                game.append(np.searchsorted(of_games, [row[1] for row in rows]))
-                opening += _openings(rows, [codes[i] for i in game[-1].tolist()]) if openings else [UNKNOWN] * len(rows)
-                men = (family_of_signature(material_signature(row[2])) for row in rows)
-                beside += [row[5] in BESIDE for row in rows]
-                material += men if materials else [UNKNOWN] * len(rows)
+                position_ids, game_ids, fens, start_fens, moves, kinds = zip(*rows, strict=True)
+                ids += position_ids
+                game.append(np.searchsorted(of_games, game_ids))
+                beside += [kind in BESIDE for kind in kinds]
+                unknown = [UNKNOWN] * len(rows)
+                opening += _openings(start_fens, moves, [codes[i] for i in game[-1].tolist()]) if openings else unknown
+                material += [family_of_signature(material_signature(fen)) for fen in fens] if materials else unknown
             reached = np.array(store.connection.execute(_REACHED).fetchall(), np.int64).reshape(-1, 2)
         name_of = {source: PurePath(source).name for source in {row[3] for row in games}}
         all_ids = np.array(ids, np.int64)
@@ -376,11 +376,11 @@ class _Stored(NamedTuple):
         return tuple(names)
 
 
-def _openings(rows: Sequence[tuple[Any, ...]], codes: Sequence[str]) -> list[str]:
-    """The opening families of rows of `_POSITIONS`; if the game's header has a code, no moves are needed."""
-    first = (np.frombuffer(row[4], "<u2")[:MAX_PLIES] for row in rows)
+def _openings(start_fens: Sequence[str], packed_moves: Sequence[bytes], codes: Sequence[str]) -> list[str]:
+    """The opening family of each position, by the ECO code of its game's header, else by its moves."""
+    first = (np.frombuffer(packed, "<u2")[:MAX_PLIES] for packed in packed_moves)
     moves = [() if code else decode_moves(packed) for packed, code in zip(first, codes, strict=True)]
-    return opening_families(codes, [row[3] for row in rows], moves)
+    return opening_families(codes, start_fens, moves)
 
 
 # -- the split that a store remembers ---------------------------------------------------------------------------------
@@ -412,8 +412,8 @@ def _reason_unread(path: str) -> str:
 
 def split_file(store: Store) -> str:
     """The file of the store's split, as a user would type it; empty without a split."""
-    known = known_split(store)
-    return "" if known is None else known[0]
+    own = known_split(store)
+    return "" if own is None else own[0]
 
 
 def warning_of_change(store: Store, split: Split) -> str | None:
@@ -439,17 +439,17 @@ def warning_of_held_out(store: Store, position_ids: Ids, split: Split | None) ->
     path = files.kept_path(store, files.SPLIT)
     if path is None:
         return None
-    known = known_split(store)
-    if split is not None and (known is None or known[1] == split):
+    own = known_split(store)
+    if split is not None and (own is None or own[1] == split):
         return None
-    if known is None:
+    if own is None:
         return f"warning: what is held out of this store is unknown ({_reason_unread(path)}); now nothing is held out"
-    held = int((known[1].parts(store, position_ids) != TRAIN).sum())
+    held = int((own[1].parts(store, position_ids) != TRAIN).sum())
     if not held:
         return None
     return (
-        f"warning: {held:,} of these {len(position_ids):,} positions are not for training by {known[0]}; "
-        f"--split {shlex.quote(known[0])} leaves them out"
+        f"warning: {held:,} of these {len(position_ids):,} positions are not for training by {own[0]}; "
+        f"--split {shlex.quote(own[0])} leaves them out"
     )
 
 
@@ -474,6 +474,11 @@ TOGETHER = "held-out"
 JUDGED = (TOGETHER, *(PARTS[number] for number in HELD_OUT))
 
 
+def _numbers_of(part: str) -> Sequence[int]:
+    """The indices into `PARTS` of the parts that a word of `--part` names."""
+    return HELD_OUT if part == TOGETHER else [PARTS.index(part)]
+
+
 @dataclass(frozen=True, slots=True)
 class HeldPart:
     """Positions that are held out: one of `JUDGED`, and their numbers in a store, ascending."""
@@ -486,8 +491,7 @@ class HeldPart:
         """Raises UsageError for another name, ValueRepairError if the part is empty."""
         check_word("--part", name, JUDGED)
         stored = _Stored.of(store, split)
-        numbers = HELD_OUT if name == TOGETHER else [PARTS.index(name)]
-        ids = stored.ids[np.isin(split.parts_of(stored), numbers)]
+        ids = stored.ids[np.isin(split.parts_of(stored), _numbers_of(name))]
         if not len(ids):
             raise ValueRepairError(f"{store.path}: the split holds out none of its positions as {name}")
         return HeldPart(name, ids)

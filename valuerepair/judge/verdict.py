@@ -218,15 +218,15 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
     if not figures["looked"]:
         return [f"second looks: none yet at the {of_all} (vr confirm)"]
     source = values.Alpha(**figures["alpha"]).source()
-    shown = [f"second looks by {figures['second']['label']}, {source}"]
-    shown.append(f"{figures['looked']:,} of {of_all} looked at")
+    text = [f"second looks by {figures['second']['label']}, {source}"]
+    text.append(f"{figures['looked']:,} of {of_all} looked at")
     if figures["looked"] < figures["candidates"]:
-        shown[-1] += ": the shares are of these, which are not a sample of all (the worst are looked at first)"
+        text[-1] += ": the shares are of these, which are not a sample of all (the worst are looked at first)"
     if figures["without_q"]:
-        shown.append(f"{figures['without_q']:,} looks have no Q of the requested kind: unresolved")
-    shown += rate_lines("verdict", ((word, Rate.of_figures(figures["rates"][word])) for word in VERDICTS))
-    shown += _table("search right, by sign", figures["by_sign"], lambda row: str(row["sign"]))
-    return shown + _table(
+        text.append(f"{figures['without_q']:,} looks have no Q of the requested kind: unresolved")
+    text += rate_lines("verdict", ((word, Rate.of_figures(figures["rates"][word])) for word in VERDICTS))
+    text += _table("search right, by sign", figures["by_sign"], lambda row: str(row["sign"]))
+    return text + _table(
         "search right, by disagreement", figures["by_size"], lambda row: f"{row['low']:g} to {row['high']:g}"
     )
 

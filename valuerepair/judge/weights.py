@@ -63,7 +63,7 @@ def copies_by_weight(weights: ArrayLike, per_weight: int, start: float) -> NDArr
     return np.diff(ends, prepend=0.0).astype(np.int64)
 
 
-def describe(weights: ArrayLike, games: Iterable[str], families: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+def diversity_of(weights: ArrayLike, games: Iterable[str], families: Mapping[str, Iterable[str]]) -> dict[str, Any]:
     """Figures of n weighted positions, JSON-able: effective numbers of positions and games, and Hill numbers.
 
     `games` [n] names the game of each; a game counts by the sum of its weights. `families` holds a list [n] by kind
@@ -106,7 +106,7 @@ def figures(frame: pd.DataFrame, threshold: float, labels: pd.DataFrame) -> dict
         families["root"] = [str(root) for root in rows["root_id"].tolist()]
     games = [f"{source}\n{game}" for source, game in zip(rows["source"], rows["game"], strict=True)]
     weights = weights_of(rows["disagreement"].to_numpy(), threshold)
-    return {"threshold": threshold, "softness": DEFAULT_SOFTNESS, **describe(weights, games, families)}
+    return {"threshold": threshold, "softness": DEFAULT_SOFTNESS, **diversity_of(weights, games, families)}
 
 
 def lines(diversity: dict[str, Any]) -> list[str]:
@@ -114,23 +114,23 @@ def lines(diversity: dict[str, Any]) -> list[str]:
     if not diversity["positions"]:
         return []
     title = f"diversity at {diversity['threshold']:g}, candidates weighted with softness {diversity['softness']:g}"
-    return [title, *(f"  {line}" for line in described(diversity))]
+    return [title, *(f"  {line}" for line in diversity_lines(diversity))]
 
 
 _KINDS = {"opening": "opening families", "material": "material families", "root": "roots"}
 
 
-def described(diversity: dict[str, Any]) -> list[str]:
-    """The figures of `describe` as text."""
-    shown = [
+def diversity_lines(diversity: dict[str, Any]) -> list[str]:
+    """The figures of `diversity_of` as text."""
+    text = [
         f"by weight {diversity['positions']:,} positions count for {diversity['effective_positions']:,.1f}, "
         f"their games for {diversity['effective_games']:,.1f}"
     ]
     for kind, words in _KINDS.items():
         if kind in diversity:
             hill = ", ".join(f"{number:,.1f}" for number in diversity[kind]["hill"])
-            shown.append(f"{diversity[kind]['families']:,} {words} count for {hill} (Hill numbers of order 1, 2, 3)")
-    return shown
+            text.append(f"{diversity[kind]['families']:,} {words} count for {hill} (Hill numbers of order 1, 2, 3)")
+    return text
 
 
 ORDERS = (1.0, 2.0, 3.0)

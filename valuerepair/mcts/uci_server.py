@@ -170,8 +170,8 @@ class UciServer:
     def _say(self, text: str) -> None:
         """Writes the first line of `text`, shortened, as an ``info string``."""
         lines = text.splitlines() or [""]
-        shown = "".join(c if c.isprintable() else "?" for c in lines[0])
-        self._write(f"info string {shown if len(shown) <= 2 * _SHOWN_TEXT else shown[: 2 * _SHOWN_TEXT] + '...'}")
+        safe = "".join(c if c.isprintable() else "?" for c in lines[0])
+        self._write(f"info string {safe if len(safe) <= 2 * _SHOWN_TEXT else safe[: 2 * _SHOWN_TEXT] + '...'}")
 
     def _say_error(self, error: Exception) -> None:
         error_type = "" if isinstance(error, ValueRepairError) else f"{type(error).__name__}: "

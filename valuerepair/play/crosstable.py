@@ -84,12 +84,12 @@ class Crosstable:
         }
 
     def _match_lines(self) -> list[str]:
-        shown = self.matches[:_MOST_LINES]
+        listed = self.matches[:_MOST_LINES]
         lines = [f"{len(self.players):,} players, {len(self.matches):,} matches, {self.games:,} games; Elo at 0.95:"]
-        cells = ((" against ".join(m.names), m.games, score_words(m.tally.score), _elo(m)) for m in shown)
+        cells = ((" against ".join(m.names), m.games, score_words(m.tally.score), _elo(m)) for m in listed)
         lines += table_lines(":< | :>8, | :< | :<", cells, "  ")
-        if len(self.matches) > len(shown):
-            lines.append(f"  {len(self.matches) - len(shown):,} more, of fewer games")
+        if len(self.matches) > len(listed):
+            lines.append(f"  {len(self.matches) - len(listed):,} more, of fewer games")
         if self.player is None:
             lines.append(f"for the whole table of one against all others: --player NAME ({self.players[0]}, ...)")
         return lines

@@ -199,7 +199,7 @@ def lines(figures: dict[str, Any]) -> list[str]:
         f"{100 * share:.1f} % {'whole' if depth == 'whole' else f'to ply {depth}'}"
         for depth, share in figures["repeated"].items()
     )
-    shown = [
+    text = [
         f"{quantity(games, 'game')}: White won {figures['wins']:,}, drew {figures['draws']:,}, lost "
         f"{figures['losses']:,}{undecided}; (w+l)/d {ratio} ({interval})",
         f"  {figures['mean_plies']:.1f} plies after the book on average, {figures['longest']:,} at most; {endings}",
@@ -208,8 +208,8 @@ def lines(figures: dict[str, Any]) -> list[str]:
     resign = figures["resign"]
     if resign is not None:
         wrong = Rate.of_figures({**resign, "wrong": resign["won"] + resign["drawn"]}, "wrong", "due")
-        shown.append(
+        text.append(
             f"  resignations due but not taken: {resign['due']:,}; wrong: {wrong} "
             f"({resign['won']:,} won, {resign['drawn']:,} drawn)"
         )
-    return shown
+    return text

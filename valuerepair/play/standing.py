@@ -269,8 +269,8 @@ class Standing:
             "pairs_won_and_lost": tally.won_and_lost,
             "intervals_of": self.unit,
             "elo": [
-                {"level": level, **_interval(interval), "verdict": shown}
-                for level, (interval, shown) in self.levels.items()
+                {"level": level, **_interval(interval), "verdict": finding}
+                for level, (interval, finding) in self.levels.items()
             ],
             "normalized_elo": _interval(self.normalized),
             "los": los(self.results),
@@ -327,10 +327,10 @@ def report_lines(standing: Standing) -> list[str]:
         lines.append(f"  {what:<6} {score_words(score)}")
     lines += _pairs_lines(standing)
     if moments(results)[0]:
-        interval, shown = standing.levels[0.95]
+        interval, finding = standing.levels[0.95]
         lines.append(
             f"Elo {elo_words(interval, '95 %')}, LOS {los_words(results)} (of {_counted(standing)}): "
-            f"{_verdict_words(first, shown)}"
+            f"{_verdict_words(first, finding)}"
         )
         if (remark := few_words(results)) is not None:
             lines.append(f"  {remark}{_normal_words(results)}")
@@ -372,8 +372,8 @@ def level_lines(standing: Standing) -> list[str]:
         return lines
     if not math.isnan(normalized.value):
         lines.append(f"normalized Elo {elo_words(normalized, '95 %')}")
-    for level, (interval, shown) in standing.levels.items():
-        lines.append(f"at {level:.2f}: {bounds_words(interval):>20}  {_verdict_words(standing.names[0], shown)}")
+    for level, (interval, finding) in standing.levels.items():
+        lines.append(f"at {level:.2f}: {bounds_words(interval):>20}  {_verdict_words(standing.names[0], finding)}")
     return lines
 
 

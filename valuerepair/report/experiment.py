@@ -186,30 +186,30 @@ def _elo(row: Row, level: int) -> Estimate:
 def _draw_results(axes: Axes, points: Sequence[tuple[float | None, Row]], name: str) -> None:
     """Draws the shares of White's wins, draws and losses against the setting, and (w + l) / d above each."""
     counted = [(x, row, row["wins"] + row["draws"] + row["losses"]) for x, (_, row) in enumerate(points)]
-    shown = [point for point in counted if point[2]]
+    with_games = [point for point in counted if point[2]]
     for place, (result, label, colour, marker) in enumerate(_LOOKS):
-        if not shown:
+        if not with_games:
             break
-        shares = [row[result] / games for _, row, games in shown]
-        bounds = [wilson_bounds(share, games) for share, (_, _, games) in zip(shares, shown, strict=True)]
+        shares = [row[result] / games for _, row, games in with_games]
+        bounds = [wilson_bounds(share, games) for share, (_, _, games) in zip(shares, with_games, strict=True)]
         margins = [[s - low for s, (low, _) in zip(shares, bounds, strict=True)],
                    [high - s for s, (_, high) in zip(shares, bounds, strict=True)]]  # fmt: skip
-        line = axes.errorbar([x for x, _, _ in shown], shares, margins, color=colour, marker=marker, ms=5, lw=1.2,
+        line = axes.errorbar([x for x, _, _ in with_games], shares, margins, color=colour, marker=marker, ms=5, lw=1.2,
                              elinewidth=0.8, label=label, gid=label)  # fmt: skip
         # Side by side: results of equal share would hide one another.
         shift = ScaledTranslation((place - 1) * 5 / 72, 0, axes.figure.dpi_scale_trans)
         for artist in line.get_children():
             artist.set_transform(artist.get_transform() + shift)
-    for x, row, _ in shown:
+    for x, row, _ in with_games:
         ratio = formatted(row["ratio"], ".2f", "inf")
         axes.annotate(ratio, (x, 1.0), ha="center", va="bottom", fontsize=7.5)
     unknown = {"setting": "", "n_scl": "∞"}.get(name, "-")
     labels = [(unknown or row["setting"]) if value is None else f"{value:g}" for value, row in points]
     axes.set_xticks(range(len(points)), labels)
     axes.set(ylim=(0, 1.2), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1], xlabel=name, ylabel="share of games")
-    if shown:
+    if with_games:
         axes.legend(loc="upper center", ncols=3)
-    games, nodes = sum(point[2] for point in shown), {round(row["nodes"]) for _, row in points}
+    games, nodes = sum(point[2] for point in with_games), {round(row["nodes"]) for _, row in points}
     searched = f" {nodes.pop()} nodes," if len(nodes) == 1 else ""
     words = f"self-play,{searched} {games:,.0f} games; numbers: (w + l) / d, decided games to draws"
     style.title(axes, f"Results against {name}", words)
@@ -229,8 +229,8 @@ def _draw_repeats(axes: Axes, rows: Sequence[Row]) -> None:
 def _draw_matches(axes: Axes, rows: Sequence[Row]) -> None:
     """Draws Elo of the first side with intervals: thick at 0.90, thin at 0.99. A match with only wins has no point."""
     axes.axvline(0, color=style.GREY, lw=0.8)
-    shown = [row for row in rows if row["games"] > row["undecided"]]
-    for i, row in enumerate(shown):
+    decided = [row for row in rows if row["games"] > row["undecided"]]
+    for i, row in enumerate(decided):
         for level, width in ((99, 1.0), (90, 3.0)):
             value, low, high = _elo(row, level)
             ends = [max(low, -1200), min(high, 1200)]
@@ -240,9 +240,9 @@ def _draw_matches(axes: Axes, rows: Sequence[Row]) -> None:
         words = f"+{row['wins']:g} -{row['losses']:g} ={row['draws']:g}, {100 * row['points']:.1f} %"
         axes.annotate(words, (0.99, i), xycoords=("axes fraction", "data"),
                       xytext=(0, 6), textcoords="offset points", fontsize=7, ha="right")  # fmt: skip
-    axes.set_yticks(range(len(shown)), [row["first"] for row in shown])
-    axes.set(ylim=(len(shown) - 0.4, -0.6), xlabel="Elo of the first side")
-    against = ", ".join(dict.fromkeys(row["second"] for row in shown))
+    axes.set_yticks(range(len(decided)), [row["first"] for row in decided])
+    axes.set(ylim=(len(decided) - 0.4, -0.6), xlabel="Elo of the first side")
+    against = ", ".join(dict.fromkeys(row["second"] for row in decided))
     style.title(
-        axes, "Matches", f"against {against}; thick: interval at 0.90, thin: at 0.99" if shown else "not played"
+        axes, "Matches", f"against {against}; thick: interval at 0.90, thin: at 0.99" if decided else "not played"
     )

@@ -105,12 +105,12 @@ def _page(searched: Searched, tree: Snapshot) -> str:
     assert searched.result is not None
     result, nodes, fen = searched.result, tree.nodes, searched.position.fen
     settings = " ".join(f"{name}={value}" for name, value in tree.params.changes().items())
-    shown = sum(node.visits > 0 for node in nodes)
+    drawn = sum(node.visits > 0 for node in nodes)
     subtitle = (
         fen
         + _played(searched.position)
         + (f"; {settings}" if settings else "")
-        + (f"; the {shown:,} most visited of {tree.size:,} positions" if shown < tree.size else "")
+        + (f"; the {drawn:,} most visited of {tree.size:,} positions" if drawn < tree.size else "")
     )
     root = "".join(f"<p>{escape(line)}</p>\n" for line in searched.root_lines(result))
     net = max(result.moves, key=lambda move: -1.0 if math.isnan(move.net_prior) else move.net_prior).move

@@ -263,7 +263,7 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
     sentence = headline(figures)
     few_drawn = _at_threshold(figures["scored"])["few_drawn"] if sentence else None
     why_loose = [f"  ({loose_bound_words(few_drawn)})"] if few_drawn else []  # on the interval's upper bound
-    shown = [
+    lines = [
         *([sentence, *why_loose, ""] if sentence else []),
         f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "
         f"files: {figures['sources']:,}, runs: {len(figures['runs'])}",
@@ -272,44 +272,44 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
     counts += [("oracle ", oracle["label"], oracle["digest"], "scored", oracle) for oracle in figures["oracles"]]
     for what, name, digest, done, row in counts:
         failed = f", {row['failed']:,} failed" if row["failed"] else ""
-        shown.append(f"  {what} {name}  {digest[:12]}  {row[done]:,} {done}{failed}")
+        lines.append(f"  {what} {name}  {digest[:12]}  {row[done]:,} {done}{failed}")
     scored = figures["scored"]
     if scored is None:
-        return [*shown, "Nothing is scored yet. Next: vr mine ARCHIVE"]
+        return [*lines, "Nothing is scored yet. Next: vr mine ARCHIVE"]
     expanded = [] if figures["expanded"] is None else families.lines(figures["expanded"])
-    return [*shown, "", *_scored_lines(scored), *expanded]
+    return [*lines, "", *_scored_lines(scored), *expanded]
 
 
 def _scored_lines(scored: dict[str, Any]) -> list[str]:
     source = values.Alpha(**scored["alpha"]).source(scored["q_from"])
     if scored["calibration"]:
         source += f"; net Q calibrated, {scored['calibration']['origin']}"
-    shown = [
+    lines = [
         f"{scored['net']['name']} against {scored['oracle']['label']}, {source}",
         "; ".join([f"{scored['positions']:,} positions scored in full", *_cost(scored)]),
     ]
     if scored["without_q"]:
-        shown.append(f"{scored['without_q']:,} of them have no Q of the requested kind and are left out below")
+        lines.append(f"{scored['without_q']:,} of them have no Q of the requested kind and are left out below")
     if scored["training_scale"] is not None:
-        shown.append(f"training: {scored['training_scale']['words']}")
+        lines.append(f"training: {scored['training_scale']['words']}")
     if scored["beyond_scale"] is not None:
-        shown.append(_beyond_scale_line(scored["beyond_scale"], scored["threshold"]))
-    shown += _table("threshold", scored["by_threshold"], lambda row: f"{row['threshold']:g}")
+        lines.append(_beyond_scale_line(scored["beyond_scale"], scored["threshold"]))
+    lines += _table("threshold", scored["by_threshold"], lambda row: f"{row['threshold']:g}")
     at = f"at {scored['threshold']:g}"
     sides = {"w": "White to move", "b": "Black to move"}
-    shown += _table(f"phase {at}", scored["by_phase"], lambda row: str(row["phase"]))
-    shown += _table(f"side {at}", scored["by_side"], lambda row: sides[row["side"]])
-    shown += _table(f"sign {at}", scored["by_sign"], lambda row: str(row["sign"]))
+    lines += _table(f"phase {at}", scored["by_phase"], lambda row: str(row["phase"]))
+    lines += _table(f"side {at}", scored["by_side"], lambda row: sides[row["side"]])
+    lines += _table(f"sign {at}", scored["by_sign"], lambda row: str(row["sign"]))
     if scored["beside"]:
         of_games = _at_threshold(scored)["rate"]
         against = "" if of_games is None else f", against {100 * of_games:.2f} % in the games"
-        shown += _table(f"beside the games {at}{against}", scored["beside"], lambda row: str(row["kind"]))
+        lines += _table(f"beside the games {at}{against}", scored["beside"], lambda row: str(row["kind"]))
     if scored["screening"] is not None:
-        shown += recall.lines(scored["screening"])
+        lines += recall.lines(scored["screening"])
     if scored["screened_for"]:
         nets = ", ".join(scored["screened_for"])
-        shown += ["", f"screened for {nets}: by that ladder's probabilities, these positions stand for all"]
-    return shown
+        lines += ["", f"screened for {nets}: by that ladder's probabilities, these positions stand for all"]
+    return lines
 
 
 def _cost(scored: dict[str, Any]) -> list[str]:
@@ -322,9 +322,9 @@ def _cost(scored: dict[str, Any]) -> list[str]:
 
 def _beyond_scale_line(figures: dict[str, Any], threshold: float) -> str:
     share = Rate.of_figures(figures["left"])
-    kept = f"{share} of the candidates at {threshold:g} are left" if share.total else f"no candidates at {threshold:g}"
+    left = f"{share} of the candidates at {threshold:g} are left" if share.total else f"no candidates at {threshold:g}"
     new = f"; {figures['new']:,} other positions become candidates" if figures["new"] else ""
-    return f"beyond scale: {kept}{new}; {figures['words']}"
+    return f"beyond scale: {left}{new}; {figures['words']}"
 
 
 def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
@@ -474,14 +474,14 @@ def label_table(rows: list[dict[str, Any]]) -> list[str]:
     """The rows as text for a terminal, two lines each; Q of the side to move, p of the search's best move."""
     if not rows:
         return []
-    shown = ["net Q  deep Q  search's best, its prior (rank)"]
+    lines = ["net Q  deep Q  search's best, its prior (rank)"]
     for row in rows:
         p, rank = row["oracle_move_p"], row["oracle_move_rank"]
         prior = "prior not known" if p is None else f"{100 * p:.1f} % ({rank:.0f})"
         words = ", ".join(word for word in row["labels"] if ":" not in word)
-        shown.append(f"{row['net_q']:+.2f}  {row['deep_q']:+.2f}   {row['deep_best'] or '-':<6}{prior:<16}{words}")
-        shown.append(f"       {row['fen']}" + (f"  {row['opening']}" if row["opening"] else ""))
-    return shown
+        lines.append(f"{row['net_q']:+.2f}  {row['deep_q']:+.2f}   {row['deep_best'] or '-':<6}{prior:<16}{words}")
+        lines.append(f"       {row['fen']}" + (f"  {row['opening']}" if row["opening"] else ""))
+    return lines
 
 
 def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
@@ -521,7 +521,7 @@ def outcome_lines(figures: dict[str, Any] | None) -> list[str]:
     if figures is None:
         return []
     rate = Rate.of_figures({**figures["deep_nearer"], "total": figures["positions"]})
-    shown = [
+    lines = [
         "",
         f"games from candidates: {figures['games']:,} decided from {figures['positions']:,} positions "
         f"(mean Z {figures['z']:+.3f}, Q_net {figures['net_q']:+.3f}, Q_deep {figures['deep_q']:+.3f})",
@@ -530,4 +530,4 @@ def outcome_lines(figures: dict[str, Any] | None) -> list[str]:
     gain = f"  mean square of Z - Q: net {figures['net_error']:.3f}, deep {figures['deep_error']:.3f}"
     if figures["gain_low"] is not None:
         gain += f"; less by {figures['gain']:+.3f} (95 %: {figures['gain_low']:+.3f} to {figures['gain_high']:+.3f})"
-    return [*shown, gain]
+    return [*lines, gain]

@@ -354,11 +354,11 @@ class _Expanding(SearchLoop[PlannedSearch]):
         nodes = candidates = 0
         for entry in batch:
             assert entry.outcome is not None
-            found = self._note(entry, entry.outcome)
-            nodes, candidates = nodes + entry.outcome.nodes, candidates + found
+            is_hit = self._note(entry, entry.outcome)
+            nodes, candidates = nodes + entry.outcome.nodes, candidates + is_hit
             if entry.group is not None and entry.outcome.failed is None:
-                self._yields.add(entry.group, found=found, nodes=entry.outcome.nodes)
-            if found:
+                self._yields.add(entry.group, found=is_hit, nodes=entry.outcome.nodes)
+            if is_hit:
                 self._sources.add(entry.position_id, entry.root, entry.round)
         if batch:
             self._recent.append((candidates, nodes))
@@ -366,11 +366,11 @@ class _Expanding(SearchLoop[PlannedSearch]):
     def _note(self, entry: PlannedSearch, outcome: NeighbourOutcome) -> bool:
         """Counts a search; returns whether it found a candidate."""
         threshold = self._start.question.threshold
-        found = outcome.deep is not None and is_candidate(
+        is_hit = outcome.deep is not None and is_candidate(
             entry.judged - float(self._start.deep_q([outcome.deep])[0]), threshold
         )
-        self._start.tally.add(outcome, found=found, own=outcome.run_id in (None, self._run.id))
-        return found
+        self._start.tally.add(outcome, found=is_hit, own=outcome.run_id in (None, self._run.id))
+        return is_hit
 
     # -- neighbours ---------------------------------------------------------------------------------------------------
 
@@ -382,7 +382,8 @@ class _Expanding(SearchLoop[PlannedSearch]):
         self._tell_round(self._sources.round)
         sources = self._start.read(self._sources.take_window())
         if self._following is not None:
-            sources = [replace(s, following=m) for s, m in zip(sources, self._following(sources), strict=True)]
+            moves = self._following(sources)
+            sources = [replace(source, following=played) for source, played in zip(sources, moves, strict=True)]
         self._window_requested = True
         self._net_thread.ask(lambda: look_around(self._net, sources, steps))
 
@@ -464,7 +465,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         if self._nodes:
             notes.append(format_rate(self._nodes / seconds))
         if self._options.nodes is not None and self._nodes:
-            spent = tally.nodes + sum(e.outcome.nodes for e in self._searches if e.outcome is not None)
+            spent = tally.nodes + sum(entry.outcome.nodes for entry in self._searches if entry.outcome is not None)
             seconds_left = max(self._options.nodes - spent, 0) * seconds / self._nodes
             percent = f"{100 * min(spent / self._options.nodes, 1):.0f} %"
             notes.append(f"{percent} of the nodes, about {format_duration(seconds_left)} left")

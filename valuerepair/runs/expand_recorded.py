@@ -170,8 +170,8 @@ class _Taking:
 
         `root` and `row_ids` have the root's id and the id of each row of the batch that was reached before.
         """
-        start, some = self._start, batch.take(rows)
-        ids, some, _ = self._store.add_positions(some, self._run, reached=True)
+        start, chosen = self._start, batch.take(rows)
+        ids, chosen, _ = self._store.add_positions(chosen, self._run, reached=True)
         steps = [_step(int(batch.ply[a]) - int(batch.ply[b])) for a, b in zip(rows, parents, strict=True)]
         columns = (ids.tolist(), root[rows].tolist(), row_ids[parents].tolist())
         members = [
@@ -180,7 +180,7 @@ class _Taking:
         ]
         # Before anything else: a position without such a row counts as sampled.
         reached.add_reached(self._store, *start.pair, members, self._run)
-        judged = start.judged(self._evaluate(ids, some), some)
+        judged = start.judged(self._evaluate(ids, chosen), chosen)
         _, deep = self._source.deep_values(batch.take(rows))  # all of them have one
         self._store.add_deep_columns(ids, start.pair[1], deep, self._run, EXPANDED)
         cells = list(zip(deep.cp, deep.mate, deep.win, deep.draw, deep.loss, deep.q, strict=True))

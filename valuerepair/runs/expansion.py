@@ -137,10 +137,10 @@ class Expansion:
         """The cost of a sampled candidate in full searches, at least 1: the price of losing a candidate here."""
         return max(self.sampled_nodes / self.sampled_found / self.whole_nodes(oracle), 1.0)
 
-    def read(self, some: Sequence[tuple[int, int, int]]) -> list[ExpansionSource]:
+    def read(self, queued: Sequence[tuple[int, int, int]]) -> list[ExpansionSource]:
         """Reads sources, given as (position_id, root, round), from the store."""
         assert self.question.alpha is not None
-        return reached.sources(self.store, *self.pair, some, self.question.alpha, self.question.q_from)
+        return reached.sources(self.store, *self.pair, queued, self.question.alpha, self.question.q_from)
 
     def is_poorer(self, candidates: int, nodes: int) -> bool:
         """Whether these candidates per node are significantly fewer than those of sampled positions.

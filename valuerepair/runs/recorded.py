@@ -63,8 +63,8 @@ def import_recorded(
 
     def start(reader: ArchiveReader, run: Run) -> _Import:
         line = None if net is None else net_line(net, reader.events)
-        shown = progress or Progress("mining", quiet=True)
-        return _Import(reader, options, store, source, net_facts, line, run, shown)
+        bar = progress or Progress("mining", quiet=True)
+        return _Import(reader, options, store, source, net_facts, line, run, bar)
 
     # Without a net, chunks need not be small: batches are not cut up, unless there is a limit.
     uncut = net is None and options.limit is None
@@ -87,8 +87,8 @@ class _Import(SampledRun):
     ) -> None:
         super().__init__(store, run, progress, reader.events)
         self._source, self._limit = source, options.limit
-        shown = RunProgress(progress, reader, options.limit, None)
-        self.positions = SampledPositions(reader, options, store, net, source.identity, run, line, shown)
+        run_progress = RunProgress(progress, reader, options.limit, None)
+        self.positions = SampledPositions(reader, options, store, net, source.identity, run, line, run_progress)
         self._taken, self._cut_off = 0, False  # evaluations taken; whether the limit left some out
 
     @property
@@ -188,10 +188,11 @@ def remarks(
 def _extent(depth: Floats, nodes: Floats) -> str:
     parts = []
     for name, column in (("depth", depth), ("nodes", nodes)):
-        some = column[column > 0]
-        if len(some):
-            missing = f" ({len(column) - len(some):,} do not say)" if len(some) < len(column) else ""
-            parts.append(f"{name} {some.min():,.0f} to {some.max():,.0f}, median {np.median(some):,.0f}{missing}")
+        positive = column[column > 0]
+        if len(positive):
+            missing = f" ({len(column) - len(positive):,} do not say)" if len(positive) < len(column) else ""
+            middle = np.median(positive)
+            parts.append(f"{name} {positive.min():,.0f} to {positive.max():,.0f}, median {middle:,.0f}{missing}")
         else:
             parts.append(f"{name} not recorded")
     return f"recorded evaluations: {'; '.join(parts)}"

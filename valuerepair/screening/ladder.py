@@ -165,8 +165,8 @@ class Ladder:
             return f"threshold {threshold:g}{' beyond scale' * calibrated}, {source}, recall {recall:g}"
 
         question, screen = self._question, Screen.from_json(last.model)
-        shown = last.alpha_given or self._saved is not None
-        alpha, curved = last.alpha if shown else None, is_calibrated(last.model)
+        is_alpha_fixed = last.alpha_given or self._saved is not None
+        alpha, curved = last.alpha if is_alpha_fixed else None, is_calibrated(last.model)
         stored = described(last.threshold, alpha, last.q_from, last.recall, curved)
         fitted = question.calibration == "fitted"
         alpha_used = self._saved if question.alpha is None else question.alpha

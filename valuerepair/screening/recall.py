@@ -100,8 +100,8 @@ def _screen(facts: screening.ScreenFacts) -> dict[str, Any]:
     }
 
 
-def _recall(found: int, missed: float) -> float | None:
-    return None if isnan(missed) or found + missed == 0 else found / (found + missed)
+def _recall(candidates: int, missed: float) -> float | None:
+    return None if isnan(missed) or candidates + missed == 0 else candidates / (candidates + missed)
 
 
 def recall_line(store: Store, net_id: int, oracle_id: int, question: Question) -> str | None:
@@ -163,8 +163,8 @@ def one_line(counts: dict[str, Any]) -> str:
 def lines(counts: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
     spent = format_nodes(counts["nodes"])
-    shown = ["", f"screening of {counts['positions']:,} positions: {spent} in all", f"  {one_line(counts)}"]
+    text = ["", f"screening of {counts['positions']:,} positions: {spent} in all", f"  {one_line(counts)}"]
     for rung in counts["left_at"]:
         at = "before any search" if rung["nodes"] == 0 else f"at {rung['nodes']:,} nodes"
-        shown.append(f"  left {at:<22}{rung['positions']:>9,}")
-    return shown
+        text.append(f"  left {at:<22}{rung['positions']:>9,}")
+    return text

@@ -360,7 +360,7 @@ def typed(name: str, cells: NDArray[np.object_]) -> NDArray[Any]:
     return cells.astype(np.int64 if name in _WHOLE else np.bool_ if name == "history_known" else np.float64)
 
 
-def _common(some: Ids, others: Ids) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _common(ids: Ids, others: Ids) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The indices, in each array, of the ids that are in both."""
-    _, of_some, of_others = np.intersect1d(some, others, assume_unique=True, return_indices=True)
+    _, of_some, of_others = np.intersect1d(ids, others, assume_unique=True, return_indices=True)
     return of_some, of_others

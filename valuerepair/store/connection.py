@@ -252,9 +252,9 @@ class StoreConnection(sqlite3.Connection):
     def damaged(self, column: Column, cell: object, why: str) -> ValueRepairError:
         """The error for a wrong cell of a column; it names the row."""
         place = f"table {column.table}, {self._row(column, cell)}, column {column.name}"
-        shown = repr(cell)
-        shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
-        return ValueRepairError(f"{self.path} is damaged: {place}: {shown} is {why}; {_next_step(self.path)}")
+        text = repr(cell)
+        text = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+        return ValueRepairError(f"{self.path} is damaged: {place}: {text} is {why}; {_next_step(self.path)}")
 
     def lost(self) -> ValueRepairError:
         """The error for a row that refers to a missing row; it names the first such row."""

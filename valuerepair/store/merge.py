@@ -254,7 +254,7 @@ def _finish(sources: Sequence[SourceStore], merged: Merged, strict: bool) -> Non
     for source in sources:
         source.check_unchanged()
     if strict and merged.contradictions:
-        kinds = "; ".join(f"{found.count:,} of {found.kind!r}" for found in merged.contradictions)
+        kinds = "; ".join(f"{conflict.count:,} of {conflict.kind!r}" for conflict in merged.contradictions)
         raise ValueRepairError(
             f"the stores contradict each other: {kinds}; nothing was kept. Without --strict: by rule"
         )

@@ -204,7 +204,7 @@ def done_before(store: Store, run: Run) -> int:
 
 
 def sources(
-    store: Store, net_id: int, oracle_id: int, some: Sequence[tuple[int, int, int]], alpha: float, q_from: QFrom
+    store: Store, net_id: int, oracle_id: int, queued: Sequence[tuple[int, int, int]], alpha: float, q_from: QFrom
 ) -> list[ExpansionSource]:
     """The sources of these position_ids, root_ids and rounds; the positions have a deep value."""
     query = f"""
@@ -217,10 +217,10 @@ def sources(
         CROSS JOIN deep_values v ON {value_condition("all", "p.id")} AND v.position_id = p.id
         LEFT JOIN expanded e ON e.net_id = :net AND e.oracle_id = :oracle AND e.position_id = p.id
     """
-    rows = store.connection.rows_of([number for number, _, _ in some], query, {"net": net_id, "oracle": oracle_id})
+    rows = store.connection.rows_of([number for number, _, _ in queued], query, {"net": net_id, "oracle": oracle_id})
     deep_q = values.deep_q(np.array([row[-6:] for row in rows], np.float64).reshape(-1, 6), alpha, q_from)
     expansion_sources = []
-    for numbers, row, q in zip(some, rows, deep_q.tolist(), strict=True):
+    for numbers, row, q in zip(queued, rows, deep_q.tolist(), strict=True):
         start_fen, moves, played, ply, history_known, source, game, offset, headers, result = row[:10]
         stage, step, depth, seldepth, best, line, cp, mate, win, draw, loss, own_q = row[10:]
         wdl = None if win is None else (win, draw, loss)

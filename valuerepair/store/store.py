@@ -467,8 +467,8 @@ class Store:
     def _is_empty(self) -> bool:
         try:
             # A run without a position, as of a file without games, has nothing to resume.
-            kept = (f"SELECT 1 FROM {table}" for table in ("positions", "alpha_fits", "plays"))
-            (is_kept,) = self.connection.execute("SELECT " + " OR ".join(f"EXISTS ({row})" for row in kept)).fetchone()
+            rows = (f"SELECT 1 FROM {table}" for table in ("positions", "alpha_fits", "plays"))
+            (is_kept,) = self.connection.execute("SELECT " + " OR ".join(f"EXISTS ({row})" for row in rows)).fetchone()
             return not is_kept
         except sqlite3.Error:
             return False

@@ -177,8 +177,8 @@ class _TrainingSteps:
             return
         step, loss = pending[0], float(pending[1])
         if not math.isfinite(loss):
-            kept = f"the checkpoint of an earlier step is kept, {self._path}; " if self._path.exists() else ""
-            raise ValueRepairError(f"step {step:,}: the loss is {loss}, training stops; {kept}try a lower --lr")
+            remark = f"the checkpoint of an earlier step is kept, {self._path}; " if self._path.exists() else ""
+            raise ValueRepairError(f"step {step:,}: the loss is {loss}, training stops; {remark}try a lower --lr")
         run.total, run.counted = run.total + loss, run.counted + 1
 
     def _is_due(self, run: _TrainingState) -> bool:

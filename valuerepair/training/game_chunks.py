@@ -238,11 +238,9 @@ def _fill_values(records: Records, z: Floats, columns: _Values) -> None:
     for name in ("root", "best", "played"):
         records[f"{name}_q"], records[f"{name}_d"] = q, d
     origin, after = columns.origin[:-1], columns.origin[1:]
-    next_known = np.flatnonzero(((origin == _SAME_SCALE) | (origin == _JUDGED)) & (origin == after))
     # The judge's own move has the value of its search.
-    next_known = next_known[
-        (origin[next_known] == _SAME_SCALE) | (records["best_idx"] != records["played_idx"])[next_known]
-    ]
+    judged = (origin == _JUDGED) & (records["best_idx"] != records["played_idx"])
+    next_known = np.flatnonzero((origin == after) & ((origin == _SAME_SCALE) | judged))
     records["played_q"][next_known] = -columns.q[next_known + 1]
     records["played_d"][next_known] = columns.d[next_known + 1]
     records["visits"] = np.where(is_known, np.minimum(columns.nodes[:n], MOST_VISITS), 0)
@@ -340,7 +338,7 @@ def write_game_chunks(
         raise UsageError("--policy judge: give the store that has its moves by --db")
     size = total_bytes(archives)  # raises for a missing file, before anything is loaded
     options = replace(options, input_format=_input_format(options.input_format, net))
-    shown = progress or Progress("chunks", quiet=True)
+    bar = progress or Progress("chunks", quiet=True)
     with ExitStack() as stack:
         policy_net = None
         if net is not None and options.policy == "net":
@@ -352,8 +350,8 @@ def write_game_chunks(
                 log.info(line)
             judge = JudgedBoards.of(store, replace(training_question, calibration="none"), split=split)
             held_out = _NOTHING_HELD if split is None else split.held_out(store)
-        shown.set_total(size if options.games is None else None)  # with `games` the total is unknown
-        games = _Games(archives, sample, options, policy_net, judge, split, held_out, shown)
+        bar.set_total(size if options.games is None else None)  # with `games` the total is unknown
+        games = _Games(archives, sample, options, policy_net, judge, split, held_out, bar)
         output = stack.enter_context(ChunkOutput(folder, games.identity(), options, form=form))
         stack.enter_context(signals.left_to_loop())
 
@@ -365,7 +363,7 @@ def write_game_chunks(
             for _, (packed, records) in chunks:
                 output.add(packed, records)
                 planned = "" if options.games is None else f" of {options.games:,}"
-                shown.note(f"{output.chunks:,}{planned} games, {output.records:,} records")
+                bar.note(f"{output.chunks:,}{planned} games, {output.records:,} records")
                 if signals.count():
                     return GameChunksSummary(None, games.report, os.fspath(folder), output.complete)
         games.check_any()

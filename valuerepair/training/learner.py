@@ -143,9 +143,9 @@ class Learner:
         for part in parts:
             for begin in range(0, len(part), size):
                 signals.check()
-                some = part.take(np.arange(begin, min(begin + size, len(part))))
-                batch = some.batch(size)
-                self._kept.add(batch, self._planes(batch.bits, batch.rule50), len(some))
+                piece = part.take(np.arange(begin, min(begin + size, len(part))))
+                batch = piece.batch(size)
+                self._kept.add(batch, self._planes(batch.bits, batch.rule50), len(piece))
 
     def _head_inputs(self, batch: Batch) -> Any:
         """The value head's inputs if only it is trained, else None."""
@@ -310,9 +310,9 @@ class ValueHeadInputs:
 
     def value(self, trained: Any, crossing: Crossing) -> Any:
         """The value head's output; runs inside compiled code."""
-        (kept, shared), leaves, outputs = crossing, jax.tree.leaves(trained), []
-        for begin in range(0, len(kept[0]), self._rows):
-            own, common = iter(kept), iter(shared)
+        (by_position, shared), leaves, outputs = crossing, jax.tree.leaves(trained), []
+        for begin in range(0, len(by_position[0]), self._rows):
+            own, common = iter(by_position), iter(shared)
             rows = slice(begin, begin + self._rows)
             part = [next(common) if axis is None else axis.back(next(own)[rows]) for axis in self._axes]
             outputs.append(self._cut.after(*leaves, *part)[0])

@@ -115,10 +115,10 @@ def play_book(
                 f"{copies:,} of {games:,} games will be copies of others: the search is deterministic; "
                 "--temperature 0.5 makes them differ"
             )
-        kept = None if store is None else stack.enter_context(Store.open(store, create=True))
-        held_out = None if split is None else HeldOut(split, kept)
+        opened = None if store is None else stack.enter_context(Store.open(store, create=True))
+        held_out = None if split is None else HeldOut(split, opened)
         chunks = _chunks(options, source, output, held_out)
-        end = play_selfplay(plan, source, output, store=kept, chunks=chunks, command=command, progress=progress)
+        end = play_selfplay(plan, source, output, store=opened, chunks=chunks, command=command, progress=progress)
         if held_out is not None and held_out.records:
             left_out, count = held_out.left_out, held_out.records
             log.info(f"held out: {left_out:,} of {count:,} training records of the games played now were left out")

@@ -167,7 +167,7 @@ def write_chunks(
     call resumes an interrupted one. Raises UsageError and ValueRepairError.
     """
     options, question = options or ChunkOptions(), question or Question()
-    shown = progress or Progress("chunks", quiet=True)
+    bar = progress or Progress("chunks", quiet=True)
     drawn = StoreDraw(
         store,
         question,
@@ -186,12 +186,12 @@ def write_chunks(
         "split": split and asdict(split),
     }
     with ChunkOutput(os.fspath(folder), run, options, form=form) as output:
-        shown.set_total(len(judge.rows) - output.chunks)
+        bar.set_total(len(judge.rows) - output.chunks)
         for judged in judge.batches(store, output.chunks):
             records = position_records(judged, *net.evaluate_with_priors(judged.batch), facts, options)
             for record in records.view(np.uint8).reshape(len(records), -1):
                 output.add(compressed(record.data), 1)
-            shown.advance(len(records))
+            bar.advance(len(records))
         return output.finish(judge.counts())
 
 

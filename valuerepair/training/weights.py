@@ -217,10 +217,10 @@ class WeightTally:
     def histogram(self, bins: int = 48) -> tuple[Floats, NDArray[np.int64], int]:
         """[bins + 1] edges of equal ratio from 1e-6 to the largest weight, [bins] positions, number of weights 0."""
         edges = np.geomspace(SMALLEST, max(self.largest, 10 * SMALLEST) * 1.0001, bins + 1)
-        kept = self._counts[1:] > 0
+        filled = self._counts[1:] > 0
         # A bin's centre may lie beyond the largest weight; all of its weights are counted within.
         centres = np.minimum(SMALLEST * 1.0035 ** (np.arange(_STEPS + 1) + 0.5), edges[-1])
-        counts = np.histogram(centres[kept], edges, weights=self._counts[1:][kept])[0]
+        counts = np.histogram(centres[filled], edges, weights=self._counts[1:][filled])[0]
         return edges, counts.astype(np.int64), int(self._counts[0])
 
     def quantile(self, share: float) -> float:
