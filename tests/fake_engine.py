@@ -24,7 +24,7 @@ OPTIONS = dict(a.partition("=")[::2] for a in sys.argv[1:])
 
 
 def say(text: str) -> None:
-    if "tabs" in OPTIONS and not text.startswith(("id ", "option ")):
+    if "tabs" in OPTIONS and not text.startswith("option "):
         text = "\t" + text.replace(" ", " \t")
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

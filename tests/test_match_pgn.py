@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import chess
+import chess.pgn
 import pytest
 from click.testing import CliRunner
 
@@ -434,6 +435,38 @@ def test_games_at_odds_are_tested_one_by_one(tmp_path: Path) -> None:
     planned = here("elo", "match.pgn", "--resolve", "20", cwd=tmp_path)
     assert planned.returncode == 0, planned.stderr
     assert "no pairs, so counted game by game" in planned.stdout
+
+
+def test_a_file_whose_lines_end_in_a_carriage_return_alone_has_the_same_games(tmp_path: Path) -> None:
+    """As python-chess reads them. The games are more than one piece of the archive's reader."""
+    texts = [fastchess(i // 2, i % 2 == 0, i % 3 / 2) for i in range(8000)]
+    lines = []
+    for name, ending in (("lf", "\n"), ("cr", "\r"), ("crlf", "\r\n")):
+        path = tmp_path / f"{name}.pgn"
+        path.write_bytes("".join(texts).replace("\n", ending).encode())
+        lines.append(CliRunner().invoke(cli, ["elo", str(path)]).output)
+        with path.open() as file:  # universal newlines
+            first = chess.pgn.read_game(file)
+        assert first is not None
+        assert (first.headers["White"], first.headers["Round"]) == ("A", "1")
+    assert path.stat().st_size > 1 << 20
+    assert lines[0].startswith("A against B: 8,000 games\n")
+    assert lines[1] == lines[2] == lines[0]
+
+
+def test_one_game_is_one_game(tmp_path: Path) -> None:
+    (tmp_path / "match.pgn").write_text(game("A", "B", "1-0"))
+    lines = CliRunner().invoke(cli, ["elo", str(tmp_path / "match.pgn")]).output.splitlines()
+    assert lines[0] == "A against B: 1 game"
+    assert "1 games" not in " ".join(lines)
+
+
+def test_an_interval_without_bounds_says_so(tmp_path: Path) -> None:
+    """The normal interval of a win and a loss is all shares; cutechess prints ``0.0 +/- inf``."""
+    (tmp_path / "match.pgn").write_text(game("A", "B", "1-0") + game("A", "B", "0-1"))
+    output = CliRunner().invoke(cli, ["elo", str(tmp_path / "match.pgn")]).output
+    assert "; the normal one, as cutechess prints it: without bounds\n" in output
+    assert "unknown" not in output
 
 
 def test_files_folders_and_games_of_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.play_doubles import INITIAL, Answer, ScriptedPlayer, random_move, white_played
 from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
-from valuerepair.play.game import CRASHED, Fault, GameRecord, Thought
+from valuerepair.play.game import CRASHED, OUT_OF_TIME, Fault, GameRecord, Thought
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, game_seed, play_games
@@ -36,9 +36,18 @@ def pairings(games: int, opening: Opening | None = None) -> list[Pairing]:
     return [Pairing(n, opening or INITIAL, n % 2, 1 - n % 2) for n in range(games)]
 
 
-def played(games: int, *answers: Answer, rules: Rules | None = None, jobs: int = 4, **more: Any) -> list[GameRecord]:
+def played(
+    games: int,
+    *answers: Answer,
+    rules: Rules | None = None,
+    jobs: int = 4,
+    opening: Opening | None = None,
+    **more: Any,
+) -> list[GameRecord]:
     with players(*answers) as two:
-        records = list(play_games(pairings(games), two, rules or Rules(), jobs, seed=more.pop("seed", 1), **more))
+        records = list(
+            play_games(pairings(games, opening), two, rules or Rules(), jobs, seed=more.pop("seed", 1), **more)
+        )
         assert sorted(two[0].forgotten) == list(range(games))
         assert all(player.most <= jobs for player in two)
     return sorted(records, key=lambda record: record.number)
@@ -128,6 +137,22 @@ def test_a_clock_that_runs_out_loses() -> None:
     records = played(2, slow, random_move, clock=TimeControl(base=2000), rules=Rules(max_plies=8))
     assert (records[0].result, records[0].ending, len(records[0].moves)) == ("0-1", "out of time", 2)
     assert records[1].ending == "too long"
+
+
+@pytest.mark.parametrize(
+    ("board", "result"),
+    [("k7/8/8/8/8/8/8/K6R", "1/2-1/2"), ("k6b/8/8/8/8/8/8/K6R", "0-1"), ("k7/8/8/8/8/8/8/K6r", "0-1")],
+)
+def test_out_of_time_against_a_lone_king_is_a_draw(board: str, result: str) -> None:
+    """FIDE's Laws of Chess, 6.9; cutechess since pull request 717: whoever has no more than a king cannot win."""
+
+    def late(position: Position, seed: int) -> Thought:
+        raise Fault(OUT_OF_TIME, "took 9 s")
+
+    fen = f"{board} w - - 0 1"
+    for answer in (late, lambda position, seed: Thought(random_move(position, seed).move, seconds=9)):
+        record = played(1, answer, random_move, clock=TimeControl(base=2000), opening=Opening(0, fen, (), fen, 0))[0]
+        assert (record.result, record.ending, record.moves) == (result, "out of time", ())
 
 
 def test_a_halt_keeps_what_ended_and_gives_up_the_rest() -> None:

@@ -10,6 +10,7 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 
 import chess
+import chess.engine
 import psutil
 import pytest
 
@@ -120,6 +121,12 @@ def test_what_an_engine_says_besides_changes_nothing(opened: Opener, openings: l
     one, two = games(openings[:1], (good, good), jobs=1), games(openings[:1], (odd, odd), jobs=1)
     assert [record.moves for record in two] == [record.moves for record in one]
     assert {thought.cp for record in two for thought in record.thoughts} == {None}
+
+
+def test_any_white_space_is_before_and_in_the_name_of_an_engine(opened: Opener) -> None:
+    with chess.engine.SimpleEngine.popen_uci([sys.executable, FAKE, "tabs"]) as engine:
+        assert engine.id["name"].split() == ["Fake", "1.0"]
+    assert opened("play", "tabs").engine_name == "Fake 1.0"
 
 
 def test_an_engine_that_ends_between_two_moves_loses(opened: Opener, openings: list[Opening]) -> None:

@@ -289,7 +289,7 @@ def test_games_of_a_server_are_counted_one_by_one(tmp_path: Path) -> None:
         ("no PGN at all", NOBODYS),
         (other("A", "B") + other("B", "C"), f"{NO_MATCH}: there are 3 players"),
         (other("A", "A"), f"{NO_MATCH}: one player plays itself"),
-        (other("A", "B", "*"), "match.pgn: none of its 1 games is decided"),
+        (other("A", "B", "*"), "match.pgn: none of its 1 game is decided"),
     ],
 )
 def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, said: str) -> None:

@@ -509,7 +509,7 @@ class Pieces:
 
     def _read(self, source: Source) -> None:
         with Stream(source, self._count, self._most) as stream:
-            first, last = True, False
+            first, last, by_returns = True, False, False
             while self._skip and not self._stop:
                 size = min(self._skip, PIECE)
                 self._skip = self._skip - size if len(stream.read(size)) == size else 0
@@ -523,6 +523,11 @@ class Pieces:
                     return
                 length = stream.read_into(buffer.data[HEADROOM:])
                 last = length < PIECE
+                content = buffer[HEADROOM : HEADROOM + length]
+                if first:  # old Macintosh files end lines in a carriage return alone
+                    by_returns = NEWLINE not in content
+                if by_returns:
+                    content[content == RETURN] = NEWLINE
                 self._full.put(Piece(source, buffer, length, self._packed_since(), first, last, stream.broken))
                 first = False
 

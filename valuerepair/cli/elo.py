@@ -24,7 +24,8 @@ from valuerepair.errors import UsageError
 @JOBS(help="For a plan: games at once.  [default: 1]")
 @JSON
 def command(files: tuple[str, ...], player: str | None, sprt: str | None, json: bool, **options: Any) -> None:
-    """Report what the games of a match show: Elo with its interval, LOS, colours, endings, SPRT.
+    """Report what the games of a match show: Elo with its interval, the likelihood of superiority (LOS),
+    colours, endings, SPRT.
 
     FILE is PGN of any program (cutechess, fastchess, vr match, servers), packed or not; - is standard input. Games with
     the same opening and both colours are pairs. With several players there is one line per pairing.

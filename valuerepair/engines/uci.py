@@ -288,8 +288,8 @@ class UciEngine:
         deadline = self.now() + seconds
         try:
             while (line := self._read_line(deadline)) != "uciok":
-                if line.startswith("id name "):
-                    self.name = line[8:].strip()
+                if (words := line.split())[:2] == ["id", "name"]:
+                    self.name = " ".join(words[2:]) or self.name
                 elif (option := parse_option(line)) is not None:
                     self.offered[option.name.lower()] = option
                 elif line.startswith("error "):

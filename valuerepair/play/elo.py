@@ -299,6 +299,8 @@ def value_words(elo: float) -> str:
 def bounds_words(elo: Estimate) -> str:
     """``-4.0 to +28.9``, or the only finite bound."""
     low, high = value_words(elo.low), value_words(elo.high)
+    if math.isinf(elo.low) and math.isinf(elo.high):
+        return "without bounds"
     if math.isinf(elo.high):
         return f"above {low}"
     return f"below {high}" if math.isinf(elo.low) else f"{low} to {high}"

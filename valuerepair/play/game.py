@@ -151,6 +151,11 @@ class Game:
     def men(self) -> int:
         return int(piece_counts(self._last)[0])
 
+    def can_win(self, white: bool) -> bool:
+        """Whether a side has more than its king."""
+        pieces = filter(str.isalpha, self.fen.split(" ", 1)[0])
+        return sum(piece.isupper() == white for piece in pieces) > 1
+
     @property
     def fresh(self) -> bool:
         """Whether a tablebase knows the value: right after a capture or a pawn move, without castling rights."""

@@ -116,7 +116,7 @@ class MatchPlan:
         different = len({opening_of(opening.start_fen, opening.moves) for opening in played})
         if pairs > different:
             lines.append(
-                f"{self.games:,} games from {quantity(different, 'opening')}, so games by nodes and without "
+                f"{quantity(self.games, 'game')} from {quantity(different, 'opening')}, so games by nodes and without "
                 "temperature are repeated; intervals are over openings, an SPRT counts copies as new games"
             )
         return lines
@@ -243,7 +243,7 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
     standing.paired = plan.order != ODDS
     with claimed_games(path):
         facts = _Facts(plan, lineup)
-        planned = f"{plan.games} games; give more --games"
+        planned = f"{quantity(plan.games, 'game')}; give more --games"
         done, size = resumed(Path(path), max(plan.numbers), planned, facts.difference)
         if (changed := facts.changed_file(done)) is not None:
             raise UsageError(f"{path}: {changed}; put the former file back, or give another -o FILE")

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from valuerepair.chess.time_left import Turns
 from valuerepair.play.game import ILLEGAL_MOVE, OUT_OF_TIME, RESIGNED, Fault, Game, GameRecord, Player, Thought
 from valuerepair.play.openings import Opening
-from valuerepair.play.referee import GameEnd, Referee, Rules, own_q, winner
+from valuerepair.play.referee import DRAW, GameEnd, Referee, Rules, own_q, winner
 from valuerepair.play.time_control import Clock, TimeControl
 
 POLL_S = 0.2  # how soon a halt is noticed while no move comes
@@ -126,14 +126,14 @@ class _GamesInPlay:
         try:
             thought = answer.result()
         except Fault as fault:
-            self._end(live, GameEnd(winner(not white), fault.ending, str(fault)))
+            self._end(live, _fault_end(live.game, fault.ending, str(fault)))
             return
         if self.clock is not None and live.clock is not None:
             # An engine measures its own time, which excludes its start.
             seconds = thought.seconds or received_at - live.requested_at
             live.clock = self.clock.after(live.clock, white, seconds)
             if live.clock is None:
-                self._end(live, GameEnd(winner(not white), OUT_OF_TIME, f"{seconds:.2f} s for the move"))
+                self._end(live, _fault_end(live.game, OUT_OF_TIME, f"{seconds:.2f} s for the move"))
                 return
         if self.referee.resigns(thought):
             if not live.plays_on:
@@ -174,6 +174,14 @@ class _GamesInPlay:
             self.players[player].forget(live.pairing.number)
 
 
+def _fault_end(game: Game, ending: str, detail: str) -> GameEnd:
+    """The end by a fault of the side to move: it loses, but out of time it draws against a lone king (FIDE 6.9)."""
+    other = not game.white_to_move
+    if ending == OUT_OF_TIME and not game.can_win(other):
+        return GameEnd(DRAW, ending, f"{detail}, and the other side has only its king")
+    return GameEnd(winner(other), ending, detail)
+
+
 def play_games(
     pairings: Iterable[Pairing],
     players: Sequence[Player],
@@ -187,9 +195,10 @@ def play_games(
 ) -> Generator[GameRecord]:
     """Plays the games, `jobs` at once, and yields each as it ends; a game that is over in its opening has no thoughts.
 
-    A player's Fault, an illegal move and a used-up clock lose the game. By the `clock` a move takes the seconds of its
-    thought; without them, the time from the request to the answer. `on_move` is called after every move; once `halted`
-    returns True it yields no more games and abandons the running ones. Raises the errors of players' futures, except
-    Fault. Close the result (or exhaust it) before the players.
+    A player's Fault, an illegal move and a used-up clock lose the game; out of time against a lone king, it is a draw,
+    as in cutechess. By the `clock` a move takes the seconds of its thought; without them, the time from the request to
+    the answer. `on_move` is called after every move; once `halted` returns True it yields no more games and abandons
+    the running ones. Raises the errors of players' futures, except Fault. Close the result (or exhaust it) before the
+    players.
     """
     return _GamesInPlay(iter(pairings), players, Referee(rules, seed), jobs, seed, clock, on_move, halted).play()

@@ -32,6 +32,7 @@ from valuerepair.store import db_option
 from valuerepair.store.plays import add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
+from valuerepair.text import quantity
 from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)
@@ -260,7 +261,7 @@ def play_selfplay(
     another run (a net swapped, another book), ValueRepairError for a file that cannot be written.
     """
     with claimed_games(path):
-        planned = f"{plan.games} games; give more of them (--repeat)"
+        planned = f"{quantity(plan.games, 'game')}; give more of them (--repeat)"
         run = plan.run
         games, size = resumed(
             Path(path),

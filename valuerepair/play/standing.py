@@ -322,7 +322,7 @@ def report_lines(standing: Standing) -> list[str]:
     first, second = standing.names
     tally, results = standing.tally, standing.results
     undecided = f", {tally.undecided:,} undecided" if tally.undecided else ""
-    lines = [f"{first} against {second}: {standing.games:,} games{undecided}"]
+    lines = [f"{first} against {second}: {quantity(standing.games, 'game')}{undecided}"]
     for what, score in (("all", tally.score), ("White", tally.as_white), ("Black", tally.as_black)):
         lines.append(f"  {what:<6} {score_words(score)}")
     lines += _pairs_lines(standing)
@@ -350,7 +350,7 @@ def _counted(standing: Standing) -> str:
     if isinstance(results, MatchScore):
         return standing.counted_units
     games = 2 * results.pairs if isinstance(results, Pentanomial) else sum(results.games)
-    return f"{standing.counted_units}, {games:,} games"
+    return f"{standing.counted_units}, {quantity(games, 'game')}"
 
 
 def _normal_words(results: MatchScore | Pentanomial | ByOpening) -> str:

@@ -15,7 +15,7 @@ from valuerepair.play.match_pgn import read_match
 from valuerepair.play.standing import Standing
 from valuerepair.report import style
 from valuerepair.report.drawing import for_figure
-from valuerepair.text import printable
+from valuerepair.text import printable, quantity
 
 _POINTS = 300
 _LEVELS = ((0.99, 0.12), (0.95, 0.22))  # level, opacity of its band
@@ -41,7 +41,7 @@ def drawing(path: str) -> style.Drawing:
     first, second = (for_figure(name) for name in standing.names)
     last = elo_interval(standing.results, 0.95)
     score = standing.tally.score
-    words = f"{standing.games:,} games, {score}: Elo {elo_words(last)} at 0.95, of {standing.unit}"
+    words = f"{quantity(standing.games, 'game')}, {score}: Elo {elo_words(last)} at 0.95, of {standing.unit}"
     with style.house_style():
         figure, axes = style.new_figure(7.6, 4.8)
         axes.axhline(0, color=style.GREY, lw=0.8, ls="--", gid="zero")
@@ -71,7 +71,7 @@ def course_of(path: str) -> tuple[Standing, list[CoursePoint]]:
             results = standing.results  # read once: the property counts all games
             course.append(CoursePoint(i + 1, tuple(elo_interval(results, level) for level, _ in _LEVELS)))
     if not course:
-        raise ValueRepairError(f"{path}: none of its {len(games):,} games is decided")
+        raise ValueRepairError(f"{path}: none of its {quantity(len(games), 'game')} is decided")
     return standing, course
 
 

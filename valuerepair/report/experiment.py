@@ -20,7 +20,7 @@ from valuerepair.inputs import MOST_JSON
 from valuerepair.intervals import wilson_bounds
 from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, MatchScore, elo_words
 from valuerepair.report import style
-from valuerepair.text import formatted, table_lines
+from valuerepair.text import formatted, quantity, table_lines
 
 TABLE = "table.csv"
 PLOT = "plot.png"
@@ -124,7 +124,7 @@ def drawing(path: str) -> style.Drawing:
     """Draws the table in the folder of a `vr experiment`, see `draw`. Raises ValueRepairError."""
     rows = [row for row in read_table(path) if row["kind"] != "match"]
     games = sum(round(row["games"]) for row in rows)
-    return draw(rows).described(f"{games:,} games at {len(rows)} settings")
+    return draw(rows).described(f"{quantity(games, 'game')} at {quantity(len(rows), 'setting')}")
 
 
 def draw(rows: Sequence[Row]) -> style.Drawing:
