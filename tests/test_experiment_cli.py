@@ -78,6 +78,21 @@ def test_self_play_and_matches_do_not_replace_each_others_table(maia: list[str],
         assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_a_table_loses_no_row(maia: list[str], tmp_path: Path) -> None:
+    """A second experiment of the same kind in the folder adds its rows, and replaces those of its own settings."""
+    for command, end in (("selfplay", ""), ("match", " against plain")):
+        few = ["-o", str(tmp_path / command), "--nodes", "2", *maia]
+        for settings, games in ((["n_scl=2", "n_scl=3"], "2"), (["n_scl=4", "n_scl=3"], "4")):
+            shown = json.loads(vr(command, *settings, *few, "--games", games, "--json"))
+            assert [row["setting"] for row in shown] == [name + end for name in settings]
+        with (tmp_path / command / "table.csv").open(newline="") as file:
+            rows = {row["setting"]: row["games"] for row in csv.DictReader(file)}
+        assert rows == {f"n_scl=4{end}": "4", f"n_scl=3{end}": "4", f"n_scl=2{end}": "2"}
+    plot = CliRunner().invoke(cli, ["plot", "wdl", str(tmp_path / "selfplay"), "-o", str(tmp_path / "p.png")])
+    assert plot.exit_code == 0, plot.output
+    assert "10 games at 3 settings" in plot.stdout + plot.stderr, repr(plot.output)
+
+
 def test_interesting_positions_go_into_a_store(maia: list[str], tmp_path: Path) -> None:
     """The positions where search and net disagree are the store's candidates, with the very values of the games."""
     folder, db, threshold = tmp_path / "out", str(tmp_path / "found.db"), 0.05

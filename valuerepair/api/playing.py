@@ -220,12 +220,12 @@ def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool, ta
 def _written(
     experiment: Experiment, rows: Sequence[Row], lines: Sequence[str], table: outputs.FileKind
 ) -> ExperimentTable:
-    """The table, written into the folder with its plot. Raises Interrupted after Ctrl-C."""
+    """The table, written with earlier rows of the folder, and with their plot. Raises Interrupted after Ctrl-C."""
     from valuerepair.report import style
     from valuerepair.report.experiment import PLOT, ExperimentTable, draw, write_table
 
-    write_table(rows, experiment.folder, table)
-    style.save(draw(rows), experiment.folder / PLOT)
+    all_rows = write_table(rows, experiment.folder, table)
+    style.save(draw(all_rows), experiment.folder / PLOT)
     if experiment.stopped:
         log.info(f"{experiment.folder}: stopped; all finished games are kept; run the same command again to resume")
     return finished(ExperimentTable(rows, lines), experiment.stopped)

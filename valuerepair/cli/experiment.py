@@ -28,8 +28,8 @@ def command() -> None:
     """Measure settings of the search by games: a list of self-play runs or of matches, and a table.
 
     The games of every setting are a PGN file in the folder: the same command resumes a stopped run, and a larger
-    --games adds to them. The table (table.csv) and the plot are in the same folder, so self-play and matches need one
-    folder each.
+    --games adds to them. The table (table.csv) and the plot are in the same folder, with the settings of earlier
+    commands; self-play and matches need one folder each.
 
     \b
     Example:

@@ -84,38 +84,56 @@ def match_lines(rows: Sequence[Row]) -> list[str]:
     return [*table_lines(_MATCH_COLUMNS, cells), *_unfinished(rows)]
 
 
-def write_table(rows: Sequence[Row], folder: Path, kind: outputs.FileKind) -> None:
-    """Writes rows of any columns as CSV, with empty cells for columns that a row lacks.
+def write_table(rows: Sequence[Row], folder: Path, kind: outputs.FileKind) -> list[Row]:
+    """Writes rows of any columns as CSV, with empty cells for columns that a row lacks, and returns all its rows.
 
-    It replaces only a table of this `kind`: self-play and matches have different columns. Raises UsageError.
+    Rows of other settings that the folder's table has already stay, after these. It replaces only a table of this
+    `kind`: self-play and matches have different columns. Raises UsageError for another file, and ValueRepairError for
+    a table that it cannot read.
     """
+    settings = {row["setting"] for row in rows}
+    earlier = _cells(folder / TABLE) if (folder / TABLE).exists() else []
+    kept = [cells for cells in earlier if cells.get("setting") not in settings]
+    parsed = _parsed(kept, folder / TABLE)
     text = io.StringIO()
-    columns = list(dict.fromkeys(name for row in rows for name in row))
+    columns = list(dict.fromkeys(name for row in (*rows, *kept) for name in row))
     writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows([*rows, *kept])
     with written_whole(folder / TABLE, kind) as partial:
         partial.write_text(text.getvalue(), "utf-8")
+    return [*rows, *parsed]
 
 
 def read_table(path: str) -> list[Row]:
     """The rows of an experiment's folder, or of its table.csv. Raises ValueRepairError for any other file."""
     table = Path(path) / TABLE if Path(path).is_dir() else Path(path)
     try:
-        rows = list(csv.DictReader(io.StringIO(read_regular(table, MOST_JSON).decode(), newline="")))
+        rows = _cells(table)
     except FileNotFoundError:
         raise ValueRepairError(f"there is no {table}; vr experiment selfplay -o FOLDER makes it") from None
-    except (UnicodeDecodeError, csv.Error):
-        rows = []
     if not any(row.get("ratio") is not None and row.get("kind") != "match" for row in rows):
         raise ValueRepairError(f"{table}: no sweeps in it; give the folder of a vr experiment selfplay")
+    return _parsed(rows, table)
+
+
+def _cells(table: Path) -> list[dict[str, str]]:
+    """The rows of a table as text; none of a file that is not text."""
+    try:
+        return list(csv.DictReader(io.StringIO(read_regular(table, MOST_JSON).decode(), newline="")))
+    except (UnicodeDecodeError, csv.Error):
+        return []
+
+
+def _parsed(rows: Sequence[Mapping[str, str]], table: Path) -> list[Row]:
+    """Rows of text as `selfplay_row` and `match_row` made them. Raises ValueRepairError."""
     words = ("kind", "setting", "first", "second", "pairs", "intervals_of", "plain")
     parsed: list[Row] = []
     for line, row in enumerate(rows, 2):
         try:
             cells = {k: v if k in words or "verdict" in k else float(v) if v else None for k, v in row.items()}
-            parsed.append(cells | {"plain": row["plain"] == "True"})
-        except (KeyError, ValueError, TypeError):
+            parsed.append(cells | {"plain": row.get("plain") == "True"})
+        except (ValueError, TypeError):
             raise ValueRepairError(f"{table}: line {line} is not a row of vr experiment") from None
     return parsed
 
