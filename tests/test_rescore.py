@@ -21,6 +21,7 @@ from tests.lc0_rescorer import taken
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import v6
+from valuerepair.errors import ValueRepairError
 from valuerepair.training.chunk_files import read_index, unpack
 from valuerepair.training.rescore import Rescored, put_values
 
@@ -143,6 +144,20 @@ def test_other_records_and_other_chunks_stay_to_the_byte(tmp_path: Path) -> None
     change = np.abs(new["best_q"] - old["best_q"])
     assert summary.mean_change["q"] == pytest.approx(change[~same.all(1)].mean(), rel=1e-5)
     assert f"4 of {summary.records} records of 1 of 2 chunks" in summary.lines()[0]
+
+
+@pytest.mark.parametrize("field", ["best_q", "result_q"])
+def test_an_infinite_value_that_would_be_replaced_is_named(field: str, tmp_path: Path) -> None:
+    """The mean change was infinite, and no JSON."""
+    chunks = chunks_in(tmp_path / "chunks", 1, 1)
+    store = mined(chunks, tmp_path / "a.db")
+    path = min(chunks.glob("*.gz"))
+    records = read(path).copy()
+    records[field] = np.inf
+    path.write_bytes(gzip.compress(records.tobytes(), mtime=0))
+    with pytest.raises(ValueRepairError, match=rf"{path.name}: record 1 of {len(records)}: {field} is inf; leave this"):
+        rescored(chunks, store, tmp_path / "out", fields="both")
+    assert not (tmp_path / "out").exists()
 
 
 def test_results_are_sampled_with_the_judges_chances(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ their bytes.
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ from valuerepair.training.chunk_files import (
     ChunkFile,
     LeftOut,
     blocks,
+    check_finite,
     digest_of,
     find_archives,
     in_order,
@@ -45,6 +47,7 @@ from valuerepair.training.chunk_files import (
     put_files,
     read_archives,
     refuse_equal_names,
+    unpack,
     unpack_or_reason,
 )
 from valuerepair.training.judged import JudgedBoards
@@ -182,6 +185,8 @@ def _write(
                 if isinstance(chunk, str):
                     left_out.add(name_of(archives, file), chunk)
                     continue
+                if not all(map(math.isfinite, chunk.change.values())):
+                    check_finite(name_of(archives, file), unpack(file.content), ("best_q", "result_q"))
                 rescored.chunks += 1
                 rescored.records += chunk.records
                 rescored.changed_chunks += chunk.changed > 0
