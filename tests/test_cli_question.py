@@ -100,6 +100,13 @@ def test_every_command_takes_a_share(call: str, folder: Path, capsys: Captured) 
     assert vr([*call.split(), "--threshold", "worst:5%", "-q"], capsys)[2] == ""
 
 
+def test_an_empty_oracle_is_not_all_of_them(folder: Path, capsys: Captured) -> None:
+    """As a variable of the shell without a value gives it."""
+    code, out, err = vr(["stats", "--oracle", ""], capsys)
+    assert (code, out) == (2, "")
+    assert err == "vr: --oracle '': is empty, which all oracles would fit; give a part of its name or digest\n"
+
+
 def test_both_sources_of_q(folder: Path, capsys: Captured) -> None:
     words = ["export", "--format", "jsonl", "--alpha"]
     outputs = [vr([*words, text], capsys)[1].splitlines()[0] for text in ("170", "wdl", "auto")]

@@ -49,6 +49,8 @@ class Question:
         if self.alpha is not None and not (isinstance(self.alpha, SupportsFloat) and 0 < self.alpha < float("inf")):
             alpha = f"{self.alpha:g}" if isinstance(self.alpha, SupportsFloat) else repr(self.alpha)
             raise UsageError(f"--alpha {alpha}: must be a positive number of centipawns, or auto (None)")
+        if self.oracle == "":
+            raise UsageError("--oracle '': is empty, which all oracles would fit; give a part of its name or digest")
         for name, words in (("q_from", QFrom), ("expanded", Expanded), ("calibration", Calibrated)):
             check_word(name, getattr(self, name), get_args(words))
 

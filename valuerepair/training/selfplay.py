@@ -72,7 +72,7 @@ class SelfplayOptions:
             raise UsageError("--no-resign-share: nobody resigns without --resign PERCENT")
         if self.training is not None and self.nodes == 1:
             raise UsageError("--nodes 1: training records have shares of visits, which needs at least 2")
-        if self.engine == "lc0" and self.net2:
+        if self.engine == "lc0" and self.net2 is not None:
             raise UsageError("--engine lc0: --net2 is for --engine mcts")
 
 
@@ -208,7 +208,7 @@ def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestS
         settings = lc0_settings(options.net, params, options.nodes, options.jobs, options.limited_rules)
         return Lc0Source(settings, options.training, resume=_has_begun(output))
     return ForestSource(
-        [options.net, options.net2] if options.net2 else [options.net],
+        [options.net, options.net2] if options.net2 is not None else [options.net],
         params,
         options.nodes,
         games=games,
