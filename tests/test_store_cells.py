@@ -150,6 +150,7 @@ CHANGED = [
     ("positions.fen", "'8/8/8/8/8/8/8/8 w - - 0 1'", ONE, "show"),
     ("positions.fen", "replace(fen, 'k', 'q')", ONE, "similar"),
     ("positions.fen", "replace(fen, 'k', 'q')", ONE, "export"),
+    ("positions.fen", "fen || char(10) || fen", ONE, "similar"),
     ("positions.start_fen", "'zz'", ONE, "split"),
     ("positions.moves", "x'ff'", ONE, "show"),
     ("positions.moves", "x'ffff'", ONE, "export"),

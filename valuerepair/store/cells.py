@@ -119,21 +119,29 @@ def _read_model(text: str) -> None:
         raise ValueRepairError("no JSON object")
 
 
-# A FEN with its digits from 1 to 8 replaced by that number of dots.
-_EMPTY_SQUARES = {ord(str(n)): "." * n for n in range(1, 9)}
+# A FEN whose digits from 1 to 8 are replaced by that number of dots; and lines of such.
 _RANK = "[.pnbrqkPNBRQK]{8}"
-_FEN_TEXT = re.compile(
+_FEN_TEXT = (
     rf"(?=[^ K]*K[^ K]* )(?=[^ k]*k[^ k]* ){_RANK}(?:/{_RANK}){{7}}"
     r" [wb] (?:-|[KQkqA-Ha-h]{1,4}) (?:-|[a-h](?:\.{3}|\.{6})) [.09]+ [.09]+"
 )
+_FEN_LINES = re.compile(rf"(?:{_FEN_TEXT}\n)*")
 
 
 def _check_fens(fens: Sequence[Any]) -> Wrong | None:
     """Checks texts by a pattern, as notebooks read frames and the kernels of the chess rules take a second to load."""
-    for fen in dict.fromkeys(fens):  # nearly all games begin alike
-        if _FEN_TEXT.fullmatch(fen.translate(_EMPTY_SQUARES)) is None:
-            return Wrong(fen, "no position")
-    return None
+    different = list(dict.fromkeys(fens))  # nearly all games begin alike
+    if _are_fens(different):
+        return None
+    return next(Wrong(fen, "no position") for fen in different if not _are_fens([fen]))
+
+
+def _are_fens(texts: list[str]) -> bool:
+    """All at once, which is faster than each by itself."""
+    lines = "\n".join([*texts, ""])
+    for number in range(1, 9):
+        lines = lines.replace(str(number), "." * number)
+    return lines.count("\n") == len(texts) and _FEN_LINES.fullmatch(lines) is not None
 
 
 def _check_moves(blobs: Sequence[Any]) -> Wrong | None:
