@@ -37,6 +37,8 @@ from valuerepair.play.standing import Played, Standing, level_lines, progress_no
 from valuerepair.play.time_control import parse_control
 
 FAULTS = ("crashed", "out of time", "illegal move")
+# For tests of what is refused and what goes on: of their games nobody asks how they end.
+SHORT = Rules(max_plies=16)
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +130,7 @@ def test_a_match_goes_on_where_it_was_and_keeps_every_game(tmp_path: Path) -> No
 
 
 def test_another_side_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, lines=1)
+    plan = plan_of(tmp_path, lines=1, rules=SHORT)
     run(tmp_path, plan, fake_side("one"), fake_side("two"), jobs=1)
     before = (tmp_path / "match.pgn").read_text()
     with pytest.raises(UsageError, match="game 1 is of another run: side B was 'two' and now is 'three'"):
@@ -433,7 +435,7 @@ def test_sides_that_differ_only_late_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_what_differs_is_named_also_of_long_sides_and_odd_blanks(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, lines=1)
+    plan = plan_of(tmp_path, lines=1, rules=SHORT)
     for sides in (long_sides(), [fake_side("a  b"), fake_side("c", settings="option.Book Path=x  y")]):
         (tmp_path / "match.pgn").unlink(missing_ok=True)
         run(tmp_path, plan, *sides)
@@ -464,22 +466,22 @@ def test_a_file_that_a_side_names_must_not_change(tmp_path: Path, named_by: str)
     path, named, written = tmp_path / "match.pgn", tmp_path / "weights.nnue", tmp_path / "log"
     named.write_text("one")
     sides = fake_side("a", settings=f"{named_by}={named}"), fake_side("b", settings=f"option.Debug Log File={written}")
-    run(tmp_path, _fewer(plan_of(tmp_path), 4), *sides)
+    run(tmp_path, _fewer(plan_of(tmp_path, rules=SHORT), 4), *sides)
     (game, *_), before = read_games(path), path.read_text()
     digest = hashlib.sha256(b"one").hexdigest()[:12]
     assert f"weights.nnue#{digest}" in game.headers["WhiteFiles" if game.headers["White"] == "a" else "BlackFiles"]
     written.write_text("what the engine writes")
-    assert run(tmp_path, _fewer(plan_of(tmp_path), 6), *sides).before == 4
+    assert run(tmp_path, _fewer(plan_of(tmp_path, rules=SHORT), 6), *sides).before == 4
     named.write_text("two")
     now = hashlib.sha256(b"two").hexdigest()[:12]
     words = rf"a file of side A was weights\.nnue#{digest} and now is weights\.nnue#{now}; put the former file back, or"
     with pytest.raises(UsageError, match=words):
-        run(tmp_path, plan_of(tmp_path), *sides)
+        run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides)
     named.unlink()
     with pytest.raises(UsageError, match=rf"a file of side A was weights\.nnue#{digest} and now is missing; put"):
-        run(tmp_path, plan_of(tmp_path), *sides)
+        run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides)
     path.write_text(re.sub(r'\[\w+Files ".*"\]\n', "", before))
-    assert run(tmp_path, plan_of(tmp_path), *sides).before == 4
+    assert run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides).before == 4
 
 
 @pytest.mark.parametrize("before", [None, "", "of an earlier match\n"])
@@ -494,8 +496,8 @@ def test_a_match_goes_on_though_its_engine_writes_a_file_that_it_names(
     settings = f"{named_by}={written},arg={net}"
     sides = fake_side("a"), fake_side("b", f"log={written}", settings=settings)
     for games in (2, 4, 6):
-        assert run(tmp_path, _fewer(plan_of(tmp_path), games), *sides, jobs=1).before == games - 2
+        assert run(tmp_path, _fewer(plan_of(tmp_path, rules=SHORT), games), *sides, jobs=1).before == games - 2
         assert len(written.read_text()) > len(before or "")
     net.write_text("two")
     with pytest.raises(UsageError, match=r"a file of side B was weights\.nnue#\w+ and now is weights\.nnue#"):
-        run(tmp_path, plan_of(tmp_path), *sides)
+        run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides)
