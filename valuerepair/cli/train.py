@@ -98,7 +98,7 @@ def command(
     Example:
       vr train mixture --net old.pb.gz -o new.pb.gz
       vr train --store valuerepair.db --net old.pb.gz -o new.pb.gz
-      vr train --store valuerepair.db --policy judge:0.3 --net old.pb.gz -o new.pb.gz
+      vr train --store valuerepair.db --policy judge:0.3 --set amplitude=0.5 --net old.pb.gz -o new.pb.gz
       vr train --store valuerepair.db --share 0 --net old.pb.gz -o control.pb.gz
       vr train --store valuerepair.db --split split.json --net old.pb.gz -o new.pb.gz
       vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --lr 5e-5 --set q_ratio=1
