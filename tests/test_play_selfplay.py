@@ -284,7 +284,7 @@ def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: s
         (("--no-resign-share", "0.2"), "--no-resign-share: nobody resigns without --resign"),
         (("--nodes", "1", "--training", "chunks"), "--nodes 1: training records have shares of visits"),
         (("--engine", "lc0", "--seed", "1"), "--engine lc0: --seed is for --engine mcts"),
-        (("--net2", ""), "is a folder, not a net"),
+        (("--net2", ""), "net '': neither a known net ("),
         (("--engine", "lc0", "--set", "seed=1"), "--engine lc0: it has no seed"),
         (("--engine", "lc0", "--set", "lc0_floats=1"), "--engine lc0: it has no lc0_floats"),
         (("--engine", "lc0", "--set", "certainty=1"), "--engine lc0: it has no certainty"),

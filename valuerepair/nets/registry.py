@@ -99,7 +99,7 @@ def locate(spec: str | os.PathLike[str] | None) -> Path:
             "a net, without --cluster"
         )
     path = Path(spec).expanduser()
-    if path.exists() or "/" in spec or path.suffix in (".gz", ".pb", ".onnx"):
+    if spec and (path.exists() or "/" in spec or path.suffix in (".gz", ".pb", ".onnx")):
         return path
     names = ", ".join(KNOWN_NETS)
     raise UsageError(f"net {spec!r}: neither a known net ({names}) nor a file; give a path to a .pb.gz or .onnx file")
