@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 import valuerepair as vr
 from benchmarks.proof import first_moves, games, page, player
+from benchmarks.proof.another import Another
 from benchmarks.proof.arms import Step
 from benchmarks.proof.lines import OPENING_PLIES, write_level
 from benchmarks.proof.player import (
@@ -197,6 +198,35 @@ def test_the_recipe_is_readmes_hour_and_plays_as_half_of_the_change(there: Playe
         model = commands(there.halving(there.out))[f"match-{HALF}-100-played{ending}"]
         assert played[1].replace(str(there.net(RECIPE)), str(there.net(HALF))) == model[1]
         assert played[2:6] == model[2:6]
+
+
+def test_another_net_is_made_by_the_defaults_and_judged_on_other_games_where_these_are(there: Player) -> None:
+    another = Another(there.data, there.out)
+
+    def commands() -> dict[str, list[str]]:
+        return {step.name: list(step.command) for phase in another.phases(there.out) for step in phase}
+
+    (there.data / "nets").mkdir()
+    net = there.data / "nets" / "maia-1100.pb.gz"
+    net.touch()
+    assert commands() == {
+        "another": ["repair", str(there.data / "pgn/otb-masters.pgn.zst"), "--net", str(net), "-o", str(another.folder)]
+    }
+    parse(commands()["another"], cli)
+    another.folder.mkdir()
+    (another.folder / "scale-old.json").write_text(json.dumps({"q_scale": {"value": 0.844}}))
+    made = commands()
+    assert list(made) == ["another", "match-another-narrowest", "another-tables"]
+    assert made["match-another-narrowest"][1:3] == [
+        f"net={another.folder / 'repaired.pb.gz'},nodes=100,q_scale=0.844,cpuct=0.62,fpu_value=0.12",
+        f"net={net},nodes=100,q_scale=1.000,cpuct=0.62,fpu_value=0.12",
+    ]
+    parse(made["match-another-narrowest"], cli)
+    (there.out / RECIPE).mkdir()
+    (there.out / RECIPE / "store.db").touch()
+    judging = commands()["another-others"]
+    assert judging[:3] == ["remeasure", "--db", str(there.out / RECIPE / "store.db")]
+    assert options_of(judging)["--net"] == str(another.folder / "repaired.pb.gz")
 
 
 def test_the_whole_change_is_of_the_training_of_the_recipe(there: Player) -> None:

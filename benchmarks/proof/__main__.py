@@ -21,6 +21,7 @@ import click
 import numpy as np
 
 from benchmarks.proof.analysis import PRIMARY_THRESHOLD
+from benchmarks.proof.another import Another
 from benchmarks.proof.arms import ALPHA, NET, RESULTS_THRESHOLD, SECOND, SHARES, Proof, Setting, Step, write_index
 from benchmarks.proof.labels import Labels
 from benchmarks.proof.lines import write_openings, write_ordinary
@@ -72,6 +73,7 @@ LATER: dict[str, Callable[[Path, Path, float, Path], Iterable[Iterable[Step]]]] 
     "half": lambda data, out, scale, results: Player(data, out, scale).halving(results),
     "recipe": lambda data, out, scale, results: Player(data, out, scale).recipe(results),
     "whole": lambda data, out, scale, results: Player(data, out, scale).whole(results),
+    "another": lambda data, out, scale, results: Another(data, out).phases(results),
     "again": lambda data, out, scale, results: Player(data, out, scale).second_round(results),
 }
 # Trained by the store's alpha; by others are scale, which only plays, and results.

@@ -403,6 +403,8 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "played-kinds": lambda folder: player_kinds(folder / SECOND, "played"),
     "policy-kinds": lambda folder: player_kinds(folder / SECOND, "policy"),
     "starts-kinds": lambda folder: starts_kinds(folder / SECOND),
+    "another-kinds": lambda folder: player_kinds(folder / SECOND, "another"),
+    "another-matches": lambda folder: player_matches(folder / SECOND, "another"),
     "policy-matches": lambda folder: player_matches(folder / SECOND, "policy"),
 }
 

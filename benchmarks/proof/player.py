@@ -83,8 +83,8 @@ _TRIED = tuple(
     for cpuct, fpu in ((0.31, 0.06), (0.44, 0.08), (0.62, 0.12), (0.87, 0.17), (1.23, 0.23), (2.47, 0.47))
 )
 # Those below the defaults, and the games of each, for the net of README's hour; the one that `narrowest` has.
-_NARROWER, _NARROWER_GAMES, _SETTLED_GAMES = _TRIED[:5], 120, 600
-_NARROW = _TRIED[2]
+_NARROWER, _NARROWER_GAMES, NARROW_GAMES = _TRIED[:5], 120, 600
+NARROW = _TRIED[2]
 _HALF_JUDGED = 4_000
 _SHIFT = 0.1  # in logits of a win and a loss: then Q hardly changes by the first move of that net, on average
 PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN = "player", "flatter", "deeper", "own", "surprise", "again"
@@ -187,23 +187,23 @@ class Player:
 
     def settled(self, results: Path) -> Iterator[Iterable[Step]]:
         """The net of `repeated` against the old one, each by the settings that it plays best by."""
-        yield from self._at_best_settings(REPEATED, _NARROWER, _NARROWER_GAMES, _SETTLED_GAMES, results)
+        yield from self._at_best_settings(REPEATED, _NARROWER, _NARROWER_GAMES, NARROW_GAMES, results)
 
     def narrowed(self, results: Path) -> Iterator[Iterable[Step]]:
         """The same two nets, both by one narrow setting: as they are, and with Q on one scale."""
-        narrow = f",{_NARROW}"
-        yield [self._match(f"{REPEATED}-100-narrowest", REPEATED, 100, _SETTLED_GAMES, new=narrow, old=narrow)]
+        narrow = f",{NARROW}"
+        yield [self._match(f"{REPEATED}-100-narrowest", REPEATED, 100, NARROW_GAMES, new=narrow, old=narrow)]
         if self.match_of(_quick(REPEATED)).exists():
-            yield [self._as_played(REPEATED, 100, _SETTLED_GAMES, "-narrowest", narrow)]
+            yield [self._as_played(REPEATED, 100, NARROW_GAMES, "-narrowest", narrow)]
         yield self.telling(results)
 
     def shifting(self, results: Path) -> Iterator[Iterable[Step]]:
         """The same net, less hopeful for the side to move, so that it expects the moves of its policy; both narrow."""
-        net, narrow = self.net(SHIFTED), f",{_NARROW}"
+        net, narrow = self.net(SHIFTED), f",{NARROW}"
         words = ["shift", str(self.net(REPEATED)), "--by", str(_SHIFT), "-o", str(net)]
         yield [Step(PLAYER, net.name, net, words, "benchmarks.proof.player")]
         if self.match_of(_quick(REPEATED)).exists():
-            yield [self._as_played(REPEATED, 100, _SETTLED_GAMES, "-shifted", narrow, net=SHIFTED)]
+            yield [self._as_played(REPEATED, 100, NARROW_GAMES, "-shifted", narrow, net=SHIFTED)]
             yield self.telling(results)
         games = self.match_of(f"{REPEATED}-100-narrowest").with_suffix(".pgn")
         if games.exists():
@@ -268,8 +268,8 @@ class Player:
         yield [self._match(_quick(name), net or name, SCALE_NODES, SCALE_GAMES, base, new="", old="")]
         if self.match_of(_quick(name)).exists():
             yield [
-                self._as_played(name, 100, _SETTLED_GAMES, "-narrowest", f",{_NARROW}", net, base),
-                self._as_played(name, 100, _SETTLED_GAMES, net=net, base=base),
+                self._as_played(name, 100, NARROW_GAMES, "-narrowest", f",{NARROW}", net, base),
+                self._as_played(name, 100, NARROW_GAMES, net=net, base=base),
             ]
             yield self.telling(results)
 
@@ -519,15 +519,18 @@ def matches(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     quick = {Player(Path(), out).match_of(_quick(name)) for name in (*NETS, HALF)}
-    rows = []
-    for path in sorted({*out.glob("match-*.json")} - quick):
-        match = read_json(path)
-        elo = next(interval for interval in match["elo"] if interval["level"] == 0.95)
-        new, old = match["effective_root_moves"]
-        cells = {"match": path.stem.removeprefix("match-"), "games": match["games"], **match["score"]}
-        rows.append(cells | {"elo": elo["value"], "low": elo["low"], "high": elo["high"], "moves": new, "old": old})
+    rows = [match_row(path.stem.removeprefix("match-"), path) for path in sorted({*out.glob("match-*.json")} - quick)]
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
+
+
+def match_row(name: str, path: Path) -> dict[str, Any]:
+    """A row of `matches`, of what `vr match --json` said."""
+    match = read_json(path)
+    elo = next(interval for interval in match["elo"] if interval["level"] == 0.95)
+    new, old = match["effective_root_moves"]
+    cells = {"match": name, "games": match["games"], **match["score"]}
+    return cells | {"elo": elo["value"], "low": elo["low"], "high": elo["high"], "moves": new, "old": old}
 
 
 def tries(out: Path) -> pd.DataFrame:
