@@ -12,10 +12,12 @@ import sys
 import termios
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli_tree import SAMPLE
+from valuerepair.chess import progress
 from valuerepair.cli import wants_colour
 
 ESCAPE = "\x1b["
@@ -43,6 +45,16 @@ def on_a_terminal(command: list[str], **extra: str) -> str:
     os.close(ours)
     assert process.wait(60) == 0, shown
     return shown.decode()
+
+
+def test_one_unit_of_an_unknown_number_is_one(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setattr(progress, "PLAIN_INTERVAL_S", 0.0)
+    with progress.Progress("reading", None, "games") as games:
+        games.advance()
+        games.advance()
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("reading: 1 game, ")
+    assert second.startswith("reading: 2 games, ")
 
 
 @pytest.mark.parametrize(

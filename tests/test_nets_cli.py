@@ -105,8 +105,11 @@ def test_moves_history_and_fill_matter(maia: str) -> None:
 def test_standard_input_and_mate(maia: str) -> None:
     mated = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"
     rows = vr("eval", "--json", "--net", maia, "-q", "-", text=f"{mated}\nstartpos\n").splitlines()
-    assert json.loads(rows[0])["top"] == []
+    row = json.loads(rows[0])
+    assert (row["top"], row["error"]) == ([], "game over: checkmate")  # as `vr search`
     assert json.loads(rows[1])["top"][0]["san"] == "e4"
+    assert "error" not in json.loads(rows[1])
+    assert "\n  game over: checkmate\n" in vr("eval", "--net", maia, "-q", mated)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,9 @@ def test_a_book_whose_lines_end_in_a_carriage_return_alone_is_read_whole(name: s
         ("a.pgn", "1. e4 e4 *\n", "game 1: illegal san"),
         ("a.epd", "no position\n", "a.epd:1: a FEN has at least four fields"),
         ("a.fen", "8/8/8/8/8/8/8/8 w - -\n", "a.fen:1: not a legal position"),
-        ("a.pgn", '[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n*\n', "not a legal position"),
+        ("a.pgn", '[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n*\n', "not a legal position: no white king"),
+        ("a.pgn", '[Variant "Chess960"]\n\n1. e4 *\n', "game 1: Chess960 is not supported"),
+        ("a.pgn", '[Variant "Atomic"]\n\n1. e4 *\n', "game 1: atomic is not supported"),
     ],
 )
 def test_books_that_are_none(tmp_path: Path, name: str, content: str, message: str) -> None:

@@ -80,7 +80,7 @@ class EvaluatedPosition:
 
     `q` lies in [-1, 1]; `wdl` are probabilities, None for nets with a scalar head; `moves_left` plies, None for nets
     without this head; `entropy` is that of the policy in nats; `top` the moves of the highest priors: (UCI, SAN,
-    prior).
+    prior). `reason` says that the game is over; the values, which are then the net's guess, do not know it.
     """
 
     position: Position
@@ -90,12 +90,14 @@ class EvaluatedPosition:
     moves_left: float | None
     entropy: float
     top: tuple[tuple[str, str, float], ...]
+    reason: str = ""
 
     def lines(self) -> list[str]:
         """All values for a terminal, and an empty line."""
         wdl = "" if self.wdl is None else f"   {wdl_words(self.wdl)}"
         moves = [f"  {san:8}{uci:6}{100 * p:6.2f} %" for uci, san, p in self.top]
-        return [self.position.fen, f"  Q {self.q:+.4f}{wdl}", *moves, ""]
+        over = [f"  {self.reason}"] if self.reason else []
+        return [self.position.fen, f"  Q {self.q:+.4f}{wdl}", *over, *moves, ""]
 
     def as_json(self) -> dict[str, Any]:
         """All values."""
@@ -110,6 +112,7 @@ class EvaluatedPosition:
             "moves_left": self.moves_left,
             "entropy": self.entropy,
             "top": [{"uci": uci, "san": san, "p": p} for uci, san, p in self.top],
+            **({"error": self.reason} if self.reason else {}),
         }
 
 
@@ -138,7 +141,10 @@ def evaluate_each(
 
 
 def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[EvaluatedPosition]:
+    from chess import Board
+
     from valuerepair.chess.position_text import san
+    from valuerepair.oracles.oracle import game_over
 
     values, (moves, offsets, p) = net.evaluate_with_priors(PositionBatch.from_positions(positions))
     for i, position in enumerate(positions):
@@ -153,6 +159,7 @@ def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[Evalua
             None if np.isnan(values.moves_left[i]) else float(values.moves_left[i]),
             float(values.entropy[i]),
             tuple(zip(decode_moves(best), san(position, best), p[row][order].tolist(), strict=True)),
+            "" if offsets[i] < offsets[i + 1] else game_over(Board(position.fen)) or "",
         )
 
 

@@ -200,7 +200,9 @@ def status_error(fen: str) -> str | None:
     if status == chess.STATUS_VALID:
         return None
     names = [flag.name or "" for flag in chess.Status if status & flag]
-    return "not a legal position: " + ", ".join(name.lower().replace("_", " ") for name in names)
+    reason = "not a legal position: " + ", ".join(name.lower().replace("_", " ") for name in names)
+    castling = bool(status & chess.STATUS_BAD_CASTLING_RIGHTS)
+    return f"{reason} (king or rook is not at home; Chess960 is not supported)" if castling else reason
 
 
 def _move_counts(boards: Boards) -> NDArray[np.int64]:

@@ -156,8 +156,9 @@ class Progress:
     def _print_line(self) -> None:
         self._shown = time.monotonic()
         elapsed = self._shown - self._started
+        one = self.done == 1 and not self.total
         share = f"{self.done}/{self.total}" if self.total else f"{self.done}"
-        state = self._stage or f"{share} {self._unit}"
+        state = self._stage or f"{share} {self._unit.removesuffix('s') if one else self._unit}"
         line = ", ".join(words for words in (state, format_duration(elapsed), self._words) if words)
         print(f"{self._label}: {line}", file=sys.stderr, flush=True)
 

@@ -15,7 +15,7 @@ import chess
 import chess.pgn
 
 from valuerepair.books.check import MOST_BOOK, BookCheck, ReadEntry
-from valuerepair.chess.board import keys, parse_fens
+from valuerepair.chess.board import keys, parse_fens, status_error
 from valuerepair.chess.position_text import WrongLine, numbered_lines, read_epd
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import UsageError, ValueRepairError, one_line
@@ -133,8 +133,11 @@ def _pgn_lines(name: str, content: str) -> Iterator[_Line]:
             board = game.board()
         except ValueError as error:
             raise ValueRepairError(f"{name}: game {number}: {error}") from None
-        if board.status() != chess.STATUS_VALID or type(board) is not chess.Board or board.chess960:
-            raise ValueRepairError(f"{name}: game {number}: {board.fen()}: not a legal position of standard chess")
+        if board.chess960 or type(board) is not chess.Board:
+            variant = "Chess960" if board.chess960 else type(board).uci_variant or "a variant"
+            raise ValueRepairError(f"{name}: game {number}: {variant} is not supported, only standard chess")
+        if illegal := status_error(board.fen()):
+            raise ValueRepairError(f"{name}: game {number}: {board.fen()}: {illegal}")
         start, moves = board.fen(), []
         for move in game.mainline_moves():
             if not move:
