@@ -495,7 +495,7 @@ def test_files_folders_and_games_of_nobody(tmp_path: Path, caplog: pytest.LogCap
             "--player applies to the games of a PGN: give FILE, too",
             2,
         ),
-        (["stars.pgn"], "stars.pgn: none of its 5 games is decided", 1),
+        (["stars.pgn"], "stars.pgn: 5 games, none decided", 1),
         (["games.tar"], "games.tar: a tar archive; unpack it first", 1),
         (["match.pgn", "--resolve", "5"], "there are 4 players; say --player NAME (A, ...)", 2),
         (["match.pgn", "--player", "A", "--resolve", "5"], "A against all others: too few games to plan by", 1),

@@ -284,12 +284,12 @@ def test_games_of_a_server_are_counted_one_by_one(tmp_path: Path) -> None:
         ("", "match.pgn: no game in it"),
         ('[Event "Casual"]\n[White "A"]\n\n1. e4 e5 *\n\n', NOBODYS),
         ("self-play", f"{NO_MATCH}: one player plays itself"),
-        ("undecided", "match.pgn: none of its 4 games is decided"),
+        ("undecided", "match.pgn: 4 games, none decided"),
         ("two matches", f"{NO_MATCH}: there are 3 players"),
         ("no PGN at all", NOBODYS),
         (other("A", "B") + other("B", "C"), f"{NO_MATCH}: there are 3 players"),
         (other("A", "A"), f"{NO_MATCH}: one player plays itself"),
-        (other("A", "B", "*"), "match.pgn: none of its 1 game is decided"),
+        (other("A", "B", "*"), "match.pgn: 1 game, none decided"),
     ],
 )
 def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, said: str) -> None:

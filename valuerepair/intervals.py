@@ -18,9 +18,8 @@ from valuerepair.text import finite, formatted, table_lines
 Z95 = 1.959963984540054
 # A rate that differs from count / total by more than this is a weighted one; less is rounding.
 _ROUNDING = 1e-9
-_LOST = (
-    1e-14  # a smaller share of a sum of squares is lost in its rounding, as with weights 1e7 times as large as others
-)
+# A smaller share of a sum of squares is lost in its rounding, as with weights 1e7 times as large as others.
+_LOST = 1e-14
 # The correlation that is assumed between positions of one game if there are too few candidates to measure it.
 ALIKE = 0.1
 # The assumption counts as much as this number of candidates (or of other positions, if those are fewer).

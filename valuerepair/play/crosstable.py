@@ -127,7 +127,7 @@ def crosstable(
     counted = [game for game in games if frozenset((game.white, game.black)) in pairings]
     undecided = tuple(game for game in counted if game.result not in POINTS)
     if len(undecided) == len(counted):
-        raise ValueRepairError(f"{', '.join(paths)}: none of its {quantity(len(counted), 'game')} is decided")
+        raise ValueRepairError(f"{', '.join(paths)}: {quantity(len(counted), 'game')}, none decided")
     seconds = [game.seconds for game in counted if game.seconds is not None]
     return Crosstable(
         len(counted),

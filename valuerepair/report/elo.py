@@ -71,7 +71,7 @@ def course_of(path: str) -> tuple[Standing, list[CoursePoint]]:
             results = standing.results  # read once: the property counts all games
             course.append(CoursePoint(i + 1, tuple(elo_interval(results, level) for level, _ in _LEVELS)))
     if not course:
-        raise ValueRepairError(f"{path}: none of its {quantity(len(games), 'game')} is decided")
+        raise ValueRepairError(f"{path}: {quantity(len(games), 'game')}, none decided")
     return standing, course
 
 
