@@ -377,5 +377,7 @@ def test_a_read_only_store_with_a_log_can_be_written_once_that_is_allowed(tmp_pa
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     assert lines[1:] == ["0", "0"], done.stderr
-    assert lines[0].startswith(f"{path} has a log ({path}-wal), which can be read only with the right to write")
+    assert lines[0].startswith(
+        f"{path} has changes in {path}-wal, which only a user who may write to the folder can read"
+    )
     assert os.listdir(path.parent) == ["a.db"]

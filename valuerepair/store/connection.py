@@ -336,8 +336,8 @@ def explained(path: str, message: str) -> str:
         return f"{path}: the disk is full or failing; make room, and run the same command again to resume"
     if "unable to open" in message and any(log_sizes(path)):
         return (
-            f"{path} has a log ({path}-wal), which can be read only with the right to write to the folder; "
-            f"who may write to the store takes the log in by reading it: vr stats --db {path}"
+            f"{path} has changes in {path}-wal, which only a user who may write to the folder can read; "
+            f"once that user has run `vr stats --db {path}`, others can read the store"
         )
     if "readonly" in message or "unable to open" in message:
         return f"{path} cannot be opened for this: no permission for the file or its folder; give another --db"
