@@ -79,7 +79,7 @@ def test_self_play_and_matches_do_not_replace_each_others_table(maia: list[str],
 
 
 def test_a_table_loses_no_row(maia: list[str], tmp_path: Path) -> None:
-    """A second experiment of the same kind in the folder adds its rows, and replaces those of its own settings."""
+    """A second experiment of the same kind in the folder adds its rows and replaces the rows of the same settings."""
     for command, end in (("selfplay", ""), ("match", " against plain")):
         few = ["-o", str(tmp_path / command), "--nodes", "2", *maia]
         for settings, games in ((["n_scl=2", "n_scl=3"], "2"), (["n_scl=4", "n_scl=3"], "4")):

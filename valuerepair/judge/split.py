@@ -456,15 +456,15 @@ def warning_of_held_out(store: Store, position_ids: Ids, split: Split | None) ->
 def warning_of_trained(store: Store, position_ids: Ids, split: Split) -> str | None:
     """The warning if nets are judged on positions of another `split` than the store's own, and the store's own has some
     of them for training; else None."""
-    known = known_split(store)
-    if known is None or known[1] == split:
+    own = known_split(store)
+    if own is None or own[1] == split:
         return None
-    trained = int((known[1].parts(store, position_ids) == TRAIN).sum())
+    trained = int((own[1].parts(store, position_ids) == TRAIN).sum())
     if not trained:
         return None
     return (
-        f"warning: {trained:,} of these {len(position_ids):,} positions are for training by {known[0]}, the split of "
-        f"this store; for a net that was trained by it give --split {shlex.quote(known[0])}"
+        f"warning: {trained:,} of these {len(position_ids):,} positions are for training by {own[0]}, the split of "
+        f"this store; for a net that was trained by it give --split {shlex.quote(own[0])}"
     )
 
 

@@ -37,7 +37,7 @@ _TRAINED = 0.6  # share of the positions, without the held-out ones and their ne
 _TO_FIND = {"policy": 1, "search": 15}  # evaluations: of the position before; of half of a search of 30 nodes
 _HELD_OUT = 0.3  # share of the positions, at most
 _MOST_JUDGED, _HELD = 8192, 0.1  # positions that judge a training
-_JUDGEMENTS, _OF_AMPLITUDE = 2 + 5, 15  # of the old net and during training; in a search for the amplitude
+_JUDGEMENTS = 2 + 5 + 15  # of the old net, during training, and in the search for the amplitude
 _PLIES, _BOOK_PLIES = 120, 90  # of a game; more than the mean, because few games run at once near the end
 # The time of a command that reads the store, in multiples of a command's start time: fixed, and per thousand positions.
 _STARTS = {"copy": (1.0, 0.1), "split": (1.0, 0.01), "books": (1.0, 0.08), "games": (1.5, 0.08)}
@@ -312,8 +312,7 @@ class _StageCommands:
         judged = min(_MOST_JUDGED, _HELD * learned)
         once = learned / rates.net if options.only == "value" else 0  # the input of the value head, computed once
         seconds = rates.compile + 4 * rates.start + once
-        judgements = _JUDGEMENTS + _OF_AMPLITUDE
-        seconds += steps * s.train.batch / rates.train + judgements * judged / rates.judge
+        seconds += steps * s.train.batch / rates.train + _JUDGEMENTS * judged / rates.judge
         how = [
             word
             for name in ("only", "steps", "lr", "batch", "warmup", "every", "patience", "amplitude")

@@ -93,13 +93,13 @@ def write_table(rows: Sequence[Row], folder: Path, kind: outputs.FileKind) -> li
     """
     settings = {row["setting"] for row in rows}
     earlier = _cells(folder / TABLE) if (folder / TABLE).exists() else []
-    kept = [cells for cells in earlier if cells.get("setting") not in settings]
-    parsed = _parsed(kept, folder / TABLE)
+    other_rows = [cells for cells in earlier if cells.get("setting") not in settings]
+    parsed = _parsed(other_rows, folder / TABLE)
     text = io.StringIO()
-    columns = list(dict.fromkeys(name for row in (*rows, *kept) for name in row))
+    columns = list(dict.fromkeys(name for row in (*rows, *other_rows) for name in row))
     writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
     writer.writeheader()
-    writer.writerows([*rows, *kept])
+    writer.writerows([*rows, *other_rows])
     with written_whole(folder / TABLE, kind) as partial:
         partial.write_text(text.getvalue(), "utf-8")
     return [*rows, *parsed]

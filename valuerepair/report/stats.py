@@ -322,9 +322,11 @@ def _cost(scored: dict[str, Any]) -> list[str]:
 
 def _beyond_scale_line(figures: dict[str, Any], threshold: float) -> str:
     share = Rate.of_figures(figures["left"])
-    left = f"{share} of the candidates at {threshold:g} are left" if share.total else f"no candidates at {threshold:g}"
+    remaining = (
+        f"{share} of the candidates at {threshold:g} are left" if share.total else f"no candidates at {threshold:g}"
+    )
     new = f"; {figures['new']:,} other positions become candidates" if figures["new"] else ""
-    return f"beyond scale: {left}{new}; {figures['words']}"
+    return f"beyond scale: {remaining}{new}; {figures['words']}"
 
 
 def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
