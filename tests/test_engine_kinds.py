@@ -107,14 +107,14 @@ def test_a_kind_is_one_object_on_every_machine() -> None:
     assert all(pickle.loads(pickle.dumps(kind)) is kind for kind in KINDS.values())
     assert kind_of("of-tomorrow").searches
     with pytest.raises(UsageError, match="does not know where this engine is"):
-        kind_of("of-tomorrow").again(OracleIdentity("of-tomorrow", "E", "", {"nodes": 1}, {}))
+        kind_of("of-tomorrow").spec_of(OracleIdentity("of-tomorrow", "E", "", {"nodes": 1}, {}))
 
 
 def test_a_store_has_no_engine_write_files_nor_say_a_second_command() -> None:
     options = {"Debug Log File": "/home/me/.profile", "Hash": "32"}
-    assert STOCKFISH.again(OracleIdentity("stockfish", "S", "", {"nodes": 5}, options)).options == {"Hash": "32"}
+    assert STOCKFISH.spec_of(OracleIdentity("stockfish", "S", "", {"nodes": 5}, options)).options == {"Hash": "32"}
     with pytest.raises(UsageError, match="printable"):
-        STOCKFISH.again(OracleIdentity("stockfish", "S", "", {"nodes": 5}, {"Hash": "1\nsetoption name X value y"}))
+        STOCKFISH.spec_of(OracleIdentity("stockfish", "S", "", {"nodes": 5}, {"Hash": "1\nsetoption name X value y"}))
 
 
 # -- ssh --------------------------------------------------------------------------------------------------------------
@@ -175,11 +175,11 @@ def test_a_store_names_an_engine_there_but_does_not_run_it(ssh: Path) -> None:
         identity = oracle.identity
     assert identity.options["host"] == "ab"
     with pytest.raises(UsageError, match="a store may come from anybody") as refused:
-        SSH.again(identity)
+        SSH.spec_of(identity)
     assert f"ssh:ab,engine={sys.executable},arg={FAKE},nodes=N" in str(refused.value)
     hostile = OracleIdentity("ssh", "S", "", {"nodes": 5}, {"host": "-oProxyCommand=x", "engine": "stockfish"})
     with pytest.raises(UsageError, match="is not a host"):
-        SSH.again(hostile)
+        SSH.spec_of(hostile)
 
 
 def test_a_file_of_this_machine_is_not_what_an_engine_there_reads(

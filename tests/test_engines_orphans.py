@@ -17,11 +17,11 @@ FAKE = str(Path(__file__).with_name("fake_engine.py"))
 DEAF = ("deaf", "hang-on=startpos")
 PARENT = """
 import sys, time
-from valuerepair.engines.pool import EnginePool, TimeLimit, single
+from valuerepair.engines.pool import EnginePool, TimeLimit, one_search
 from valuerepair.engines.uci import EngineSetup
 path, go, *arguments = sys.argv[1:]
 pool = EnginePool(EngineSetup(path, tuple(arguments)), TimeLimit(timeout=600, first=600), 2)
-futures = [pool.submit("position startpos", lambda: single(go, lambda r: r), lambda *_: None) for _ in range(2)]
+futures = [pool.submit("position startpos", lambda: one_search(go, lambda r: r), lambda *_: None) for _ in range(2)]
 print("searching", flush=True)
 try:
     time.sleep(600)

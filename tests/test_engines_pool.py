@@ -14,7 +14,7 @@ import chess.engine
 import psutil
 import pytest
 
-from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, single
+from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, one_search
 from valuerepair.engines.process import EngineFailure, EngineTimeout, LineProcess
 from valuerepair.engines.spec import find_engine
 from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
@@ -53,7 +53,7 @@ def opened() -> Iterator[Opener]:
 def ask(pool: EnginePool, position: str = "position startpos") -> Future[Answer]:
     return pool.submit(
         position,
-        lambda: single("go nodes 1000", lambda report: report.cp),
+        lambda: one_search("go nodes 1000", lambda report: report.cp),
         lambda reason, attempts: f"{reason} [{attempts}]",
     )
 
@@ -116,7 +116,7 @@ def test_an_answer_its_taker_refuses_is_a_failure_too(opened: Opener) -> None:
 
     refused = pool.submit(
         "position startpos",
-        lambda: single("go nodes 1000", refuse),
+        lambda: one_search("go nodes 1000", refuse),
         lambda reason, attempts: f"{reason} [{attempts}]",
     )
     assert refused.result(20) == "gave the illegal best move e2e4 [3]"
@@ -352,7 +352,7 @@ def test_stockfish_gives_the_same_whatever_the_order_and_the_number_of_engines(o
         pool = EnginePool(setup, TimeLimit(timeout=None, first=60, nodes=40_000), workers)
         opened.pools.append(pool)
         futures = {
-            line: pool.submit(line, lambda: single("go nodes 40000", scores), lambda reason, _: (reason,))
+            line: pool.submit(line, lambda: one_search("go nodes 40000", scores), lambda reason, _: (reason,))
             for line in order
         }
         return {line: future.result(60) for line, future in futures.items()}

@@ -60,16 +60,16 @@ def mine(
 ) -> MineSummary:
     """Scores positions of archives by a net at one node and by a deep search, and stores the values: `vr mine`.
 
-    `archives` are files or folders; `sample` chooses the positions, None: one of each game. `net` is a name or file,
-    `deep` a deep search such as ``stockfish:nodes=100000``, None the default of this machine. `screen` is as in
+    `archives` are files or folders; `sample` chooses the positions, by default one of each game. `net` is a name or
+    file, `deep` a deep search such as ``stockfish:nodes=100000``, None the default of this machine. `screen` is as in
     `vr mine`: ``"auto,recall=0.99"``. `question` defines a candidate; its net and oracle are ignored. `heads` are the
-    heads of the net to read, `device` is where it runs, `cluster` the Dask cluster that mines: ``tcp://HOST:8786``.
-    `limit`: at most this number of deep searches in this call; `retry_failed`: search positions again on which the
-    engine failed. `workers`: searches at once. `quiet`: no progress on standard error.
+    heads of the net to read, `device` is where it runs, `cluster` the Dask cluster that mines: ``tcp://HOST:8786``. At
+    most `limit` deep searches are made in this call, `workers` of them at once; with `retry_failed` also of positions
+    on which the engine failed before. `quiet`: no progress on standard error.
 
     The store is made if it is missing; the same call resumes an interrupted one. An interruption (Ctrl-C) raises
-    Interrupted, with everything scored so far kept. Returns the `MineSummary`, whose `lines()` are the output of
-    `vr mine`. Raises ValueRepairError and UsageError.
+    Interrupted; everything scored so far is kept. Returns the `MineSummary`, whose `lines()` are the output of
+    `vr mine`. Raises UsageError for missing archives and wrong arguments, ValueRepairError for what fails later.
     """
     from valuerepair.archives.open import total_bytes
     from valuerepair.archives.options import SampleOptions
@@ -112,7 +112,7 @@ def mine(
 
 
 def _by_share(store: Store, question: Worst, net: str, oracle: str) -> Question:
-    """The question with the threshold that the share has among the store's values of this net and oracle."""
+    """The question with a number in place of `worst:SHARE`, from the store's values of this net and oracle."""
     try:
         return resolved(store, asked_with(question, net=net, oracle=oracle), mining=True)
     except ValueRepairError as error:
@@ -136,12 +136,12 @@ def confirm(
 
     The second look has `nodes`, or `times` the nodes of the first one (by default 10 times), or is another search,
     `deep`. `question.net` may be the net's file, for searches with it. At most `limit` candidates are searched in this
-    call; `retry_failed` also searches those on which an engine failed. The report shows `show` of the worst cases of
-    each verdict. `quiet`: no progress on standard error.
+    call, `workers` of them at once; `retry_failed` also searches those on which an engine failed. The report shows
+    `show` of the worst cases of each verdict. `quiet`: no progress on standard error.
 
-    The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted, with every second look kept.
+    The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted; every second look is kept.
     Returns a `Confirmed`: `summary` of this call, `verdicts` (rates with intervals), the whole `report`; its `lines()`
-    are the output of `vr confirm`. Raises ValueRepairError without candidates, and UsageError.
+    are the output of `vr confirm`. Raises UsageError for wrong arguments, ValueRepairError if there is no candidate.
     """
     from valuerepair.runs.confirm import ConfirmOptions, confirm_candidates
     from valuerepair.runs.stored_oracle import Depth
@@ -176,12 +176,15 @@ def expand(
 ) -> ExpandSummary:
     """Searches the positions around a store's candidates, and keeps the results: `vr expand`.
 
-    `question` chooses the candidates. `by` are the steps, `rounds` is the number of rounds; it ends after `nodes` or
-    `positions` in total. `audit` is the share of inferred candidates that is searched, 1 for all. `deep` names the
-    engine, if the store does not know it. With a `split` only candidates of its part ``train`` are expanded; the store
-    keeps a copy of a split's file. The same call resumes an interrupted one. An interruption (Ctrl-C) raises
-    Interrupted, with everything found so far kept. Returns the `ExpandSummary`, whose `lines()` are the output of
-    `vr expand`. Raises ValueRepairError and UsageError.
+    `question` chooses the candidates. `by` names the steps from one position to the next ones. The search ends after
+    `rounds` rounds, or after `nodes` or `positions` in total. `audit` is the share of inferred candidates that is
+    searched, 1 for all; `seed` decides the order of the candidates. `deep` names the engine, if the store does not know
+    it; `workers` searches run at once. With a `split` only candidates of its part ``train`` are expanded; if it is
+    given as a file, the store keeps a copy. `quiet`: no progress on standard error.
+
+    The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted; everything found so far is
+    kept. Returns the `ExpandSummary`, whose `lines()` are the output of `vr expand`. Raises UsageError for wrong
+    arguments, ValueRepairError if there is nothing to expand.
     """
     from valuerepair.judge.split import keep_split, warning_of_change
     from valuerepair.runs.expand import ExpandOptions
@@ -214,7 +217,7 @@ def expand(
 def _expanded(
     store: Store, question: Question, options: ExpandOptions, progress: Progress, deep: str | None, workers: int | None
 ) -> ExpandSummary:
-    """Expands by the search that found the candidates, or by the games in which its values are recorded."""
+    """Expands the candidates: by the search that found them, or by the games in which their values are recorded."""
     import valuerepair.runs.expand
     from valuerepair.engines.kinds import kind_of
     from valuerepair.judge.labelled import open_stored

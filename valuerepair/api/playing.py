@@ -44,7 +44,7 @@ def selfplay(
     too. Training records of a game end at the first position that the `split` holds out. `quiet`: no progress on
     standard error.
 
-    The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted, with all finished games kept.
+    The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted; all finished games are kept.
     Returns the `SelfplayEnd`, all `games` of the run; `as_json()` has their figures, and `lines()` are the output of
     `vr selfplay`. Raises ValueRepairError and UsageError.
     """
@@ -52,13 +52,13 @@ def selfplay(
 
     paths = os.fspath(book), os.fspath(output)
     command = recorded_command("selfplay", paths[0], "-o", paths[1])
-    where = None if store is None else os.fspath(store)
+    store_path = None if store is None else os.fspath(store)
     with shown_progress("Self-play", "games", quiet=quiet, own_eta=True) as progress:
         end = play_book(
             *paths,
             options or SelfplayOptions(),
             split_of(split),
-            store=where,
+            store=store_path,
             command=command,
             progress=progress,
         )
@@ -77,7 +77,7 @@ def match(
     openings="book.pgn", sprt="elo0=0,elo1=5")``. `quiet`: no progress on standard error.
 
     The same call resumes an interrupted one, and continues the match if it has more games. An interruption (Ctrl-C)
-    raises Interrupted, with all finished games kept. Returns the `MatchEnd`, whose `standing` has the results, Elo with
+    raises Interrupted; all finished games are kept. Returns the `MatchEnd`, whose `standing` has the results, Elo with
     intervals (`levels`) and the verdict of the test; `as_json()` and `lines()` are the output of `vr match`. Raises
     ValueRepairError and UsageError.
     """
@@ -119,10 +119,11 @@ def plan_match(
     seconds: float | None = None,
     jobs: int = 1,
 ) -> MatchLength:
-    """How many games (and hours) it takes to show a difference of `elo`: `vr elo --resolve`.
+    """How many games (and hours) it takes to show a difference of `elo` points: `vr elo --resolve`.
 
-    The games have this share of `draws`, or the results of ``like=vr.elo("first-games.pgn")``; `sprt` is a test whose
-    length is estimated, also without `elo`, `seconds` the time of a game, `jobs` the number of games at once.
+    Give either `draws`, the share of drawn games, or ``like=vr.elo("first-games.pgn")``, whose games have the share of
+    draws and the time of a game. `sprt` is a test whose length is estimated, also without `elo`. `seconds` is the time
+    of a game, `jobs` the number of games at once.
 
     Returns a `MatchLength`: `games` by level, for each of the chances of `valuerepair.play.match_length.POWERS` to show
     the difference; `tests` (games on average, chance of H1) at the test's elo0, in the middle, at its elo1, and at
@@ -147,10 +148,10 @@ def experiment_selfplay(
 ) -> ExperimentTable:
     """Sweeps settings of the search in self-play: `vr experiment selfplay`.
 
-    A setting is a side of `match`, parameters of the built-in search: ``n_scl=5,nodes=100``; the default is a range of
-    values of ``n_scl`` and ``temperature``. `match`, one of them, then plays `match_games` against the temperature of
-    the same (wins + losses) / draws. Games, table and plot are in `folder`, where the same call resumes. An
-    interruption (Ctrl-C) raises Interrupted, with all finished games kept.
+    A setting is written as a side of `vr match`, with parameters of the built-in search: ``n_scl=5,nodes=100``; the
+    default is a range of values of ``n_scl`` and ``temperature``. The setting `match`, one of them, then plays
+    `match_games` games against the temperature that has the same (wins + losses) / draws. `folder` has games, table and
+    plot; the same call resumes there. An interruption (Ctrl-C) raises Interrupted; all finished games are kept.
 
     Returns the `ExperimentTable`, whose `rows` are those of `play.experiment.selfplay_row`, with intervals at 0.95 over
     openings. Raises UsageError and ValueRepairError.
@@ -166,14 +167,15 @@ def experiment_selfplay(
     rows = [experiment.selfplay(setting, DEFAULT_THRESHOLD) for setting in sweep]
     lines = selfplay_lines(rows)
     if target is not None and not experiment.stopped:
-        if (chosen := experiment.equal_temperature(target, rows)) is None:
+        if (found := experiment.equal_temperature(target, rows)) is None:
             lines += ["", "no match: (w + l) / d of the setting, or of every temperature, is not a number above 0"]
         else:
-            final = replace(experiment, games=match_games).match(target, setting_of(f"temperature={chosen[0]:g}"))
-            lines += ["", *match_lines([final])]
-            if not chosen[1]:
+            temperature, is_enclosed = found
+            match_row = replace(experiment, games=match_games).match(target, setting_of(f"temperature={temperature:g}"))
+            lines += ["", *match_lines([match_row])]
+            if not is_enclosed:
                 lines.append("the setting's ratio lies outside those of the temperatures: the nearest one is used")
-            rows.append(final)
+            rows.append(match_row)
     return _written(experiment, rows, lines, outputs.SWEEP_TABLE)
 
 
@@ -188,9 +190,9 @@ def experiment_match(
 ) -> ExperimentTable:
     """Matches each of several sides with the same other one: `vr experiment match`.
 
-    Sides are those of `match`. With `odds` each opening, which must give odds, is played once, with the side on the
-    weaker colour. Games, table and plot are in `folder`, where the same call resumes. An interruption (Ctrl-C) raises
-    Interrupted, with all finished games kept.
+    A side is written as for `vr match`. With `odds` each opening, which must give odds, is played once, and the side
+    has the weaker colour. `folder` has games, table and plot; the same call resumes there. An interruption (Ctrl-C)
+    raises Interrupted; all finished games are kept.
 
     Returns the `ExperimentTable`, whose `rows` are those of `play.experiment.match_row`. Raises UsageError and
     ValueRepairError.
@@ -209,12 +211,12 @@ def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool, ta
     from valuerepair.play.experiment import Experiment, ExperimentOptions, choose_openings
     from valuerepair.report.experiment import PLOT, TABLE
 
-    place, chosen = pathlib.Path(folder), options or ExperimentOptions()
-    if place.exists():
-        outputs.check_regular(place / TABLE, table)
-        outputs.check_regular(place / PLOT, outputs.PNG)
-    openings, book = choose_openings(chosen.openings, chosen.lines)
-    return Experiment(place, openings, book, chosen.nodes, chosen.games, chosen.net, quiet=quiet)
+    path, options = pathlib.Path(folder), options or ExperimentOptions()
+    if path.exists():
+        outputs.check_regular(path / TABLE, table)
+        outputs.check_regular(path / PLOT, outputs.PNG)
+    openings, book = choose_openings(options.openings, options.lines)
+    return Experiment(path, openings, book, options.nodes, options.games, options.net, quiet=quiet)
 
 
 def _written(

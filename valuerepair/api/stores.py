@@ -168,7 +168,7 @@ class MinedStore(Store):
         table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(with_missing)
         return table
 
-    def _joined(self, frame: pd.DataFrame, labels: bool, verdicts: bool, results: bool) -> pd.DataFrame:
+    def _joined(self, frame: pd.DataFrame, labels: bool, verdicts: bool, outcomes: bool) -> pd.DataFrame:
         """The frame with the requested columns joined; the attrs stay."""
         import pandas as pd
 
@@ -182,11 +182,11 @@ class MinedStore(Store):
             from valuerepair.judge import verdict
 
             joined = joined.join(verdict.evidence(self, frame))
-        if results:
+        if outcomes:
             played = plays.outcomes(self)
-            ids, positions = frame["position_id"], played.ids.tolist()
-            mean_z = dict(zip(positions, played.z.tolist(), strict=True))
-            games = dict(zip(positions, played.games.tolist(), strict=True))
+            ids, played_ids = frame["position_id"], played.ids.tolist()
+            mean_z = dict(zip(played_ids, played.z.tolist(), strict=True))
+            games = dict(zip(played_ids, played.games.tolist(), strict=True))
             joined = joined.assign(z=ids.map(mean_z).astype(np.float64), z_games=ids.map(games).fillna(0).astype(int))
         joined.attrs.update(frame.attrs)
         return joined
@@ -206,13 +206,13 @@ def stats(
 ) -> StoreStats:
     """The contents of a store: positions, nets, oracles, rates of candidates with intervals, labels, cost: `vr stats`.
 
-    `labels` computes the net's policy, which labels need, and stores it. `worst` candidates are listed, the largest
-    disagreement first. `fit_alpha` fits alpha; `save_alpha` also stores the fit of that name (``slope`` or
-    ``results``), and `save_calibration` the curve of net Q, for all later questions to the store. `ladder` adds
-    the screening ladder.
+    `labels` has the net compute its policy, which labels need, and stores it. The `worst` candidates, so many, are
+    listed, the largest disagreement first. `fit_alpha` fits alpha; `save_alpha` also stores the fit of that name
+    (``slope`` or ``results``), and `save_calibration` the expected deep Q at each net Q, for all later questions to the
+    store. `ladder` adds the screening ladder. `quiet`: no progress on standard error.
 
-    Returns the `StoreStats`: `figures`, and `lines()`, which are the output of `vr stats`. Raises UsageError, and
-    ValueRepairError if the question has no scored positions.
+    Returns the `StoreStats`: `figures`, and `lines()`, which are the output of `vr stats`. Raises UsageError for wrong
+    arguments, ValueRepairError if the question has no scored positions.
     """
     from valuerepair.report.alpha_table import alpha_table
     from valuerepair.report.stats import StoreStats, stats_lines, store_figures
@@ -322,8 +322,8 @@ def similar(
     from valuerepair.judge.neighbours import find_similar
 
     with opened_store(store) as opened:
-        full_question = resolved(opened, question)
-        return find_similar(opened, _query_text(position), full_question, limit, candidates_only=candidates_only)
+        query, resolved_question = _query_text(position), resolved(opened, question)
+        return find_similar(opened, query, resolved_question, limit, candidates_only=candidates_only)
 
 
 def check_store(store: Path = "valuerepair.db", *, quiet: bool = True) -> Iterator[StoreCheck]:
@@ -353,10 +353,10 @@ def merge_stores(
     """Merges stores, for example those of shards, into a new one or `into` one that exists: `vr store merge`.
 
     Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
-    the order does not matter. If stores contradict each other, a rule decides; `strict` fails instead. The result
-    appears whole or not at all; without a target `output` is ``merged.db``. `quiet`: no progress on standard error.
-    Returns `Merged`: the `rows`, those `added`, and the `contradictions`. Raises UsageError for both targets,
-    ValueRepairError for files that cannot be merged.
+    the order does not matter. If stores contradict each other, a rule decides; with `strict` the merge fails. The
+    result appears whole or not at all. Without `output` and `into` it is ``merged.db``. `quiet`: no progress on
+    standard error. Returns `Merged`: the `rows`, those `added`, and the `contradictions`. Raises UsageError if both
+    `output` and `into` are given, ValueRepairError for files that cannot be merged.
     """
     from valuerepair.store.merge import merge
 

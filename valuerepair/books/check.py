@@ -22,8 +22,8 @@ from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import open_regular
 from valuerepair.text import quantity
 
-MAX_LINE = 1 << 24
-MOST_BOOK = 512 << 20  # bytes, unpacked
+MAX_LINE = 1 << 24  # bytes
+MAX_BOOK = 512 << 20  # bytes, unpacked
 _GZIP_MAGIC = b"\x1f\x8b"
 _OTHER_MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
 _FEN_TAG = re.compile(r"\[\s*FEN\s*\"", re.IGNORECASE)
@@ -52,15 +52,17 @@ class ReadEntry:
 def check_book(path: str | Path) -> list[Problem]:
     """All problems of a `.pgn`, `.pgn.gz`, `.epd` or `.epd.gz` book; an empty list for a book that lc0 reads correctly.
 
-    Raises UsageError for a missing file and for another kind of file.
+    Raises as `BookCheck`.
     """
     return list(BookCheck(path))
 
 
 class BookCheck:
-    """Iterates over a book's problems and counts these, its entries and sides to move.
+    """Iterates over a book's problems, and counts problems, entries, and whose move it is where the entries end.
 
-    Iterate once; the counts are complete at the end. Calls `on_entry` with every readable entry.
+    Iterate once; the counts are complete at the end. Calls `on_entry` with every readable entry. Raises UsageError for
+    a missing file and for another kind of file, ValueRepairError for a file that is no book or is packed in a way that
+    lc0 does not read.
     """
 
     def __init__(self, path: str | Path, on_entry: Callable[[ReadEntry], None] | None = None) -> None:
@@ -86,9 +88,9 @@ class BookCheck:
                 while line := file.readline(MAX_LINE + 1):
                     number += 1
                     size += len(line)
-                    if size > MOST_BOOK:
+                    if size > MAX_BOOK:
                         raise ValueRepairError(
-                            f"{self.path}: unpacks to more than {MOST_BOOK >> 20} MiB; this is not a book"
+                            f"{self.path}: unpacks to more than {MAX_BOOK >> 20} MiB; this is not a book"
                         )
                     if len(line) > MAX_LINE:
                         raise ValueRepairError(f"{self.path}: line {number} is longer than 16 MiB; this is not a book")
@@ -142,8 +144,8 @@ class _BookEntry:
     fen_line: int = 0
     line: int = 0  # first movetext line, 0 before it
     failed: bool = False  # a move could not be read, so the moves after it mean nothing
-    result: bool = False
-    joined: bool = False
+    result: bool = False  # a result came
+    joined: bool = False  # a move came after it, which is reported once
     first_word: str = ""
     first_number: int | None = None
     last_number: int = 0
@@ -341,7 +343,7 @@ class _PgnCheck:
 
 
 class _EpdCheck:
-    """An EPD book: one position per line, four fields and operations, or a FEN of six."""
+    """An EPD book: one position a line, as an EPD (four fields and operations) or a FEN (six fields)."""
 
     def __init__(self, book: BookCheck, problem: Callable[[int, str], None]) -> None:
         self._book, self._problem = book, problem

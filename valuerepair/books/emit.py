@@ -31,7 +31,7 @@ from valuerepair.chess.board import (
 )
 from valuerepair.chess.positions import STARTPOS_FEN, decode_move, encode_lines
 from valuerepair.chess.rows import EP_SHIFT, NUMBER_SHIFT, PAWNS, STATE, THEM, US, Boards
-from valuerepair.judge.openings import plies
+from valuerepair.judge.openings import boards_by_ply
 
 WRAP_COLUMNS = 79
 _LINE = re.compile(rf"(.{{1,{WRAP_COLUMNS}}}|\S+)(?: |$)")  # breaks lines as textwrap does, 20 times as fast
@@ -71,7 +71,7 @@ def san_flags(fens: Sequence[str], lines: Sequence[Sequence[str]]) -> NDArray[np
     `fens`: 1 the file, 2 the rank that it came from, 4 check, 8 mate. 0 from the first illegal move of a line on."""
     flat, cuts = encode_lines(lines)
     flags, numbers, earlier = np.zeros(len(flat), np.uint8), np.zeros(0, np.int64), parse_fens([])
-    for ply, (rows, boards) in enumerate(plies(fens, lines)):
+    for ply, (rows, boards) in enumerate(boards_by_ply(fens, lines)):
         if ply:
             at = cuts[rows] + ply - 1
             words, _, _ = _ply(earlier[np.searchsorted(numbers, rows)], flat[at])

@@ -44,17 +44,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
-_ORIGINS_SHOWN = 3
+_PARENT_OF_SHOWN = 3  # candidates that a tag lists
 # The columns that `pgn_tags`, `epd_operations` and `_order` use.
 _ENTRY_COLUMNS = (
     "event", "date", "white", "black", "source", "game", "ply", "net_q", "calibrated_q", "deep_q", "disagreement",
     "cp", "mate", "book_weight", "plies_before", "parent_of", "copies", "part",
 )  # fmt: skip
 # The manifest has these columns for each entry of a book with positions of vr expand; a parent has only the root.
-_REACHED = ("position_id", "root_id", "step", "inferred")
+_ORIGIN_COLUMNS = ("position_id", "root_id", "step", "inferred")
 # Options that have fields of their own in the manifest.
 _SEPARATE_OPTIONS = {"confirmed", "labels", "parents", "softness"}
-# The files of a book, by their ending: the kind of the file, and the function that makes an entry.
+# The files of a book, by their ending: the kind of the file, and the function that writes an entry.
 _FORMATS: dict[str, tuple[outputs.FileKind, Callable[[BookLine, dict[Hashable, Any]], str]]] = {
     "pgn": (outputs.BOOK_PGN, lambda line, row: pgn_entry(line, pgn_tags(row))),
     "epd": (outputs.BOOK_EPD, lambda line, row: epd_entry(line.fen, epd_operations(row)) + "\n"),
@@ -103,14 +103,14 @@ def write_books(
         moves = [text.split() if options.form == "moves" else [] for text in movetexts]
         lines, records = book_lines(starts, moves, fens, on_entry), _records(rows)
         order = _order(records)
-        for ending, (_, entry) in _FORMATS.items():
-            texts = [entry(line, row) for line, row in zip(lines, records, strict=True)]
+        for ending, (_, entry_text) in _FORMATS.items():
+            texts = [entry_text(line, row) for line, row in zip(lines, records, strict=True)]
             file = f"{name}.{ending}"
             contents[file] = "".join(texts[i] for i in order).encode()
             plies = [records[i]["ply"] for i in order]
             files[file] = describe_file(contents[file], [lines[i] for i in order], plies, games)
         if "root_id" in rows:
-            entries[name] = [{key: _or_none(records[i].get(key)) for key in _REACHED} for i in order]
+            entries[name] = [{key: _json_cell(records[i].get(key)) for key in _ORIGIN_COLUMNS} for i in order]
     attrs = {str(k): v for k, v in scored.attrs.items()} | confirmed
     manifest = make_manifest(attrs, question, options, split, selection, files, entries)
     contents[MANIFEST] = manifest.to_json().encode()
@@ -119,14 +119,14 @@ def write_books(
 
 
 def _records(rows: pd.DataFrame) -> list[dict[Hashable, Any]]:
-    """The columns for entries, as one dict per row; not the histories, which are large."""
-    names = [name for name in (*_ENTRY_COLUMNS, *_REACHED) if name in rows]
+    """The columns that entries are made of, one dict a row; without the moves, which take much memory."""
+    names = [name for name in (*_ENTRY_COLUMNS, *_ORIGIN_COLUMNS) if name in rows]
     cells = zip(*(rows[name].tolist() for name in names), strict=True)
     return [dict(zip(names, row, strict=True)) for row in cells]
 
 
-def _or_none(cell: Any) -> Any:
-    """A cell for JSON; pandas turns whole numbers into floats if some are missing."""
+def _json_cell(cell: Any) -> Any:
+    """A cell for JSON: None if missing. Floats are whole numbers: pandas makes floats of them if some are missing."""
     return None if pd.isna(cell) else int(cell) if isinstance(cell, float) else cell
 
 
@@ -162,7 +162,7 @@ def pgn_tags(row: Mapping[Any, Any]) -> dict[str, str]:
         tags |= {tag: formatted(row[name], "+.3f") for tag, name in names.items() if name in row}
     tags["Weight"] = _weight(row)
     if row["parent_of"]:
-        tags["ParentOf"] = _origins(row)
+        tags["ParentOf"] = _parent_of(row)
     if _of_held_part(row):
         tags["Part"] = row["part"]
     return tags
@@ -176,7 +176,7 @@ def epd_operations(row: Mapping[Any, Any]) -> dict[str, str | int]:
     """
     operations: dict[str, str | int] = {"id": f"{game_name(row)} ply {row['ply']}", "c1": f"weight {_weight(row)}"}
     if row["parent_of"]:
-        operations["c2"] = _origins(row)
+        operations["c2"] = _parent_of(row)
     if _of_held_part(row):
         operations["c3"] = f"part {row['part']}"
     if row["plies_before"]:
@@ -199,11 +199,11 @@ def _weight(row: Mapping[Any, Any]) -> str:
     return f"{row['book_weight']:.4f}"
 
 
-def _origins(row: Mapping[Any, Any]) -> str:
-    """The candidates whose parent a position is: those that fit into a tag, and the number of others."""
-    origins = row["parent_of"].split(", ")
-    first = ", ".join(origins[:_ORIGINS_SHOWN])
-    more = len(origins) - _ORIGINS_SHOWN
+def _parent_of(row: Mapping[Any, Any]) -> str:
+    """The candidates that a position is a parent of: those that fit into a tag, and the number of others."""
+    candidates = row["parent_of"].split(", ")
+    first = ", ".join(candidates[:_PARENT_OF_SHOWN])
+    more = len(candidates) - _PARENT_OF_SHOWN
     return f"{first} and {more} more" if more > 0 else first
 
 
@@ -259,9 +259,9 @@ _MOST_MANIFEST = 256 << 20  # bytes: with positions of vr expand it has some lin
 
 @dataclass(frozen=True, slots=True)
 class BookFile:
-    """One written file. `plies` are the game plies of its entries: smallest, median and largest.
+    """A file of a book. `positions` counts its entries, `distinct` their positions, as entries may be repeated.
 
-    `positions` counts entries, `distinct` the positions that they name.
+    `plies` are the smallest, median and largest ply in the game of an entry.
     """
 
     sha256: str
@@ -278,12 +278,12 @@ class BookFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of manifest.json, in which `options` are not one key but a key each; `files` are by name. It has no
-    time stamp: the same question gives the same bytes.
+    """The content of manifest.json, without a time stamp: the same question gives the same bytes.
 
-    `parents` is a `ParentCount`; `diversity` holds `judge.weights.diversity_of` of book and holdout, over distinct
-    positions; `weights` describes the formula of the weights. For a book with positions of vr expand, `entries` has the
-    origin of each entry of book and holdout, in order: position_id, root_id, step, inferred.
+    In the file each of the `options` has a key of its own. `files` has each file by its name, `parents` the fields of a
+    `ParentCount`, `diversity` what `judge.weights.diversity_of` gives for book and holdout, `weights` the formula of
+    the weights. For a book with positions of vr expand, `entries` has the origin of each entry of book and holdout, in
+    order: position_id, root_id, step, inferred.
     """
 
     version: str
@@ -308,6 +308,7 @@ class Manifest:
     files: dict[str, BookFile]
 
     def to_json(self) -> str:
+        """The text of manifest.json."""
         manifest = asdict(self)
         options = manifest.pop("options")
         return json.dumps(manifest | options, indent=2, ensure_ascii=False) + "\n"
@@ -332,11 +333,11 @@ class Manifest:
         return lines
 
     def _parent_lines(self) -> list[str]:
-        expected, written, left_out = (self.parents[name] for name in ("asked", "written", "left_out"))
-        if not expected:
+        asked, written, left_out = (self.parents[name] for name in ("asked", "written", "left_out"))
+        if not asked:
             return []
         reasons = "".join(f", {reason} {n:,}" for reason, n in left_out.items())
-        return [f"parents: {written:,} written of {expected:,}{reasons}"]
+        return [f"parents: {written:,} written of {asked:,}{reasons}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,8 +359,10 @@ class WrittenBooks:
 
 
 def what_next(store: Store, manifest: Manifest, directory: str, split: str = "") -> list[str]:
-    """What to do next with a book, in lines for a terminal; if the last one begins with ``next:``, the rest of it runs
-    in a shell. `split` is the file of the split that training uses."""
+    """What to do next with a book, in lines for a terminal; after ``next:`` stands a command for a shell.
+
+    `split` is the file of the split that training uses, empty for none.
+    """
     book, sha256 = shlex.quote(f"{directory}/book.pgn"), manifest.net["sha256"]
     if manifest.net["history_fill"] == ENGINE_FILL:
         net_id, oracle_id = store.pick(sha256, manifest.oracle["digest"])
@@ -455,7 +458,7 @@ def _diversity(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def describe_file(content: bytes, lines: Sequence[BookLine], plies: Sequence[int], games: int) -> BookFile:
-    """Describes a file with the entries `lines` at game plies `plies`; a repeated entry is the same object."""
+    """Describes a file with the entries `lines`, which have these `plies` in their games; copies are one object."""
     black = sum(line.fen.split(" ", 2)[1] == "b" for line in lines)
     return BookFile(
         sha256=hashlib.sha256(content).hexdigest(),

@@ -32,9 +32,9 @@ _CHECK_S = 30.0
 
 
 class WorkerEvaluators(WorkerPlugin):
-    """Net and engines of one worker, opened on demand, closed when the driver leaves or the worker ends.
+    """Net and engines of one worker: opened by the first task, closed when the driver leaves or the worker ends.
 
-    After `IDLE_S` seconds without a task they are closed, too; the next task opens them again.
+    They are also closed after `IDLE_S` seconds without a task; the next task opens them again.
     """
 
     def __init__(self, assignment: Assignment, worker: Any) -> None:
@@ -44,7 +44,7 @@ class WorkerEvaluators(WorkerPlugin):
         self._opening, self._evaluating = threading.RLock(), threading.Lock()
         self._net: Net | None = None
         self._oracle: Oracle | None = None
-        self._used, self._driver_left = time.monotonic(), False
+        self._last_used, self._driver_left = time.monotonic(), False
 
     def setup(self, worker: Any) -> None:
         """Dask calls this when the plugin is added."""
@@ -60,7 +60,7 @@ class WorkerEvaluators(WorkerPlugin):
         await asyncio.to_thread(self._close)
 
     async def _close_if_idle(self) -> None:
-        if not self._worker.state.executing and time.monotonic() - self._used > IDLE_S:
+        if not self._worker.state.executing and time.monotonic() - self._last_used > IDLE_S:
             await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -73,7 +73,7 @@ class WorkerEvaluators(WorkerPlugin):
             net.close()
 
     def offer(self, role: Role) -> Offer | str:
-        """Opens the role's net or engines and describes them; or the reason for a failure."""
+        """Opens the role's net or engines, and describes them; if they cannot be opened, the reason."""
         try:
             if role is Role.NET:
                 net = self._open_net()
@@ -103,10 +103,10 @@ class WorkerEvaluators(WorkerPlugin):
                 if assignment.weights is not None:
                     spec = replace(spec, weights=_local_path(assignment.weights))
                 # Our own search, and lc0 on a graphics card, choose the number of simultaneous searches themselves.
-                chooses = spec.kind.takes_net and (self._gpu or spec.kind.built_in)
-                count = assignment.searches or (None if chooses else self._cores)
+                chooses_itself = spec.kind.takes_net and (self._gpu or spec.kind.built_in)
+                searches = assignment.searches or (None if chooses_itself else self._cores)
                 net = self._open_net() if spec.kind.built_in else None
-                self._oracle = open_oracle(spec, net_path=_local_path(assignment.net), net=net, workers=count)
+                self._oracle = open_oracle(spec, net_path=_local_path(assignment.net), net=net, workers=searches)
             return self._oracle
 
     def _check_driver(self) -> None:
@@ -114,8 +114,8 @@ class WorkerEvaluators(WorkerPlugin):
             raise ValueRepairError("its driver has disconnected")
 
     def work(self, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The results of `calls` of the net or the oracle, each a method's name with its arguments."""
-        self._used = time.monotonic()
+        """The results of calls of the net or the oracle; each of `calls` is a method's name and its arguments."""
+        self._last_used = time.monotonic()
         try:
             if role is Role.NET:
                 # One batch after the other: the last bits of a value depend on its batch.
@@ -126,7 +126,7 @@ class WorkerEvaluators(WorkerPlugin):
             futures = [getattr(oracle, method)(*arguments) for method, *arguments in calls]
             return [future.result() for future in futures]
         finally:
-            self._used = time.monotonic()
+            self._last_used = time.monotonic()
 
 
 def _call_net(net: Net, method: str, batch: PositionBatch, *arguments: Any) -> Any:
@@ -149,10 +149,10 @@ def work(session: str, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any
 
 
 async def join(assignment: Assignment, files_sent: bool, dask_worker: Any) -> dict[Role, Offer | str] | list[NetFile]:
-    """Opens net and engines, and gives by role an offer or the reason for the failure.
+    """Opens net and engines. Returns an offer for each role, or the reason why it cannot be opened.
 
-    Unless all net files are sent (`files_sent`), gives the list of the net files that are missing here. This, `keep`
-    and `leave` run in a worker's event loop, concurrently with its tasks.
+    Before the driver has sent net files (`files_sent` is False), returns the files that this machine lacks, if any, and
+    opens nothing. This function, `keep` and `leave` run in the worker's event loop, while its tasks run.
     """
     if assignment.version != __version__:
         return dict.fromkeys(Role, f"it has valuerepair {__version__}, the driver {assignment.version}")
@@ -192,9 +192,9 @@ def _cached(file: NetFile) -> Path:
 
 
 def _find(file: NetFile) -> Path | None:
-    """The same file on this machine: in the cache, or at the driver's path (a shared folder).
+    """The same file on this machine: in the cache, or at the driver's path (a shared folder); None if in neither.
 
-    Another net may lie at that path here, and nets of one architecture often have one size.
+    Its hash is compared: another net may lie at that path here, and nets of one architecture often have the same size.
     """
     for path in (_cached(file), file.path):
         with contextlib.suppress(OSError, ValueRepairError):

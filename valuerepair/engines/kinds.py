@@ -45,7 +45,8 @@ JUDGING: Mapping[str, str] = {"certainty": "1", "lookahead": "1", "auto_extend":
 _SMALL_HASH_NODES = 2_000_000
 # Settings that follow from the number of nodes, or are always set: a deeper search has its own defaults.
 _USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
-# Options that come with the net and its device, and files that an engine would write, which no store may choose.
+# Options of an identity that a spec leaves out: they come with the net and its device, or name a file that an engine
+# would write, which no store may choose.
 _OF_NET = ("device", "precision", "heads", "moves_left", "WeightsFile", "VerboseMoveStats")
 WRITTEN_FILES = ("Debug Log File", "LogFile")
 _NOT_AGAIN = (*_OF_NET, *WRITTEN_FILES)
@@ -67,10 +68,10 @@ class KnownOracle(Protocol):
 class JudgeSetup:
     """How to make a pool of UCI engines that judge; `EngineKind.judge` derives it from the `spec` of a ``--deep``.
 
-    `sha256` is the program's. `identity_options` replace the engine's settings of the same name in the identity (a
-    net's hash for its path); None omits one. `plain` are the usual options, which the label omits. `recorded_defaults`
-    are options that the identity includes at their defaults, too. `net` is the name of the net that the engine reads,
-    `net_file` its SHA-256 and path.
+    `sha256` is the program's. In the identity, `identity_options` take the place of the engine's settings of the same
+    name (for instance a net's hash that of its path), and None removes one. `plain` are the usual options, which the
+    label omits. `recorded_defaults` are options that the identity includes even at their defaults. `net` is the name of
+    the net that the engine reads, `net_file` its SHA-256 and path.
     """
 
     spec: EngineSpec
@@ -119,11 +120,11 @@ class EngineKind:
 
     @property
     def begin(self) -> str:
-        """The beginning of its text, for completion."""
+        """The beginning of its text, as a shell completes it."""
         return f"{self.name}:" if self.first_word else f"{self.name}:nodes=" if self.searches else self.name
 
     def parse(self, items: list[str], where: str, example: str = EXAMPLE) -> EngineSpec:
-        """Reads the settings of an engine; a first word may also end in a colon, as the names of kinds do.
+        """Reads the settings of an engine, `items`; the first word may be followed by a colon in place of a comma.
 
         Numbers may end in k or M, times in ms or s. Raises UsageError, whose message begins with `where` and lists what
         is allowed.
@@ -145,11 +146,11 @@ class EngineKind:
         return is_setting(item) or item.partition("=")[0] in self.settings
 
     def with_first(self, spec: EngineSpec, word: str) -> EngineSpec:
-        """A spec with the first word of its text."""
+        """The spec with the first word of the text, such as a path, added to it. Raises UsageError."""
         return replace(spec, path=word)
 
     def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
-        """A spec with one more setting. Raises UsageError."""
+        """The spec with one more setting. Raises UsageError."""
         if name in self.settings and name == "path":
             return replace(spec, path=value)
         if name in self.settings and name == "weights":
@@ -200,7 +201,7 @@ class EngineKind:
         raise ValueRepairError(f"{spec.where}{spec.path}: {reason}")
 
     def net(self, spec: EngineSpec, net_path: str | None) -> NetFile | None:
-        """The net to search with; `net_path` if the text names none. None for kinds without a net."""
+        """The net to search with: that of the spec, else `net_path`; None for kinds without one. Raises UsageError."""
         return None
 
     def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
@@ -257,14 +258,17 @@ class EngineKind:
         """The key of the net that an oracle searches with: SHA-256, and whatever else changes values."""
         return None
 
-    def again(self, oracle: KnownOracle) -> EngineSpec:
-        """The ``--deep`` of an oracle in a store, at the same limits. Its program is looked up by name: a store may
-        come from anybody, and no program that it names is ever run. Raises UsageError if that is impossible."""
-        limits = oracle.limits or {"nodes": self.default_nodes}
-        return parse_spec(EngineSpec(self, limits, options=self.options_again(oracle)).text)
+    def spec_of(self, oracle: KnownOracle) -> EngineSpec:
+        """The spec by which an oracle of a store is opened again, at the same limits.
 
-    def options_again(self, oracle: KnownOracle) -> dict[str, str]:
-        """Options of an identity as options of a text."""
+        Its program is looked up by the name of the kind: a store may come from anybody, and no program that it names is
+        ever run. Raises UsageError if the kind has no such program.
+        """
+        limits = oracle.limits or {"nodes": self.default_nodes}
+        return parse_spec(EngineSpec(self, limits, options=self.options_of(oracle)).text)
+
+    def options_of(self, oracle: KnownOracle) -> dict[str, str]:
+        """The options of an oracle's identity as options of a spec; without those that are always set, and files."""
         options = {name: str(value) for name, value in oracle.options.items() if name not in _NOT_AGAIN}
         return {name: value for name, value in options.items() if value not in _USUAL.get(name, ())}
 
@@ -290,7 +294,7 @@ class _Uci(EngineKind):
     def words(self, spec: EngineSpec) -> list[str]:
         return [spec.path or "", *super().words(replace(spec, path=None))]
 
-    def again(self, oracle: KnownOracle) -> EngineSpec:
+    def spec_of(self, oracle: KnownOracle) -> EngineSpec:
         raise UsageError("the store does not know where this engine is; give it: --deep uci:/path/engine,nodes=N")
 
 
@@ -353,12 +357,12 @@ class _Ssh(EngineKind):
         identity = {"host": spec.path, "engine": shlex.join(spec.arguments)}
         return replace(setup, identity_options=identity, plain={**setup.plain, "engine": self.usual_engine})
 
-    def again(self, oracle: KnownOracle) -> EngineSpec:
+    def spec_of(self, oracle: KnownOracle) -> EngineSpec:
         try:
             command = tuple(shlex.split(str(oracle.options.get("engine", ""))))
         except ValueError:
             command = ()
-        spec = EngineSpec(self, path=str(oracle.options.get("host", "")), options=self.options_again(oracle))
+        spec = EngineSpec(self, path=str(oracle.options.get("host", "")), options=self.options_of(oracle))
         text = replace(spec, arguments=command or (self.usual_engine,)).text
         if command != (self.usual_engine,):  # as on this machine: only a program that is known by its name
             raise UsageError(
@@ -368,8 +372,8 @@ class _Ssh(EngineKind):
         limits = [f"{name}={value}" for name, value in oracle.limits.items()]
         return parse_spec(",".join([text, *limits]))
 
-    def options_again(self, oracle: KnownOracle) -> dict[str, str]:
-        return {name: value for name, value in super().options_again(oracle).items() if name not in ("host", "engine")}
+    def options_of(self, oracle: KnownOracle) -> dict[str, str]:
+        return {name: value for name, value in super().options_of(oracle).items() if name not in ("host", "engine")}
 
 
 class _WithNet(EngineKind):
@@ -508,16 +512,16 @@ class _OwnSearch(_WithNet):
     def net_of(self, oracle: KnownOracle) -> str | None:
         return oracle.sha256
 
-    def again(self, oracle: KnownOracle) -> EngineSpec:
+    def spec_of(self, oracle: KnownOracle) -> EngineSpec:
         if "syzygy" in oracle.options:
             raise UsageError(
                 f"the store does not know where its tablebases are; give them: --deep {self}:nodes=N,syzygy=FOLDER"
             )
-        return super().again(oracle)
+        return super().spec_of(oracle)
 
-    def options_again(self, oracle: KnownOracle) -> dict[str, str]:
+    def options_of(self, oracle: KnownOracle) -> dict[str, str]:
         # An identity names the differences from lc0's search; the defaults of today may be newer than it.
-        return dict.fromkeys(JUDGING, "0") | super().options_again(oracle)
+        return dict.fromkeys(JUDGING, "0") | super().options_of(oracle)
 
 
 class _RecordedEvaluations(EngineKind):
@@ -546,7 +550,7 @@ class _RecordedEvaluations(EngineKind):
     def gives_q(self, options: Mapping[str, Any]) -> bool:
         return options.get("kind") in (CHUNKS, SELFPLAY)  # of searches with a net
 
-    def again(self, oracle: KnownOracle) -> EngineSpec:
+    def spec_of(self, oracle: KnownOracle) -> EngineSpec:
         raise UsageError("the values were recorded in archives, nothing was searched")
 
 
@@ -603,10 +607,10 @@ def chosen_spec(spec: str | EngineSpec | None) -> EngineSpec:
 
 
 def by_content(value: str, folder: str) -> str:
-    """An option's value; if it is a file, here or in the engine's `folder`, its name with the beginning of its SHA-256,
-    ``own.nnue#1a2b3c4d5e6f``, unless the name contains that itself, as the names of Stockfish's nets do.
+    """An option's value, or if it names a file, here or in the engine's `folder`, the file's name and SHA-256.
 
-    Raises ValueRepairError for a file that cannot be read.
+    Twelve digits of the SHA-256 follow the name, as in ``own.nnue#1a2b3c4d5e6f``, unless it contains them itself, as
+    the names of Stockfish's nets do. Raises ValueRepairError for a file that cannot be read.
     """
     if (file := file_named(value, folder)) is None:
         return value

@@ -24,7 +24,7 @@ MOST_ENGINES = 1_024  # each has a process, and a thread here
 ATTEMPTS = 3
 _INCIDENTS_LOGGED = 10
 _PROBE_SECONDS = 60.0
-_COUNTED, _MOST_COUNTED = 64, 20_000  # nodes of a search that shows what an engine counts
+_COUNT_NODES, _MOST_COUNT_NODES = 64, 20_000  # of the searches that show what an engine counts
 
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ T = TypeVar("T")
 Plan: TypeAlias = Generator[str, SearchReport, T]
 
 
-def single(go: str, to_outcome: Callable[[SearchReport], T]) -> Plan[T]:
+def one_search(go: str, to_outcome: Callable[[SearchReport], T]) -> Plan[T]:
     """The plan of one search; `to_outcome` turns its report into the outcome."""
     report = yield go
     return to_outcome(report)
@@ -56,30 +56,30 @@ class PoolCounts:
 
 
 class TimeLimit:
-    """How long a search may take before the engine counts as hung: `timeout` seconds, or by the speed so far.
+    """How long a search may take before the engine counts as hung: `timeout` seconds if given, else by the speed.
 
-    Until three searches have ended, `first` seconds; then ten times what `nodes` take at the slowest speed so far, or
-    without a node limit ten times the longest search, but never less than a minute: machines get busy. `fixed` is
-    time that searches take by their own limit (movetime).
+    That is `first` seconds until three searches have ended. Then it is ten times what `nodes` take at the slowest speed
+    so far (without a limit of nodes, ten times the longest search), but at least a minute, as machines get busy, and in
+    addition `movetime`, the seconds that the searches are told to take.
     """
 
-    def __init__(self, *, timeout: float | None, first: float, nodes: int | None = None, fixed: float = 0.0) -> None:
-        self._fixed_limit, self._first, self._nodes, self._fixed = timeout, first, nodes, fixed
+    def __init__(self, *, timeout: float | None, first: float, nodes: int | None = None, movetime: float = 0.0) -> None:
+        self._timeout, self._first, self._nodes, self._movetime = timeout, first, nodes, movetime
         self._searches = 0
         self._slowest = 0.0
 
     def seconds(self, attempt: int) -> float:
         """The limit of the 1-based attempt; each attempt has twice the time of the previous one."""
-        if self._fixed_limit is not None:
-            limit = self._fixed_limit
+        if self._timeout is not None:
+            limit = self._timeout
         elif self._searches < 3:
             limit = self._first
         else:
-            limit = max(60.0, 10 * self._slowest) + self._fixed
+            limit = max(60.0, 10 * self._slowest) + self._movetime
         return limit * (1 << (attempt - 1))
 
     def learn(self, nodes: int, seconds: float) -> None:
-        """Records the end of a search; one that stopped far below its node limit (at a mate) does not show speed."""
+        """Records a search that has ended. One that stopped far below its node limit, at a mate, shows no speed."""
         if self._nodes is not None:
             if 2 * nodes < self._nodes:
                 return
@@ -91,7 +91,7 @@ class TimeLimit:
 class Restarts:
     """Starts engines of one setup again during a run, in any thread, with the pauses of the setup between attempts.
 
-    A host that starts none is waited for, which is said once for all its engines. `given_up` ends all waiting.
+    While a host starts no engine, all its engines wait, and one message says so. `given_up` ends all waiting.
     """
 
     def __init__(self, setup: EngineSetup) -> None:
@@ -99,7 +99,7 @@ class Restarts:
         self._setup, self._lock, self._waiting = setup, threading.Lock(), 0
 
     def engine(self, start: Callable[[], UciEngine]) -> UciEngine:
-        """What `start` gives. Raises ValueRepairError after the last attempt, CancelledError when given up."""
+        """A started engine. Raises ValueRepairError after the last attempt, CancelledError when given up."""
         try:
             return start()
         except (EngineFailure, OSError) as error:
@@ -107,9 +107,9 @@ class Restarts:
         with self._waited_for(reason):
             until = time.monotonic() + sum(self._setup.restart_pauses)
             for number, pause in enumerate(self._setup.restart_pauses):
-                # A host on which engines hang as they start has had its time after a few of them.
-                is_over = number and self._setup.host and time.monotonic() > until
-                if is_over or self.given_up.wait(pause):
+                # Where engines hang as they start, a few attempts take all the time of a host.
+                is_too_late = number and self._setup.host and time.monotonic() > until
+                if is_too_late or self.given_up.wait(pause):
                     break
                 try:
                     return start()
@@ -146,8 +146,8 @@ class _EngineJob(Generic[T]):
 class EnginePool:
     """`workers` engines, each with its own thread; the first starts at once, the others when there is work for them.
 
-    `counts_tree`: whether an engine counts the nodes of its tree, those of earlier searches included, as lc0 does, or
-    only those of the search; found by `probe_count`.
+    `counts_tree`: the engine counts the nodes of its tree, which earlier searches began, as lc0 does; otherwise those
+    of the search alone. Only `probe_count` finds that out.
 
     A crash, a hang or a bad answer leads to a restart; a position is tried three times in total. If an engine no longer
     starts, the future of its position raises ValueRepairError. The first ten incidents are logged.
@@ -162,7 +162,7 @@ class EnginePool:
         probe: str | None = None,
         probe_count: bool = False,
     ) -> None:
-        """Starts the first engine, and has it search the initial position with the line `probe` (``go nodes 1``).
+        """Starts the first engine, and has it search the initial position by the line `probe` (``go nodes 1``), if any.
 
         Raises EngineFailure if it does not start or does not answer, BadOption if it refuses an option, and UsageError
         for more than `MOST_ENGINES`.
@@ -196,13 +196,12 @@ class EnginePool:
     def submit(
         self, position: str, plan: Callable[[], Plan[T]], fail: Callable[[str, int], T], fen: str = ""
     ) -> Future[T]:
-        """Queues the searches of a UCI ``position ...`` line. The future holds the outcome of the plan.
-
-        `fen` is the position for messages.
+        """Queues the searches of `position`, a UCI line ``position ...``. The future has the outcome of the plan.
 
         A plan may raise BadAnswer, which counts as a failed attempt; each attempt has a new plan. After three failures
-        the future holds the result of `fail` for the last reason and the number of attempts. It can be cancelled until
-        its search begins. `plan`, `fail` and callbacks run in the engine's thread: keep them short.
+        the future has the result of `fail`, called with the last reason and the number of attempts. It can be cancelled
+        until its search begins. `fen` names the position in messages. `plan`, `fail` and callbacks run in the engine's
+        thread: keep them short.
         """
         future: Future[T] = Future()
         with self._lock:
@@ -214,13 +213,12 @@ class EnginePool:
     def close(self, *, cancel: bool = False) -> None:
         """Cancels queued searches, waits for the searches in flight, and ends the engines.
 
-        With `cancel` it abandons the searches in flight: their futures raise CancelledError. That takes at most about a
-        second.
+        With `cancel` it does not wait for them: their futures raise CancelledError. That takes about a second at most.
         """
         with self._lock:
-            first = not self._closed
+            was_open = not self._closed
             self._closed = True
-        if first:
+        if was_open:
             with contextlib.suppress(queue.Empty):
                 while True:
                     job = self._jobs.get_nowait()
@@ -240,7 +238,7 @@ class EnginePool:
                 thread.join()
 
     def _lead(self, first: Future[UciEngine]) -> None:
-        """The first engine's thread: its future tells the pool's maker whether engines start at all."""
+        """The work of the first engine's thread; `first` has the engine, or the reason why it does not start."""
         try:
             engine = self._start(0)
             if self._probe is not None:
@@ -261,15 +259,15 @@ class EnginePool:
         return engine.search("position startpos", go, seconds, advice=f" for {go!r}: does it know this limit?")
 
     def _counts_tree(self, engine: UciEngine) -> bool:
-        """Whether a search of half as many nodes as the one before is over at once, and reports as many nodes.
+        """Whether a second search, of half as many nodes as the first, reports as many as the first one did.
 
-        Some engines check their limit only every few thousand nodes; the searches are made longer than that. An engine
-        that checks it even less often is taken for one that counts the nodes of the search.
+        Some engines check their limit only every few thousand nodes, so the searches are made longer than that. An
+        engine that checks it even less often is taken for one that counts the nodes of the search alone.
         """
-        first = self._probed(engine, f"go nodes {_COUNTED}")
-        if first.nodes > _MOST_COUNTED:
+        first = self._probed(engine, f"go nodes {_COUNT_NODES}")
+        if first.nodes > _MOST_COUNT_NODES:
             return False
-        if first.nodes > 2 * _COUNTED:
+        if first.nodes > 2 * _COUNT_NODES:
             first = self._probed(engine, f"go nodes {3 * first.nodes}")
         return self._probed(engine, f"go nodes {max(first.nodes // 2, 1)}").nodes >= first.nodes
 
@@ -291,8 +289,7 @@ class EnginePool:
             engine = self._engines.get(number) or self._restarts.engine(partial(self._start, number))
             try:
                 outcome = self._follow(job, engine, attempt)
-                # The engine clears its hash now, while we handle the outcome, and not only when the next position
-                # comes.
+                # The engine clears its hash while the outcome is handled, not when the next position comes.
                 engine.clear()
             except EngineFailure as error:
                 reason = str(error)
@@ -307,7 +304,7 @@ class EnginePool:
         return job.fail(reason, ATTEMPTS)
 
     def _follow(self, job: _EngineJob[T], engine: UciEngine, attempt: int) -> T:
-        """Makes the searches of a plan; returns its outcome."""
+        """The outcome of the job's plan, after the searches that it asks for."""
         plan = job.plan()
         go = next(plan)
         while True:

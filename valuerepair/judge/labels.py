@@ -15,7 +15,7 @@ from valuerepair.chess.board import in_check, keys, legal_moves, parse_fens, whi
 from valuerepair.chess.rows import Boards
 from valuerepair.intervals import Interval, rare_changes
 from valuerepair.judge.material import balances_of, material_signature
-from valuerepair.judge.openings import family, family_of_signature, first_moves, openings_of, plies
+from valuerepair.judge.openings import boards_by_ply, family, family_of_signature, first_moves, openings_of
 from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
@@ -325,7 +325,7 @@ def expected_lines(
     side_ahead = zeros.copy()  # at the beginning of the line: 1 White, -1 Black, 0 neither
     keys_by_ply: list[NDArray[np.uint64]] = []  # the key of each line's board after each ply
     games = [[*history, *line] for history, line in zip(moves, lines, strict=True)]
-    for depth, (rows, boards) in enumerate(plies(start_fens, games)):
+    for depth, (rows, boards) in enumerate(boards_by_ply(start_fens, games)):
         board_keys = keys(boards)
         in_line = np.flatnonzero(depth > begins[rows])
         for earlier in keys_by_ply:

@@ -47,10 +47,10 @@ class _NamedPositions(NamedTuple):
     keys: NDArray[np.uint64]
     openings: list[OpeningName]
 
-    def places(self, reached: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """[n] where boards of these keys are, -1 where they have no name."""
-        places = np.minimum(np.searchsorted(self.keys, reached), len(self.keys) - 1)
-        return np.where(self.keys[places] == reached, places, -1)
+    def indices_of(self, board_keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """[n] the index of the named position with each of the keys, -1 for a board without a name."""
+        index = np.minimum(np.searchsorted(self.keys, board_keys), len(self.keys) - 1)
+        return np.where(self.keys[index] == board_keys, index, -1)
 
 
 def openings_of(
@@ -62,7 +62,7 @@ def openings_of(
     that of the last named board among those after 0, 1, … moves. `name` is always that board's, because headers name
     openings in every language; so the header's code may differ from that of the name. Raises ValueError for a bad FEN.
     """
-    openings = _by_position(start_fens, moves)
+    openings = _openings_by_board(start_fens, moves)
     codes = [eco_code(header) for header in eco_headers]
     return [
         OpeningName(code, opening.name) if code and code != opening.eco else opening
@@ -71,7 +71,7 @@ def openings_of(
 
 
 def first_moves(texts: Sequence[Any]) -> list[list[str]]:
-    """The moves that an opening can depend on, of lines of moves joined by blanks; none for a cell without text."""
+    """The first `MAX_PLIES` moves of each text (UCI moves with blanks between them); none for a cell without text."""
     return [text.split(None, MAX_PLIES)[:MAX_PLIES] if isinstance(text, str) else [] for text in texts]
 
 
@@ -104,41 +104,46 @@ def named_positions() -> list[tuple[str, str, tuple[str, ...]]]:
     return [(eco, name, tuple(moves.split(" "))) for eco, name, moves in rows]
 
 
-def families_on_the_way(header: str | None, reached: NDArray[np.uint64]) -> set[str]:
-    """The opening families of a game's positions: by its ECO header if that is a code, else by the keys of its boards
-    from the first on."""
+def families_on_the_way(header: str | None, board_keys: NDArray[np.uint64]) -> set[str]:
+    """The opening families of a game's positions: that of its ECO header if this is a code, else those of its boards.
+
+    `board_keys` are the keys of the game's boards, from its first one on.
+    """
     code = eco_code(header)
-    return {family(code)} if code else set(families_of_plies(reached)) - {UNKNOWN}
+    return {family(code)} if code else set(families_of_plies(board_keys)) - {UNKNOWN}
 
 
-def families_of_plies(reached: NDArray[np.uint64]) -> list[str]:
-    """[n] the family of each board of a game, by the keys of its boards from the first on: the last named board's."""
+def families_of_plies(board_keys: NDArray[np.uint64]) -> list[str]:
+    """[n] the family of each board of a game: that of the last named board up to it, `UNKNOWN` before the first.
+
+    `board_keys` are the keys of the game's boards, from its first one on.
+    """
     named, last, families = _named(), UNKNOWN, []
-    for ply, place in enumerate(named.places(reached).tolist()):
-        last = family(named.openings[place].eco) if place >= 0 and ply <= MAX_PLIES else last
+    for ply, number in enumerate(named.indices_of(board_keys).tolist()):
+        last = family(named.openings[number].eco) if number >= 0 and ply <= MAX_PLIES else last
         families.append(last)
     return families
 
 
-def _by_position(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> list[OpeningName]:
-    """The last named board's opening of each line."""
-    named, last_places = _named(), np.full(len(start_fens), -1)
-    for rows, boards in plies(start_fens, moves, MAX_PLIES):
-        places = named.places(keys(boards))
-        last_places[rows[places >= 0]] = places[places >= 0]
+def _openings_by_board(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> list[OpeningName]:
+    """The opening of each line by its last named board."""
+    named, last = _named(), np.full(len(start_fens), -1)
+    for rows, boards in boards_by_ply(start_fens, moves, MAX_PLIES):
+        index = named.indices_of(keys(boards))
+        last[rows[index >= 0]] = index[index >= 0]
     unknown = OpeningName()
-    return [named.openings[place] if place >= 0 else unknown for place in last_places.tolist()]
+    return [named.openings[number] if number >= 0 else unknown for number in last.tolist()]
 
 
 @cache
 def _named() -> _NamedPositions:
     rows = named_positions()
     lines = [moves for _, _, moves in rows]
-    reached = np.zeros(len(rows), np.uint64)
-    for numbers, boards in plies([STARTPOS_FEN] * len(rows), lines):
-        reached[numbers] = keys(boards)
-    order = np.argsort(reached)
-    return _NamedPositions(reached[order], [OpeningName(*rows[i][:2]) for i in order.tolist()])
+    last_keys = np.zeros(len(rows), np.uint64)
+    for numbers, boards in boards_by_ply([STARTPOS_FEN] * len(rows), lines):
+        last_keys[numbers] = keys(boards)
+    order = np.argsort(last_keys)
+    return _NamedPositions(last_keys[order], [OpeningName(*rows[i][:2]) for i in order.tolist()])
 
 
 @cache
@@ -152,25 +157,25 @@ def _families() -> dict[str, str]:
     return {eco: first for eco, (_, _, first) in shortest.items()}
 
 
-def plies(
+def boards_by_ply(
     fens: Sequence[str],
     lines: Sequence[Sequence[str]],
     most: int | None = None,
 ) -> Iterator[tuple[NDArray[np.int64], Boards]]:
-    """The boards of all lines after 0, 1, 2, … plies, at most `most`, with the numbers [m], ascending, of their lines.
+    """For 0, 1, 2, … plies, at most `most`: the lines that are so long, as ascending indices [m], and their boards [m].
 
-    Line i is `lines[i]` (UCI) from `fens[i]`. It ends before its first illegal move, because expected lines come from
-    other programs. Raises ValueError for a bad FEN.
+    Line i is `lines[i]` (UCI) from `fens[i]`. A line ends before its first illegal move: some lines were written by
+    engines. Raises ValueError for a bad FEN.
     """
     rows, boards = np.arange(len(fens)), parse_fens(fens)
-    moves, ends = _numbers(lines, most)
-    at = ends[:-1].copy()
+    moves, cuts = _encoded(lines, most)
+    next_move = cuts[:-1].copy()
     while len(rows):
         yield rows, boards
-        unfinished = np.flatnonzero(at[rows] < ends[rows + 1])
+        unfinished = np.flatnonzero(next_move[rows] < cuts[rows + 1])
         rows, boards = rows[unfinished], boards[unfinished]
-        rows, boards = _played(rows, boards, moves[at[rows]])
-        at[rows] += 1
+        rows, boards = _played(rows, boards, moves[next_move[rows]])
+        next_move[rows] += 1
 
 
 def _played(rows: NDArray[np.int64], boards: Boards, moves: NDArray[np.int64]) -> tuple[NDArray[np.int64], Boards]:
@@ -184,15 +189,16 @@ def _played(rows: NDArray[np.int64], boards: Boards, moves: NDArray[np.int64]) -
     return rows[legal], replay(boards[legal], moves[legal].astype(np.uint16), np.arange(len(legal) + 1))
 
 
-def _numbers(lines: Sequence[Sequence[str]], most: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The moves of all lines as numbers, -1 for text that is not a move, and where each line begins, with the end."""
+def _encoded(lines: Sequence[Sequence[str]], most: int | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first `most` moves of n lines as one array, -1 for text that is not a move; the start of each line in it,
+    int64[n + 1]."""
     cut = [line[:most] for line in lines]
-    number_of = {move: _number(move) for move in set(chain.from_iterable(cut))}
-    flat = np.array([number_of[move] for move in chain.from_iterable(cut)], np.int64)
-    return flat, cuts_of([*map(len, cut)])
+    code_of = {move: _encoded_move(move) for move in set(chain.from_iterable(cut))}
+    codes = np.array([code_of[move] for move in chain.from_iterable(cut)], np.int64)
+    return codes, cuts_of([*map(len, cut)])
 
 
-def _number(move: str) -> int:
+def _encoded_move(move: str) -> int:
     try:
         return encode_move(move)
     except ValueError:
@@ -240,18 +246,18 @@ def families_of_boards(placed: Boards) -> list[str]:
 
 
 def add_families(rows: pd.DataFrame) -> pd.DataFrame:
-    """`rows` with columns `opening_family` (see `family`) and `material_family` (see the function)."""
+    """`rows` with two more columns, `opening_family` (see `family`) and `material_family` (see that function)."""
     eco = rows["eco_header"].tolist() if "eco_header" in rows else [None] * len(rows)
-    named: pd.DataFrame = rows.assign(
+    with_families: pd.DataFrame = rows.assign(
         opening_family=opening_families(eco, rows["start_fen"].tolist(), first_moves(rows["moves"].tolist())),
         material_family=[family_of_signature(material_signature(fen)) for fen in rows["fen"]],
     )
-    return named
+    return with_families
 
 
 def opening_families(
     eco_headers: Sequence[Any], start_fens: Sequence[str], moves: Sequence[Sequence[str]]
 ) -> list[str]:
-    """The family of each opening; see `openings_of`."""
+    """[n] the `family` of each opening; the arguments are those of `openings_of`, [n] each."""
     headers = [header if isinstance(header, str) else None for header in eco_headers]
     return [family(opening.eco) for opening in openings_of(headers, start_fens, moves)]

@@ -31,6 +31,7 @@ from valuerepair.text import quantity
 log = logging.getLogger(__name__)
 
 ValueHead = Literal["wdl", "scalar"]
+# The legal moves of n positions in one array; int64[n + 1], where each position's begin in it; the prior of each move.
 Priors = tuple[Moves, NDArray[np.int64], NDArray[np.float32]]
 # With fewer rows, measuring the batch size would take longer than it saves.
 TUNE_FROM_ROWS = 1024
@@ -133,7 +134,7 @@ class Net:
 
     @property
     def opened_with(self) -> dict[str, Any]:
-        """Options of `open_net` to run another net on the same device and threads."""
+        """Options by which `open_net` opens another net on the same device, with as many threads."""
         return {"device": self.session.device.word, "threads": self.session.threads}
 
     @property
@@ -148,34 +149,36 @@ class Net:
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
         """Value, best move and entropy of every position (see `NetValues`). Positions without moves are allowed."""
-        return NetValues.concat(list(self._chunks(batch, lambda chunk: interpret(*self._answer(chunk)))))
+        return NetValues.concat(list(self._chunks(batch, lambda chunk: interpret(*self._run(chunk)))))
 
     def priors(self, batch: PositionBatch) -> Priors:
-        """The legal moves of all positions, offsets int64[n + 1] into them, and their priors (T = 1, sum 1 a row)."""
-        return _join_priors([priors for _, priors in self._chunks(batch, self._answer)])
+        """The legal moves of n positions, one after the other; int64[n + 1], where each position's begin; the prior of
+        each move (softmax at T = 1, so the priors of a position add up to 1)."""
+        return _join_priors([priors for _, priors in self._chunks(batch, self._run)])
 
     def evaluate_with_priors(self, batch: PositionBatch) -> tuple[NetValues, Priors]:
         """`evaluate` and `priors` from one run of the net."""
-        parts = list(self._chunks(batch, self._answer))
+        parts = list(self._chunks(batch, self._run))
         if not parts:
             return NetValues.concat([]), _join_priors([])
         priors = _join_priors([part for _, part in parts])
         return interpret(join_outputs([raw for raw, _ in parts]), priors), priors
 
     def tune(self) -> None:
-        """Measures the best batch size, unless it is known."""
+        """Measures the fastest batch size, unless it is known."""
         with self._tuning:
             self.session.tune()
 
     def _chunks(self, batch: PositionBatch, work: Callable[[PositionBatch], T]) -> Iterator[T]:
+        """The results of `work` for consecutive parts of the batch, each the rows of one run of the net."""
         if len(batch) >= TUNE_FROM_ROWS:
             self.tune()
-        # Smaller than a batch if a small job would otherwise leave streams idle.
+        # Few positions are shared out, so that no stream is idle.
         size = max(1, min(self.batch_size, -(-len(batch) // self.session.streams)))
         chunks = (batch.take(np.arange(i, min(i + size, len(batch)))) for i in range(0, len(batch), size))
         return iter(self._pool.map(work, chunks))
 
-    def _answer(self, batch: PositionBatch) -> tuple[RawOutputs, Priors]:
+    def _run(self, batch: PositionBatch) -> tuple[RawOutputs, Priors]:
         raw = self.session.run(self._encode(batch))
         return raw, legal_priors(batch, raw.policy, self.identity.input_format)
 
@@ -224,7 +227,7 @@ def _join_priors(parts: list[Priors]) -> Priors:
 
 
 def fill_of(name: str) -> HistoryFill:
-    """The history fill with this name; ``fen_only`` for any other name, such as ``recorded`` in a store."""
+    """The history fill of this name; ``fen_only`` for a name that is none, such as ``recorded`` in a store."""
     return next((fill for fill in FILLS if fill == name), "fen_only")
 
 
@@ -242,9 +245,10 @@ def open_net(
 
     `device` is one of `options.DEVICES`; `threads` the cores to use (default: all that this process may use); `batch`
     the rows of a run (default: measured once, then cached); `history_fill` is lc0's option; `value_head` and
-    `policy_head` choose among its heads (`options.Heads`). The identity includes the heads and the precision
-    of the device. A device other than the CPU must agree with the CPU on a few positions (see `canary`); otherwise
-    ``auto`` uses the CPU. Raises ValueRepairError or UsageError with one line for the user.
+    `policy_head` choose among the net's heads (`options.Heads`). The net's identity includes its heads and the
+    precision of the device. A device other than the CPU must agree with the CPU on a few positions (see `canary`);
+    otherwise ``auto`` uses the CPU. Raises UsageError for an unknown net or word and a number out of range,
+    ValueRepairError for a file that is not a net and for a device that does not run it; each is one line for the user.
     """
     if history_fill not in FILLS:
         raise UsageError(f"history_fill {history_fill!r}: must be one of {', '.join(FILLS)}")
@@ -255,15 +259,15 @@ def open_net(
     input_format = file.header.input_format if file.header else 1
     if input_format not in INPUT_FORMATS:
         raise ValueRepairError(f"{file.path}: wants input planes of format {input_format}, which is not supported")
-    count = threads or usable_cores()
+    cores = threads or usable_cores()
     heads = Heads(value_head, policy_head)
     try:
-        session = _open_session(file, chosen, count, input_format, heads)
+        session = _open_session(file, chosen, cores, input_format, heads)
     except ValueRepairError as error:
         if device != "auto" or chosen.provider == CPU:
             raise
         log.info(f"{error}; so the CPU runs it")
-        session = _open_session(file, ON_CPU, count, input_format, heads)
+        session = _open_session(file, ON_CPU, cores, input_format, heads)
     if batch is not None:
         session.set_batch(batch)
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
@@ -284,7 +288,8 @@ def _open_session(file: NetFile, device: Device, threads: int, input_format: int
 
 @dataclass(frozen=True, slots=True)
 class NetDescription:
-    """The `facts` of a net's file. The fact `read_from` is their source: lc0's ``header``, or ``tensors`` of ONNX."""
+    """The `facts` of a net's file by name. They come from lc0's header or, for ONNX, from the tensors: the fact
+    ``read_from`` is ``header`` or ``tensors``."""
 
     facts: dict[str, Any]
 
@@ -299,8 +304,8 @@ class NetDescription:
                 "read from the net's own header (lc0 protobuf):",
                 f"  tower   {facts['tower']}, {facts['blocks']} blocks x {facts['channels']} channels{steps}",
                 f"  input   {facts['input']} (format {facts['input_format']})",
-                f"  policy  {facts['policy']}{_several(facts['policy_heads'])}",
-                f"  value   {facts['value']}{_several(facts['value_heads'])}",
+                f"  policy  {facts['policy']}{_list_if_several(facts['policy_heads'])}",
+                f"  value   {facts['value']}{_list_if_several(facts['value_heads'])}",
                 f"  moves left head  {'yes' if facts['moves_left'] else 'no'}",
                 f"  needs lc0 {facts['min_lc0']} or later",
                 *([f"  training  {facts['training']}"] if facts["training"] else []),
@@ -317,7 +322,7 @@ class NetDescription:
         return self.facts
 
 
-def _several(heads: Sequence[str]) -> str:
+def _list_if_several(heads: Sequence[str]) -> str:
     return f", heads {', '.join(heads)}" if len(heads) > 1 else ""
 
 

@@ -14,7 +14,7 @@ import chess
 
 from valuerepair.chess.positions import Position
 from valuerepair.engines.kinds import JudgeSetup, by_content
-from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, single
+from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, one_search
 from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.uci import BadOption, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
@@ -46,7 +46,7 @@ class UciOracle(Oracle):
             timeout=setup.spec.timeout,
             first=self._kind.first_seconds(limits),
             nodes=limits.get("nodes"),
-            fixed=limits.get("movetime", 0) / 1000,
+            movetime=limits.get("movetime", 0) / 1000,
         )
         probe = _go({name: min(value, _PROBE[name]) for name, value in limits.items()})
         try:
@@ -73,7 +73,7 @@ class UciOracle(Oracle):
         if isinstance(board, DeepFailure):
             return finished(board)
         nodes = self._limits.get("nodes", 0)
-        plan = partial(single, _go(self._limits), lambda report: self._result(report, board, nodes))
+        plan = partial(one_search, _go(self._limits), lambda report: self._result(report, board, nodes))
         return self._pool.submit(position.uci, plan, DeepFailure, position.fen)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:

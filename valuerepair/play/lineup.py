@@ -182,10 +182,10 @@ class Lineup:
         setup = kind.launch(side, _USUAL, file)
         net = "" if file is None else file.name
         facts = [*kind.facts(side, setup), *([] if file is None else [f"net sha256:{file.sha256[:12]}"])]
-        fixed = limits.get("movetime", 0) / 1000
+        movetime = limits.get("movetime", 0) / 1000
         seconds, rate = kind.pace
-        first = seconds + fixed + limits.get("nodes", 0) / rate
-        limit = TimeLimit(timeout=side.timeout, first=first, nodes=limits.get("nodes"), fixed=fixed)
+        first = seconds + movetime + limits.get("nodes", 0) / rate
+        limit = TimeLimit(timeout=side.timeout, first=first, nodes=limits.get("nodes"), movetime=movetime)
         own_name = net if kind.built_in else None
         files = _named_files(side, os.path.dirname(setup.path))  # before the engine starts and writes to them
         player = UciPlayer(setup, limits, limit, name=side.name or own_name)

@@ -195,7 +195,7 @@ def match_length(
 ) -> MatchLength:
     """The length of a match that shows the difference `elo`, and of an `sprt`; one of the two may be missing.
 
-    Outcomes have this share of `draws`, or are those of `like`, which may also give the duration of a game (`seconds`).
+    Give either `draws`, the share of drawn games, or `like`, whose games may also have the time of a game (`seconds`).
     Raises UsageError for invalid arguments, ValueRepairError if `like` has too few games.
     """
     if elo is None and sprt is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import chess
 import chess.pgn
 
-from valuerepair.books.check import MOST_BOOK, BookCheck, ReadEntry
+from valuerepair.books.check import MAX_BOOK, BookCheck, ReadEntry
 from valuerepair.chess.board import keys, parse_fens, status_error
 from valuerepair.chess.position_text import WrongLine, numbered_lines, read_epd
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -69,9 +69,9 @@ def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
 
 def _content(path: Path) -> str:
     try:
-        raw = read_regular(path, MOST_BOOK)
+        raw = read_regular(path, MAX_BOOK)
         if raw.startswith(_GZIP_MAGIC):
-            raw = unpack_gzip(raw, MOST_BOOK)
+            raw = unpack_gzip(raw, MAX_BOOK)
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
     except ValueError as error:

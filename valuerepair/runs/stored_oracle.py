@@ -68,7 +68,7 @@ def open_same(
 
 def stored_spec(oracle: StoredOracle) -> str:
     """The ``--deep`` text of an oracle. Raises UsageError for an engine whose path the store does not know."""
-    return kind_of(oracle.kind).again(oracle).text
+    return kind_of(oracle.kind).spec_of(oracle).text
 
 
 def net_file(question: Question) -> str | None:
@@ -152,7 +152,7 @@ def second_spec(first: StoredOracle, depth: Depth) -> str | None:
             raise UsageError("--times: recorded evaluations have no nodes to multiply; give --nodes N or --deep SPEC")
         return None if depth.nodes is None else f"{default_kind()}:nodes={depth.nodes}"
     try:
-        spec = kind.again(first)
+        spec = kind.spec_of(first)
     except UsageError as error:
         raise UsageError(f"{first.label}: {error}") from None
     return replace(spec, limits=_deeper(first, spec.limits, depth)).text

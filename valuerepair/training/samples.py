@@ -112,7 +112,7 @@ class Samples:
         """A batch for a training step; with `rows`, it is padded to that number with rows of weight 0."""
         n = rows or len(self)
         moves, shares = np.zeros((n, MOST_MOVES), np.int32), np.full((n, MOST_MOVES), -1, np.float32)
-        row, column = np.repeat(np.arange(len(self)), np.diff(self.cuts)), numbers_within(self.cuts)
+        row, column = np.repeat(np.arange(len(self)), np.diff(self.cuts)), indices_within(self.cuts)
         moves[row, column], shares[row, column] = self.moves, self.shares
         bits = _padded(self.masks, n).view(np.uint32).reshape(n, PLANES, 2)
         same = ("rule50", "wdl", "moves_left", "weight", "value_weight", "judged", "key")
@@ -120,8 +120,8 @@ class Samples:
         return Batch(bits=bits, moves=moves, shares=shares, **columns)
 
 
-def numbers_within(cuts: Index) -> Index:
-    """[cuts[-1]] the index of each element within its piece; piece i has the elements cuts[i] to cuts[i + 1]."""
+def indices_within(cuts: Index) -> Index:
+    """int64[cuts[-1]] the index of each element in its piece; piece i has the elements from cuts[i] to cuts[i + 1]."""
     return np.asarray(np.arange(cuts[-1]) - np.repeat(cuts[:-1], np.diff(cuts)))
 
 
@@ -142,18 +142,18 @@ def of_records(
     """The records of one game, v6.RECORD[n], as samples; `game` is a 64-bit key of the game.
 
     The value target is the game's result, mixed with the share `q_ratio` of the value of the search's best move.
-    `deep_q` is the Q of that value; NaN for a position without a search, whose record has the result in its place.
-    Records that lc0's rescorer deleted have the weight 0.
+    `deep_q` is the Q of that move; NaN for a position that was not searched, whose record has the game's result there.
+    `weight` [n] are 1 by default; records that lc0's rescorer deleted have 0.
     """
     n = len(records)
     is_deleted = records["invariance_info"] & v6.DELETED != 0
     was_searched = v6.were_searched(records, np.arange(n) == n - 1) & ~is_deleted
     row, moves = np.nonzero(records["probabilities"] >= 0)
     result, best = (wdl_of(records[f"{name}_q"], records[f"{name}_d"]) for name in ("result", "best"))
-    form = int(records["input_format"][0])
-    rule50 = records["rule50_count"].astype(np.float32) / np.float32(100 if form >= HECTOPLIES else 1)
+    input_format = int(records["input_format"][0])
+    rule50 = records["rule50_count"].astype(np.float32) / np.float32(100 if input_format >= HECTOPLIES else 1)
     return Samples(
-        _masks_of_records(records, form),
+        _masks_of_records(records, input_format),
         rule50,
         # With a q_ratio of 0 the search's value may be NaN.
         np.where(q_ratio > 0, np.float32(q_ratio) * best, 0) + np.float32(1 - q_ratio) * result,
@@ -190,9 +190,11 @@ def chances(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
     return np.asarray((scrambled(keys) >> np.uint64(11)) * 2.0**-53)
 
 
-def _masks_of_records(records: NDArray[np.void], form: int) -> NDArray[np.uint64]:
-    """The input planes of records, the inverse of `records.write_boards`: the bits of each byte of the history planes
-    are reversed, the auxiliary planes follow from the other fields."""
+def _masks_of_records(records: NDArray[np.void], input_format: int) -> NDArray[np.uint64]:
+    """uint64[n, 112] the input planes of records; undoes `records.write_boards`.
+
+    Records have the history planes with the bits of each byte reversed; the auxiliary planes follow from other fields.
+    """
     n = len(records)
     masks = np.zeros((n, PLANES), np.uint64)
     history = np.ascontiguousarray(records["planes"])
@@ -202,15 +204,15 @@ def _masks_of_records(records: NDArray[np.void], form: int) -> NDArray[np.uint64
     )
     side_or_ep, info = records["side_to_move_or_enpassant"].astype(np.uint64), records["invariance_info"]
     ones, none, top = np.uint64(ALL), np.uint64(0), np.uint64(56)
-    if form == CLASSICAL:
+    if input_format == CLASSICAL:
         for plane, right in enumerate((us_long, us, them_long, them), AUXILIARY):
             masks[:, plane] = np.where(right > 0, ones, none)
     else:  # the files of the rooks
         masks[:, AUXILIARY], masks[:, AUXILIARY + 1] = us_long | them_long << top, us | them << top
-    has_side = form in (CLASSICAL, CASTLING_PLANE)  # the side to move; later formats have the en-passant file
+    has_side = input_format in (CLASSICAL, CASTLING_PLANE)  # later formats have the en-passant file in its place
     masks[:, AUXILIARY + 4] = np.where(side_or_ep > 0, ones, none) if has_side else side_or_ep << top
     masks[:, CLOCK_PLANE] = masks[:, CLOCK_PLANE + 2] = ones
-    if form >= ARMAGEDDON:
+    if input_format >= ARMAGEDDON:
         masks[:, CLOCK_PLANE + 1] = np.where(info & v6.BLACK_TO_MOVE, ones, none)
     return masks
 
@@ -223,19 +225,22 @@ def of_positions(
     deep_q: NDArray[np.float64],
     wdl: Floats32,
     fill: HistoryFill,
-    form: int,
+    input_format: int,
     best: Moves | None = None,
 ) -> Samples:
-    """Positions as samples, with the value target `wdl` [n, 3], the judge's Q `deep_q` [n], and the judge's best moves
-    `best` uint16[n], as in `chess.positions`; an illegal move, such as 0, means unknown."""
-    planes = encode(batch, fill, form)
+    """Positions as samples, with planes of `input_format` and no moves left, all from the side to move.
+
+    `wdl` [n, 3] is the value target, `deep_q` [n] the judge's Q, `best` uint16[n] the judge's best moves, as in
+    `chess.positions`; an illegal move, such as 0, means unknown.
+    """
+    planes = encode(batch, fill, input_format)
     bits = np.packbits(planes.reshape(len(batch), PLANES, 64) != 0, axis=2, bitorder="little")
     masks = bits.view("<u8").reshape(len(batch), PLANES)
     rule50 = planes[:, CLOCK_PLANE, 0, 0].copy()
     masks[:, CLOCK_PLANE] = ALL
     boards = parse_fens(batch.fen)
     moves, cuts = legal_moves(boards)
-    indices = policy_indices(boards, moves, cuts, form)
+    indices = policy_indices(boards, moves, cuts, input_format)
     return Samples(
         masks,
         rule50,
@@ -253,7 +258,7 @@ def of_positions(
 
 
 def _move_columns(moves: Moves, cuts: Index, best: Moves | None) -> NDArray[np.int32]:
-    """int32[n] the index of each row's `best` among its legal moves, -1 if it is not legal."""
+    """int32[n] the index of each row's `best` [n] among its legal moves, -1 if it is not legal."""
     columns = np.full(len(cuts) - 1, -1, np.int32)
     if best is not None:
         row = np.repeat(np.arange(len(columns)), np.diff(cuts))

@@ -1,5 +1,7 @@
-"""Sources of training positions: chunks in folders and tars, and stores; passes over them, in batches, in an order
-that depends only on the seed."""
+"""Sources of training positions (chunks in folders and tars, stores), and passes over them.
+
+Positions come in batches, in an order that depends only on the seed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import BrokenChunk, RandomReader, check_finite, in_order, read_index, unpack
 from valuerepair.training.drawing import StoreDraw, check_any_left, is_held, read_weights
-from valuerepair.training.samples import MOST_MOVES, Batch, Samples, numbers_within, of_positions, of_records
+from valuerepair.training.samples import MOST_MOVES, Batch, Samples, indices_within, of_positions, of_records
 from valuerepair.training.weights import parse_formula
 
 T = TypeVar("T")
@@ -31,13 +33,16 @@ T = TypeVar("T")
 WINDOW = 1 << 16  # positions that are shuffled together
 VALIDATION = 8192  # at most this many positions of each source judge a net
 _VALUES = ("result_q", "result_d", "best_q", "best_d", "orig_q", "plies_left")  # that training reads from a record
-_AT_ONCE = 512  # positions of a store that are read together
+_STORE_ROWS = 512  # positions of a store that are read together
 _READY = 4  # batches that wait for a step
 _END = object()
 
 
 class Pass(NamedTuple):
-    """One pass over a source: its units (games of chunks, positions of a store), a key of each, its positions."""
+    """The units of one pass over a source: games of chunks, or positions of a store. All are [n].
+
+    `units` are their numbers in the source, `keys` identify them in any source, `counts` are their positions.
+    """
 
     units: Index
     keys: Keys
@@ -46,8 +51,10 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Positions that judge a net, from games that do not train it; `game` uint64[n] is the key of each one's game,
-    `kind` object[n] its origin (`chess.origins.KINDS`)."""
+    """n positions by which a net is judged, from games that do not train it.
+
+    `game` uint64[n] is the key of each position's game, `kind` object[n] how it was reached (`chess.origins.KINDS`).
+    """
 
     samples: Samples
     game: Keys
@@ -63,11 +70,11 @@ class TrainingSource(Protocol):
     held_games: int
 
     def one_pass(self, number: int) -> Pass:
-        """The units of pass `number`: always the same; all passes have the same number of positions."""
+        """The units of pass `number`, the same at each call; all passes have as many positions."""
         ...
 
     def units(self) -> Pass:
-        """All units of passes."""
+        """Every unit that a pass may have."""
         ...
 
     def read(self, units: Index) -> Samples:
@@ -75,7 +82,7 @@ class TrainingSource(Protocol):
         ...
 
     def held_out(self) -> Held:
-        """At most `VALIDATION` positions of the games that are held out, chosen by hash."""
+        """At most `VALIDATION` positions of the games held out, chosen by hash. Raises ValueRepairError for none."""
         ...
 
 
@@ -83,12 +90,15 @@ class TrainingSource(Protocol):
 
 
 class ChunkSource:
-    """Training chunks in folders and tars. The value target is the game's result, mixed with the search's value by
-    `q_ratio`. `weights` is a formula of `vr weights`, or the .parquet file that its --side wrote for these chunks."""
+    """Training chunks in folders and tars; a unit is a chunk.
+
+    The value target is the game's result, mixed with the share `q_ratio` of the search's value. `weights` is a formula
+    of `vr weights`, or the .parquet file that its --side wrote for these chunks.
+    """
 
     def __init__(
         self,
-        given: Sequence[str],
+        paths: Sequence[str],
         input_format: int,
         *,
         q_ratio: float = 0.0,
@@ -97,14 +107,18 @@ class ChunkSource:
         held_out: Keys | None = None,
         on_bytes: Callable[[int], None] = lambda n: None,
     ) -> None:
-        """Reads and checks every chunk once; leaves out those with a position whose key is in `held_out`. Raises as
-        `chunk_files.read_index`, and ValueRepairError for chunks of another input format than the net's."""
-        self._index = read_index(given, on_bytes, held_out)
+        """Reads and checks every chunk once; leaves out those with a position whose key is in `held_out`.
+
+        The share `holdout` of the games is held out. Raises as `chunk_files.read_index`, and ValueRepairError for
+        chunks of another input format than the net's.
+        """
+        self._index = read_index(paths, on_bytes, held_out)
         self.left_out = self._index.left_out
-        self.name = ", ".join(given)
+        self.name = ", ".join(paths)
         if self._index.input_format != input_format:
             own, expected = (
-                INPUT_FORMAT_NAMES.get(form, f"unknown, {form}") for form in (self._index.input_format, input_format)
+                INPUT_FORMAT_NAMES.get(number, f"unknown, {number}")
+                for number in (self._index.input_format, input_format)
             )
             raise ValueRepairError(
                 f"{self.name}: these chunks have input format {own}, the net wants {expected}; "
@@ -125,7 +139,7 @@ class ChunkSource:
 
     @property
     def is_of_games(self) -> bool:
-        """Whether most chunks have more than one record. Otherwise positions of one game may both train and judge."""
+        """Whether most chunks have more than one record; if not, positions of one game may both train and judge."""
         return bool((self._index.records > 1).mean() > 0.5)
 
     def units(self) -> Pass:
@@ -144,7 +158,7 @@ class ChunkSource:
         if not len(units):
             raise ValueRepairError(f"{self.name}: no game is left to be held out; give more games, or --set holdout=0")
         counts = self._index.records[units].astype(np.int64)
-        row = numbers_within(cuts_of(counts))
+        row = indices_within(cuts_of(counts))
         game = np.repeat(self._index.digest[units], counts)
         chosen = np.sort(np.argsort(ply_priorities(scrambled(game), row), kind="stable")[:VALIDATION])
         unit = np.repeat(units, counts)[chosen]
@@ -197,28 +211,31 @@ class ChunkSource:
         return ValueRepairError(f"{self._path(unit)}: changed since training began: {reason}")
 
 
-_FEW_ROWS = 10_000_000  # this many are read even if the chunks have far fewer positions
+_FEW_ROWS = 10_000_000  # of a file of weights: so many are allowed, however few positions the chunks have
 
 
 def _side_weights(path: str, digests: NDArray[np.uint64], starts: Index) -> NDArray[np.float32]:
-    """The weights that `vr weights --side` wrote for the chunks of these digests, which begin at `starts`, in the order
-    of these chunks; the file may have others, too."""
+    """The weights that `vr weights --side` wrote for n chunks: float32[starts[n]], in the order of `digests`.
+
+    `digests` [n] identify the chunks, `starts` [n + 1] says where the records of each begin, and their end. The file
+    may have other chunks, too. Raises ValueRepairError if it lacks one of these.
+    """
     most = max(_FEW_ROWS, 4 * int(starts[-1]))
     (digest, record), weight = read_weights("--set weights", path, ("digest", "record"), most)
     begins = np.flatnonzero(record == 0)
     lengths = np.diff(begins, append=len(record))
-    if not np.array_equal(record, numbers_within(cuts_of(lengths))):
+    if not np.array_equal(record, indices_within(cuts_of(lengths))):
         raise ValueRepairError(f"--set weights={path}: its records are not in the order of vr weights --side")
     order = np.argsort(digest[begins], kind="stable")
     wanted, counts = digests.astype(np.int64), np.diff(starts)
-    at = order[np.minimum(np.searchsorted(digest[begins], wanted, sorter=order), len(order) - 1)]
-    missing = (digest[begins][at] != wanted) | (lengths[at] != counts)
+    found = order[np.minimum(np.searchsorted(digest[begins], wanted, sorter=order), len(order) - 1)]
+    missing = (digest[begins][found] != wanted) | (lengths[found] != counts)
     if missing.any():
         raise ValueRepairError(
             f"--set weights={path}: does not belong to these chunks: it has no weights of {missing.sum():,} of "
             f"{len(wanted):,}"
         )
-    rows = np.repeat(begins[at], counts) + numbers_within(starts)
+    rows = np.repeat(begins[found], counts) + indices_within(starts)
     return np.asarray(weight[rows], np.float32)
 
 
@@ -226,8 +243,11 @@ def _side_weights(path: str, digests: NDArray[np.uint64], starts: Index) -> NDAr
 
 
 class StoreSource:
-    """Positions of a store that `draw` draws: the oracle's value is the value target; the policy learns the oracle's
-    move (`TrainOptions.policy`) or stays unchanged."""
+    """Positions of a store that `draw` draws; a unit is a position.
+
+    The value target is the oracle's value. The policy learns the oracle's move, or stays as it is
+    (`TrainOptions.policy`).
+    """
 
     def __init__(self, draw: StoreDraw, input_format: int) -> None:
         self.draw, self._input_format = draw, input_format
@@ -246,8 +266,8 @@ class StoreSource:
     def read(self, units: Index) -> Samples:
         rows = np.sort(units)
         with Store.open(self.name) as store:
-            cuts = [rows[i : i + _AT_ONCE] for i in range(0, len(rows), _AT_ONCE)]
-            return Samples.concat([self._read(store, cut) for cut in cuts])
+            parts = [rows[i : i + _STORE_ROWS] for i in range(0, len(rows), _STORE_ROWS)]
+            return Samples.concat([self._read(store, part) for part in parts])
 
     def held_out(self) -> Held:
         held = self.draw.held_out
@@ -276,8 +296,8 @@ class StoreSource:
 class TrainingStream:
     """The positions of some sources, pass after pass, without end.
 
-    A pass has the units of all sources in an order that depends on the seed; each window of `WINDOW` positions is
-    shuffled. Batch k has positions k * batch to (k + 1) * batch of this order, wherever reading begins.
+    A pass has the units of all sources in an order that depends on the seed, and the positions of each window of
+    `window` are shuffled. Batch k has positions k * batch to (k + 1) * batch of this order, wherever reading begins.
     """
 
     sources: Sequence[TrainingSource]
@@ -309,9 +329,8 @@ class TrainingStream:
                     parts, missing = [], self.batch
 
     def _windows(self, begin: int) -> Iterator[tuple[Samples, Index]]:
-        """Windows from position `begin` on, each with the order of its remaining rows."""
-        total = self.positions
-        number, skip = divmod(begin, total)
+        """Windows from position `begin` on, each with its remaining rows in order."""
+        number, skip = divmod(begin, self.positions)
         while True:
             for k, units in enumerate(self._units(number)):
                 size = int(sum(counts.sum() for _, counts in units))
@@ -325,7 +344,7 @@ class TrainingStream:
             number += 1
 
     def _units(self, number: int) -> Iterator[list[tuple[Index, Index]]]:
-        """The units of each source, with their positions, window by window of pass `number`."""
+        """The windows of pass `number`: for each source, its units in the window and how many positions each has."""
         passes = [source.one_pass(number) for source in self.sources]
         source = np.repeat(np.arange(len(passes)), [len(of_source.units) for of_source in passes])
         units, keys, counts = (np.concatenate(columns) for columns in zip(*passes, strict=True))
@@ -337,7 +356,7 @@ class TrainingStream:
 
 
 def _ahead(items: Iterable[T], ready: int) -> Generator[T]:
-    """The same items, made by another thread, at most `ready` of them ahead."""
+    """The same items, made by another thread, which is at most `ready` of them ahead."""
     iterator = iter(items)
     with ThreadPoolExecutor(1, "training data") as pool:
         waiting: deque[Future[Any]] = deque(pool.submit(next, iterator, _END) for _ in range(ready))

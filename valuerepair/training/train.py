@@ -421,7 +421,7 @@ def _sources(
     quiet: bool,
 ) -> list[TrainingSource]:
     assert file.header is not None
-    form = file.header.input_format
+    input_format = file.header.input_format
     sources: list[TrainingSource] = []
     held_out = None
     if store is not None:
@@ -439,13 +439,13 @@ def _sources(
             held_out = draw.keys[draw.held_out]
             if split is not None:
                 held_out = np.union1d(held_out, split.held_out(opened)[0])
-        sources.append(StoreSource(draw, form))
+        sources.append(StoreSource(draw, input_format))
     if chunks:
         with Progress("Reading chunks", None, "bytes", quiet=quiet) as progress:
             sources.append(
                 ChunkSource(
                     chunks,
-                    form,
+                    input_format,
                     q_ratio=options.q_ratio,
                     weights=options.weights,
                     holdout=options.holdout,
