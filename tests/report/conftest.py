@@ -15,11 +15,17 @@ from tests.cli_tree import SAMPLE
 from tests.report.browser import Visit, browser, visit
 from tests.report.reading import Report, put_back, report_of
 from valuerepair.question import Question
+from valuerepair.report import page as page_module
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Browser
+
+NO_CHARTS = """
+window.Plotly = { react: async () => {}, restyle: () => {}, relayout: async () => {}, purge: () => {} };
+Element.prototype.on = () => {};
+"""
 
 
 @pytest.fixture(scope="package")
@@ -39,6 +45,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def opened(chromium: Browser, made: Report) -> Iterator[Visit]:
     with visit(chromium, made.path) as found:
         yield found
+
+
+@pytest.fixture(scope="package")
+def phone(chromium: Browser, made: Report) -> Iterator[Visit]:
+    with visit(chromium, made.path, width=390, height=844, touch=True) as found:
+        yield found
+
+
+@pytest.fixture
+def without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For reports of which only words and boards are looked at: to load the plotting library and to draw by it is most
+    of the work of opening one."""
+    monkeypatch.setattr(page_module, "plotly_script", lambda: NO_CHARTS)
 
 
 @pytest.fixture

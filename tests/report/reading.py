@@ -18,6 +18,8 @@ from valuerepair.report.stats import store_figures
 from valuerepair.store.store import Store
 
 THRESHOLD = 0.55
+# Where an element is on the screen.
+BOX = "(part) => document.querySelector(part).getBoundingClientRect().toJSON()"
 
 
 class Report:

@@ -68,32 +68,32 @@ def test_archives_are_only_in_the_packed_part_of_the_file(made: Report) -> None:
     assert text.count("<script") == 4
 
 
-def test_the_policy_refuses_what_would_get_into_the_page(chromium: Browser, made: Report) -> None:
-    with visit(chromium, made.path) as page:
-        tried = page.evaluate(
-            """async () => {
-                const tries = {
-                    markup: () => (document.body.innerHTML += "<img src=x onerror='window.pwned=1'>"),
-                    evaluated: () => (0, eval)("window.pwned = 2"),
-                    made: () => new Function("window.pwned = 3")(),
-                    element: () => { document.body.appendChild(document.createElement("script")).text = "pwned = 4"; },
-                    fetched: () => fetch("https://example.com/5"),
-                    timed: () => setTimeout("window.pwned = 6", 0),
-                };
-                const refused = [];
-                // What the debugger asks for may evaluate; what comes later is the page's own.
-                await new Promise((resolve) => setTimeout(resolve, 50));
-                for (const [name, attempt] of Object.entries(tries)) {
-                    try { await attempt(); } catch { refused.push(name); }
-                }
-                return refused;
-            }"""
-        )
-        assert tried == ["markup", "evaluated", "made", "element", "fetched", "timed"]
-        # Timers fire in order: what was to run has had its turn.
-        page.evaluate("() => new Promise((resolve) => setTimeout(resolve, 1))")
-        assert page.evaluate("() => 'pwned' in window") is False
-        assert page.requests == [made.path.absolute().as_uri()]
+def test_the_policy_refuses_what_would_get_into_the_page(phone: Visit, made: Report) -> None:
+    """Each refusal is an error of the page, and the tests on a phone are not about errors."""
+    tried = phone.evaluate(
+        """async () => {
+            const tries = {
+                markup: () => (document.body.innerHTML += "<img src=x onerror='window.pwned=1'>"),
+                evaluated: () => (0, eval)("window.pwned = 2"),
+                made: () => new Function("window.pwned = 3")(),
+                element: () => { document.body.appendChild(document.createElement("script")).text = "pwned = 4"; },
+                fetched: () => fetch("https://example.com/5"),
+                timed: () => setTimeout("window.pwned = 6", 0),
+            };
+            const refused = [];
+            // What the debugger asks for may evaluate; what comes later is the page's own.
+            await new Promise((resolve) => setTimeout(resolve, 50));
+            for (const [name, attempt] of Object.entries(tries)) {
+                try { await attempt(); } catch { refused.push(name); }
+            }
+            return refused;
+        }"""
+    )
+    assert tried == ["markup", "evaluated", "made", "element", "fetched", "timed"]
+    # Timers fire in order: what was to run has had its turn.
+    phone.evaluate("() => new Promise((resolve) => setTimeout(resolve, 1))")
+    assert phone.evaluate("() => 'pwned' in window") is False
+    assert phone.requests == [made.path.absolute().as_uri()]
 
 
 # -- points and boards
@@ -284,6 +284,7 @@ def test_second_looks_are_said_to_be_some_of_the_candidates(sample_page: Visit) 
     assert f"Second looks{len(looked & set(ids))} of {len(ids)} candidates, the worst first, by stockfish" in cards
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_recorded_values_are_not_said_to_be_searched(chromium: Browser, tmp_path: Path) -> None:
     """And positions beside the games are not positions of the archive."""
     db = tmp_path / "recorded.db"
@@ -313,6 +314,7 @@ def test_recorded_values_are_not_said_to_be_searched(chromium: Browser, tmp_path
     assert "Searched" not in facts
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_recall_is_said_as_in_the_figures(chromium: Browser, plotted_db: Path, tmp_path: Path) -> None:
     with Store.open(plotted_db) as store:
         page_module.write(store, tmp_path / "a.html", Question(threshold=THRESHOLD))
@@ -322,6 +324,7 @@ def test_the_recall_is_said_as_in_the_figures(chromium: Browser, plotted_db: Pat
     assert f"Recall{screening['recall_said'].removeprefix('recall ')}, screening at 1/" in cards
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_the_recall_of_a_net_without_a_ladder_says_whose_ladder_chose(chromium: Browser, tmp_path: Path) -> None:
     with Store.open(SAMPLE) as store:
         page_module.write(store, tmp_path / "a.html", Question(net="maia-1100", threshold=0.35))

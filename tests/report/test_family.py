@@ -10,10 +10,12 @@ import pytest
 
 from tests.expanded_store import expanded_store
 from tests.report.browser import Visit, visit
+from tests.report.reading import BOX, table
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.report.family import Leaf, family_of, lines, places
 from valuerepair.report.page_content import families_of
+from valuerepair.report.stats import headline, store_figures
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ASKED = Question(alpha=170.0)
+REACHED = Question(alpha=170.0, expanded="all")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,7 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def opened(chromium: Browser, db: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visit]:
     path = tmp_path_factory.mktemp("page") / "report.html"
     with Store.open(db) as store:
-        page_module.write(store, path, Question(alpha=170.0, expanded="all"))
+        page_module.write(store, path, REACHED)
     with visit(chromium, path) as visited:
         yield visited
         assert not visited.errors
@@ -45,6 +48,22 @@ def opened(chromium: Browser, db: Path, tmp_path_factory: pytest.TempPathFactory
 def leaves(db: Path) -> list[Leaf]:
     with Store.open(db) as store:
         return family_of(store, int(store.candidates(ASKED)["position_id"].iloc[0]), ASKED)
+
+
+@pytest.fixture(scope="module", params=[pytest.param("light", marks=pytest.mark.slow), "dark"])
+def narrow(
+    request: pytest.FixtureRequest, chromium: Browser, db: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Visit]:
+    """On a phone, with a parent so far away that the picture is wider than its card."""
+    folder = tmp_path_factory.mktemp("narrow")
+    path, wide = folder / "report.html", folder / "wide.db"
+    shutil.copy(db, wide)
+    with Store.open(wide, write=True) as store, store.writing() as connection:
+        connection.execute("UPDATE expanded SET distance = 40 WHERE step = 'parent' AND distance = 4")
+    with Store.open(wide) as store:
+        page_module.write(store, path, ASKED)
+    with visit(chromium, path, width=360, height=780, scheme=request.param, touch=True) as visited:
+        yield visited
 
 
 def show(page: Visit, position: int) -> None:
@@ -76,6 +95,31 @@ def points(page: Visit) -> list[dict[str, Any]]:
             place: point.getAttribute("transform").match(/-?[\\d.]+/g).map(Number)}))"""
     )
     return members
+
+
+def test_the_rates_are_the_archives(opened: Visit, db: Path, leaves: list[Leaf]) -> None:
+    """Of a question that asks for what was reached, too."""
+    with Store.open(db) as store:
+        figures = store_figures(store, REACHED)
+        frame = store.frame(REACHED)
+    scored = figures["scored"]
+    assert " ".join(opened.text("#headline").split()) == headline(figures)
+    positions = int(opened.evaluate("() => document.getElementById('counts').dataset.positions"))
+    assert positions == frame["disagreement"].notna().sum() > scored["positions"]
+    for name, key in (("phase", "by_phase"), ("side", "by_side")):
+        wanted = [[f"{row['candidates']:,}", f"{row['scored']:,}"] for row in scored[key] if row["scored"]]
+        assert [cells[1:3] for cells in table(opened, name)] == wanted
+    assert "Positions that vr expand reached are left out." in opened.text("#rates-what")
+    show(opened, leaves[0].position_id)
+    holds_no_hole(opened)
+
+
+def holds_no_hole(page: Visit) -> None:
+    """The plot and the list below it are as high as the board's card beside them."""
+    plot, card, positions = (page.evaluate(BOX, part) for part in (".look > section", "#detail", "#list"))
+    assert page.page.locator(".family-box").count() == 1
+    assert 0 < positions["top"] - plot["bottom"] < 30
+    assert positions["bottom"] == pytest.approx(card["bottom"], abs=2)
 
 
 def test_a_point_for_each_position_where_it_belongs(opened: Visit, leaves: list[Leaf]) -> None:
@@ -162,6 +206,7 @@ def test_a_store_that_was_not_expanded_has_no_families(db: Path, tmp_path: Path)
     assert len([text for text in statements if "FROM expanded" in text]) == 1
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_a_calibrated_family_has_both_q_and_inferred_values_are_named(chromium: Browser, tmp_path: Path) -> None:
     path, question = (
         tmp_path / "report.html",
@@ -187,34 +232,17 @@ def test_a_calibrated_family_has_both_q_and_inferred_values_are_named(chromium: 
             assert f"{both}  deep {row['deep_q']:+.3f}  {row['disagreement']:+.3f}" in text
 
 
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
-def test_on_a_phone_the_picture_stays_within_the_page(chromium: Browser, db: Path, tmp_path: Path, scheme: Any) -> None:
-    path = tmp_path / "report.html"
-    with Store.open(db) as store:
-        page_module.write(store, path, ASKED)
-    with visit(chromium, path, width=360, height=780, scheme=scheme, touch=True) as page:
-        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
-        ink, paper = (
-            page.evaluate("(part) => getComputedStyle(document.querySelector(part)).fill", part)
-            for part in (".member.candidate .fill", ".member .ring")
-        )
-        assert ink != paper
+def test_on_a_phone_the_picture_stays_within_the_page(narrow: Visit) -> None:
+    assert narrow.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    ink, paper = (
+        narrow.evaluate("(part) => getComputedStyle(document.querySelector(part)).fill", part)
+        for part in (".member.candidate .fill", ".member .ring")
+    )
+    assert ink != paper
 
 
-def test_where_the_picture_is_wider_than_the_card_its_position_is_in_view(
-    chromium: Browser, db: Path, tmp_path: Path
-) -> None:
-    path, wide = tmp_path / "report.html", tmp_path / "wide.db"
-    shutil.copy(db, wide)
-    with Store.open(wide, write=True) as store, store.writing() as connection:
-        connection.execute("UPDATE expanded SET distance = 40 WHERE step = 'parent' AND distance = 4")
-    with Store.open(wide) as store:
-        page_module.write(store, path, ASKED)
-    with visit(chromium, path, width=360, height=780) as page:
-        page.page.click("#positions button >> nth=0")
-        box, root = (
-            page.evaluate("(part) => document.querySelector(part).getBoundingClientRect().toJSON()", part)
-            for part in (".family-box", ".member.at")
-        )
-        assert page.evaluate("() => document.querySelector('.family-box').scrollLeft") > 0
+def test_where_the_picture_is_wider_than_the_card_its_position_is_in_view(narrow: Visit) -> None:
+    narrow.page.click("#positions button >> nth=0")
+    box, root = (narrow.evaluate(BOX, part) for part in (".family-box", ".member.at"))
+    assert narrow.evaluate("() => document.querySelector('.family-box').scrollLeft") > 0
     assert box["left"] <= root["left"] <= root["right"] <= box["right"]

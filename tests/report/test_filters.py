@@ -138,6 +138,7 @@ def test_figures_are_those_of_vr_stats(page: Visit, made: Report) -> None:
         ]
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_rates_of_a_sample_have_the_intervals_of_weighted_rows(
     chromium: Browser, made: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from tests.cli_tree import SAMPLE
-from tests.expanded_store import expanded_store
 from tests.report.browser import Visit, visit
-from tests.report.reading import THRESHOLD, Report, loneliest, pixel, report_of, set_filter, show_in_list, table
+from tests.report.reading import BOX, THRESHOLD, Report, loneliest, pixel, set_filter, show_in_list
 from valuerepair.question import Question
 from valuerepair.report.stats import headline, store_figures
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from playwright.sync_api import Browser
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
-BOX = "(part) => document.querySelector(part).getBoundingClientRect().toJSON()"
 PLOT = """() => {
     const { xaxis, yaxis } = document.getElementById("scatter")._fullLayout;
     const box = document.getElementById("scatter").getBoundingClientRect();
@@ -78,12 +76,6 @@ def test_the_headline_and_the_whole_plot_are_on_the_first_screen(
         assert plot["width"] > 0.35 * width
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width
         assert page.errors == []
-
-
-@pytest.fixture(scope="module")
-def phone(chromium: Browser, made: Report) -> Iterator[Visit]:
-    with visit(chromium, made.path, width=PHONE[0], height=PHONE[1], touch=True) as page:
-        yield page
 
 
 def test_on_a_phone_a_tap_on_a_point_goes_to_its_board(phone: Visit, made: Report) -> None:
@@ -198,32 +190,3 @@ def test_the_worst_positions_are_of_different_games(sample_page: Visit) -> None:
         "() => Array.from(document.querySelectorAll('#worst button'), (each) => Number(each.dataset.position))"
     )
     assert shown == order.drop_duplicates("game_id")["position_id"].head(8).tolist()
-
-
-# -- positions reached from candidates --------------------------------------------------------------------------------
-
-
-def test_with_expanded_positions_the_rates_are_the_archives(chromium: Browser, tmp_path: Path) -> None:
-    db, asked = expanded_store(tmp_path), Question(alpha=170.0, expanded="all")
-    with Store.open(db) as store:
-        figures = store_figures(store, asked)
-        frame = store.frame(asked)
-    scored = figures["scored"]
-    with visit(chromium, report_of(db, tmp_path, asked), width=DESKTOP[0], height=DESKTOP[1]) as page:
-        assert said(page) == headline(figures)
-        shown = int(page.evaluate("() => document.getElementById('counts').dataset.positions"))
-        assert shown == frame["disagreement"].notna().sum() > scored["positions"]
-        for name, key in (("phase", "by_phase"), ("side", "by_side")):
-            wanted = [[f"{row['candidates']:,}", f"{row['scored']:,}"] for row in scored[key] if row["scored"]]
-            assert [cells[1:3] for cells in table(page, name)] == wanted
-        assert "Positions that vr expand reached are left out." in page.text("#rates-what")
-        holds_no_hole(page)
-
-
-def holds_no_hole(page: Visit) -> None:
-    """The plot and the list below it are as high as the board's card beside them."""
-    plot, card, positions = (page.evaluate(BOX, part) for part in (".look > section", "#detail", "#list"))
-    assert page.page.locator(".family-box").count() == 1
-    ends: dict[str, Any] = {"plot": plot["bottom"], "list": positions["bottom"]}
-    assert 0 < positions["top"] - ends["plot"] < 30
-    assert ends["list"] == pytest.approx(card["bottom"], abs=2)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import chess
 import pandas as pd
+import pytest
 
 from tests.report.browser import Visit, visit
 from tests.report.reading import Report, loneliest, pixel, show_in_list
@@ -108,6 +109,7 @@ def test_all_moves_of_random_games(page: Visit) -> None:
     assert spoken(page, boards) == expected
 
 
+@pytest.mark.usefixtures("without_charts")
 def test_moves_of_the_sample_and_its_worst_board_at_once(chromium: Browser, tmp_path: Path) -> None:
     path = tmp_path / "r.html"
     with Store.open(SAMPLE) as store:
