@@ -60,6 +60,20 @@ def test_lichess_comments_are_of_the_position_after_the_move_and_whites_view(tmp
     assert report.rejected_positions == {"no recorded evaluation": 1}
 
 
+def test_whole_numbers_are_the_centipawns_of_chessbase_unless_the_game_has_pawns(tmp_path: Path) -> None:
+    """`[%eval 14,24]` is 0.14 pawns at depth 24: Ferdy, Specification and Implementation Guide (Supplement), talkchess
+    61222. Pawns have decimals in lichess's files and in those of python-chess."""
+    moves = (
+        "1. e4 {[%eval 14,24]} e5 {[%eval -6,17] [%emt 0:00:05]} (1... c5 {[%eval 3,17]}) "
+        "2. Nc3 {[%eval #-3,9]} Bc5 {[%eval 125,33]} 3. a3"
+    )
+    positions, _ = run(tmp_path / "a.pgn", "eval", game(moves))
+    assert scores(positions) == [("e7e5", -14, None), ("b1c3", -6, None), ("f8c5", None, 3), ("a2a3", 125, None)]
+    assert [depth for depth, *_ in extents(positions)] == [24, 17, 9, 33]
+    positions, _ = run(tmp_path / "a.pgn", "eval", game(moves.replace("125", "1.25")))
+    assert scores(positions) == [("e7e5", -1400, None), ("b1c3", -600, None), ("f8c5", None, 3), ("a2a3", 125, None)]
+
+
 def test_cutechess_comments_are_of_the_position_before_the_move_and_the_movers_view(tmp_path: Path) -> None:
     moves = (
         "1. e4 {book} e5 {+0.65/12 1.2s} 2. Nf3 {-M6/64 0.16s} Nc6 {+M17/17 0s} "

@@ -490,10 +490,12 @@ class _Parsed:
         texts = [block.games[i] for i in games]
         joined = b"".join(texts)
         self.wanted = _wanted_evaluations(texts, joined, options)
-        if _ANOTHER_COMMENT.search(joined):
+        several, whole = _ANOTHER_COMMENT.search(joined), _WHOLE_NUMBER.search(joined)
+        if several or whole:
             for i, (wanted, body) in enumerate(zip(self.wanted, readable.bodies.tolist(), strict=True)):
                 if wanted is not None and wanted.kind == EVAL:
-                    texts[i] = texts[i][:body] + _COMMENTS.sub(_as_one, texts[i][body:])
+                    movetext = _COMMENTS.sub(_as_one, texts[i][body:]) if several else texts[i][body:]
+                    texts[i] = texts[i][:body] + _in_pawns(movetext)
             joined = b"".join(texts)
         cuts = cuts_of([len(text) for text in texts]).astype(np.int32)
         array = pa.StringArray.from_buffers(len(texts), pa.py_buffer(cuts), pa.py_buffer(joined))
@@ -651,6 +653,16 @@ def _as_one(comments: re.Match[bytes]) -> bytes:
 
 
 _NO_BRACES = bytes.maketrans(b"{}", b"  ")
+_WHOLE_NUMBER = re.compile(rb"(\[%eval\s+[+-]?)(\d{1,6})(?=\s*[,\]])")
+_DECIMALS = re.compile(rb"\[%eval\s+[+-]?\d*\.\d")
+
+
+def _in_pawns(movetext: bytes) -> bytes:
+    """The movetext with evaluations in pawns. ChessBase and ChessOK write whole centipawns, ``[%eval 14,24]``; games
+    with an evaluation with decimals are in pawns."""
+    if _DECIMALS.search(movetext):
+        return movetext
+    return _WHOLE_NUMBER.sub(lambda match: match[1] + b"%d.%02d" % divmod(int(match[2]), 100), movetext)
 
 
 def _clocks(read: NDArray[np.uint8], starts: Index, start_clocks: Index) -> NDArray[np.uint16]:
