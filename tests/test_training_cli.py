@@ -61,11 +61,10 @@ def train(net: str, out: Path, captured: Captured, *words: str) -> tuple[int, st
     return vr(["train", "--net", net, "-o", str(out), *words], captured)
 
 
-@pytest.fixture
-def chunks(tmp_path: Path) -> Path:
-    """Twelve games that all go the same way; whoever moves wins."""
-    folder = tmp_path / "chunks"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def chunks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve games that all go the same way; whoever moves wins. No test changes them."""
+    folder = tmp_path_factory.mktemp("chunks")
     for game in range(12):
         write_chunk(folder / f"{game}.gz", records_of(positions_of(GAME), GAME, result_q=1.0, visits=100 + game))
     return folder
@@ -423,9 +422,9 @@ def test_a_store_without_values_of_the_net(maia_file: str, tmp_path: Path, capsy
 def test_no_chunk_has_a_position_that_judges(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
     """The store's games that are held out are known in the chunks, too, although nothing else tells whose they are."""
     archive = str(SAMPLE.with_name("games.pgn.zst"))
-    valuerepair.write_game_chunks(archive, tmp_path / "chunks", options=valuerepair.GameChunkOptions(games=60))
+    valuerepair.write_game_chunks(archive, tmp_path / "chunks", options=valuerepair.GameChunkOptions(games=30))
     with Store.open(SAMPLE) as store:
-        query = "SELECT DISTINCT g.id FROM games g JOIN positions p ON p.game_id = g.id WHERE g.number <= 60"
+        query = "SELECT DISTINCT g.id FROM games g JOIN positions p ON p.game_id = g.id WHERE g.number <= 30"
         games = np.array([number for (number,) in store.connection.execute(query)], np.int64)
         held = int(is_held(keys_of_games(store, games), 0.4).sum())
     words = ["--set", "holdout=0.4", *STORE, *QUICK]

@@ -267,7 +267,7 @@ def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
     ends = {}
     for kl in (0.0, 10.0):
         (folder := tmp_path / str(kl)).mkdir()
-        ends[kl] = run(labelled.take(np.arange(500)), folder, held, policy_kl=kl, steps=100).curve[-1]
+        ends[kl] = run(labelled.take(np.arange(500)), folder, held, policy_kl=kl, steps=50).curve[-1]
     assert ends[10.0]["policy_kl"] < 0.1 * ends[0.0]["policy_kl"]
     assert ends[10.0]["top_1"] > ends[0.0]["top_1"]
 
@@ -280,10 +280,10 @@ def test_the_old_moves_left_hold_back(samples: Samples) -> None:
     planes = planes_of(*(jax.numpy.asarray(part) for part in (labelled.batch().bits, labelled.batch().rule50)))
     shifts = {}
     for weight in (0.0, 1.0):
-        options = TrainOptions(steps=100, batch=64, lr=3e-3, warmup=5, every=100)
+        options = TrainOptions(steps=50, batch=64, lr=3e-3, warmup=5, every=50)
         learner = Learner(old, options, LossWeights(moves_left=weight, policy_kl=1.0))
         state = learner.begin()
-        for number in range(100):
+        for number in range(50):
             state, _ = learner.step(state, labelled.take(np.arange(64) + 64 * (number % 10)).batch(), number)
         before, after = (old.forward(p, planes).moves_left for p in (old.parameters, state.parameters))
         shifts[weight] = float(np.abs(np.asarray(after) - np.asarray(before)).mean())
@@ -295,7 +295,7 @@ def test_the_judge_s_move_gets_its_share_and_the_old_policy_the_rest(samples: Sa
     some = samples.take(np.arange(64))
     some.judged[:8] = -1
     old = LinearNet(width=64)
-    words: Any = {"policy": "judge:0.4", "batch": 64, "steps": 250, "lr": 1e-2, "every": 125, "patience": 0}
+    words: Any = {"policy": "judge:0.4", "batch": 64, "steps": 150, "lr": 2e-2, "every": 75, "patience": 0}
     outcome = run(some, tmp_path, some, old, policy_kl=1.0, **words)
     learner = Learner(old, TrainOptions(), LossWeights())
     was, now = (np.exp(learner.evaluate(p, some.batch()).log_policy) for p in (old.parameters, outcome.parameters))

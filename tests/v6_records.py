@@ -70,5 +70,6 @@ def records_of(
 
 
 def write_chunk(path: Path, records: NDArray[np.void]) -> Path:
-    path.write_bytes(gzip.compress(records.tobytes(), mtime=0))  # of its bytes a hash says whether it is held out
+    # Level 6 takes a seventh of the time of Python's 9. Of the bytes a hash says whether the chunk is held out.
+    path.write_bytes(gzip.compress(records.tobytes(), 6, mtime=0))
     return path
