@@ -295,8 +295,8 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
             last_check()
             os.rename(partial, target)
         except OSError as error:
-            where = error.filename or out
-            raise ValueRepairError(f"{where}: {error.strerror or error}; nothing was written to {out}") from None
+            failed_path = error.filename or out
+            raise ValueRepairError(f"{failed_path}: {error.strerror or error}; nothing was written to {out}") from None
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 

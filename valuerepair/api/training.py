@@ -76,20 +76,22 @@ def train(
 
     options = options or TrainOptions()
     paths = [] if chunks == () else paths_of(chunks)
-    where = None if store is None else os.fspath(store)
+    store_path = None if store is None else os.fspath(store)
     held_out = split_of(split)
     net = os.fspath(net)
-    resolved_question = _question_for_net(net, where, question, options.heads)
+    resolved_question = _question_for_net(net, store_path, question, options.heads)
     try:
-        training = train(net, os.fspath(output), paths, where, resolved_question, options, split=held_out, quiet=quiet)
+        training = train(
+            net, os.fspath(output), paths, store_path, resolved_question, options, split=held_out, quiet=quiet
+        )
     except KeyboardInterrupt:
         if not signals.is_stage():
             log.info("not done yet: run the same command again to resume")
         raise
     changed = training.about["written"]["changed"]
-    if where is None or not isinstance(split, str | os.PathLike) or not changed:
+    if store_path is None or not isinstance(split, str | os.PathLike) or not changed:
         return training
-    return replace(training, next_step=_comparison(net, os.fspath(output), where, os.fspath(split), training))
+    return replace(training, next_step=_comparison(net, os.fspath(output), store_path, os.fspath(split), training))
 
 
 def _question_for_net(net: str, store: str | None, question: Asked, heads: Heads) -> Question:

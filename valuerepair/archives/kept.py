@@ -1,4 +1,4 @@
-"""Saves a sample while archives are read, so that a stopped run resumes reading at the place where it stopped.
+"""The file of a sample that is still being drawn: a stopped run resumes reading at the place where it stopped.
 
 A uniform sample of a given size is known only after all archives are read, which takes an hour for a month of a large
 database. Until then the file holds the positions drawn so far and the place that reading has reached.
@@ -23,14 +23,17 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import open_regular, written_whole
 from valuerepair.inputs import Record, from_json
 
-EVERY_S = 30.0  # between saves: a killed run loses at most this reading. Saving 100,000 positions takes a second.
+EVERY_S = 30.0  # between saves: a killed run reads so much again. Saving 100,000 positions takes a second.
 _TEXTS = ("fen", "start_fen")
 _NUMBERS = ("ply", "key", "history_known")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far reading got: `source` whole archives, then `games` games of the next, to byte `offset` of its text."""
+    """How far reading got: `source` whole archives, then `games` games of the next one, up to its byte `offset`.
+
+    The byte is that of the decompressed text.
+    """
 
     source: int = 0
     offset: int = 0
@@ -48,7 +51,7 @@ class _Metadata(Record):
 class KeptSample:
     """The file with the sample of the run called `identity`; a file of another run is ignored.
 
-    After `load`, `place` is where to resume; `drawn` has the positions drawn before it (None without a saved sample).
+    After `load`, `place` is where to resume; `drawn` has the positions drawn before it, None without a saved sample.
     """
 
     def __init__(self, path: str | Path, identity: str) -> None:
@@ -63,7 +66,7 @@ class KeptSample:
         return time.monotonic() - self._saved >= EVERY_S
 
     def load(self, report: ReadReport) -> None:
-        """Reads the file, if there is one, and copies its counts into `report`, which must be new.
+        """Reads the file, if there is one, and copies the counts of games and positions into `report`, a new one.
 
         A damaged file, or one of another run, counts as missing.
         """

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
-_STEPS = 1_000_000  # of SQLite: a damaged store may have an endless view in place of a table
+_MOST_STEPS = 1_000_000  # of SQLite's machine: a damaged store may have an endless view in place of a table
 
 
 def words(*choices: str) -> Completer:
@@ -21,7 +21,7 @@ def words(*choices: str) -> Completer:
 
 
 def engines(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
-    """How the text of an engine begins, for each kind of engine."""
+    """The beginning of an engine's text, for each kind of engine."""
     from valuerepair.engines.kinds import KINDS
 
     return words(*(kind.begin for kind in KINDS.values()))(context, parameter, begun)
@@ -43,7 +43,7 @@ def known_nets(context: click.Context, parameter: click.Parameter, begun: str) -
     """Nets that `vr nets pull` can download."""
     from valuerepair.nets.registry import KNOWN_NETS
 
-    return [CompletionItem(n.name, help=n.description) for n in KNOWN_NETS.values() if n.name.startswith(begun)]
+    return [CompletionItem(net.name, help=net.description) for net in KNOWN_NETS.values() if net.name.startswith(begun)]
 
 
 def oracles(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -53,7 +53,10 @@ def oracles(context: click.Context, parameter: click.Parameter, begun: str) -> l
 
 
 def _rows(context: click.Context, query: str) -> Iterator[tuple[str, str]]:
-    """Rows of the command's store; none if it cannot be read, because a key press must not print an error."""
+    """The rows of a query to the command's store, of two texts each.
+
+    None if the store cannot be read, because a key press must not print an error.
+    """
     import sqlite3
     from contextlib import closing, suppress
     from pathlib import Path
@@ -62,7 +65,7 @@ def _rows(context: click.Context, query: str) -> Iterator[tuple[str, str]]:
     with suppress(sqlite3.Error, OSError):
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=0.1)) as connection:
-            connection.set_progress_handler(lambda: True, _STEPS)
+            connection.set_progress_handler(lambda: True, _MOST_STEPS)
             for row in connection.execute(query).fetchall():
                 if all(isinstance(cell, str) for cell in row):
                     yield row

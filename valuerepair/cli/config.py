@@ -1,6 +1,7 @@
-"""`valuerepair.toml`, defaults of options by click's default map, and `vr config`, which says what is in force.
+"""`valuerepair.toml`, which sets defaults of options (click's default map), and `vr config`, which shows them.
 
-A table for each command and `[defaults]` for all that have the option; a key is an option's long name.
+The file has a table for each command, and `[defaults]` for all commands that have the option. A key is an option's long
+name.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ DEFAULTS = "defaults"
 
 @dataclass(frozen=True)
 class Config:
-    """The contents of a file; `path` is its name as the user gave it."""
+    """The `tables` of a configuration file by name; `path` is its name as the user gave it."""
 
     path: str
     tables: Mapping[str, Any]
 
     def table(self, words: Iterable[str]) -> Mapping[str, Any]:
-        """The table of a command: ``[books.check]`` for the words ``books check``."""
+        """The table of a command, ``[books.check]`` for the words ``books check``; empty if the file has none."""
         table: Any = self.tables
         for word in words:
             table = table.get(word, {}) if isinstance(table, dict) else {}
@@ -41,17 +42,17 @@ class Config:
         """Click's default map of a command and of its subcommands. Raises UsageError for a wrong key or value."""
         where, own_table = ".".join(words), self.table(words)
         options = options_of(command)
-        below = command.commands if isinstance(command, click.Group) else {}
+        subcommands = command.commands if isinstance(command, click.Group) else {}
         for key, value in own_table.items():
-            if key not in options and not (key in below and isinstance(value, dict)):
+            if key not in options and not (key in subcommands and isinstance(value, dict)):
                 kind = "no such command or option" if isinstance(value, dict) else "no such option"
                 advice = _advice(" ".join(("vr", *words)), key)
-                raise self.wrong(f"[{where}] {key}", advice or kind + nearest(key, [*options, *below]))
+                raise self.wrong(f"[{where}] {key}", advice or kind + nearest(key, [*options, *subcommands]))
         defaults: dict[str, Any] = {}
         for name, table in ((DEFAULTS, self.tables.get(DEFAULTS, {})), (where, own_table)):
             for key in table.keys() & options.keys():
                 defaults[options[key].name or ""] = self._checked(options[key], table[key], f"[{name}] {key}")
-        for name, child in below.items():
+        for name, child in subcommands.items():
             defaults[name] = self.default_map(child, *words, name)
         return defaults
 
@@ -80,7 +81,7 @@ class Config:
         return UsageError(f"{self.path}: {where}: {problem}")
 
     def _checked(self, option: click.Option, value: Any, where: str) -> Any:
-        """The value as it would be typed; flags are true or false."""
+        """The value as it would be typed; a flag's is a bool. Raises UsageError if the option does not take it."""
         several = option.multiple and isinstance(value, list)
         items = value if several else [value]
         for item in items:
@@ -143,26 +144,26 @@ def variable_of(context: click.Context, option: click.Parameter) -> str:
 
 
 def _advice(command: str, key: str) -> str:
-    """What to do instead of an option that a command (``vr mine``) no longer has; "" if it never had it."""
+    """What to do instead of the option `key`, which `command` (``vr mine``) no longer has; "" if it never had it."""
     return (instead_of(command, f"--{key}") or "").partition(": ")[2]
 
 
 def check_environment(prefix: str, command: click.Command, *words: str) -> None:
-    """Raises UsageError for a variable with the prefix of the command `words` that sets none of its options.
+    """Raises UsageError for an environment variable that names the command `words` but none of its options.
 
-    Also for variables of its subcommands, which begin with the same prefix.
+    The same for its subcommands, whose variables begin with the same words.
     """
-    begins = "_".join([prefix, *words, ""]).replace("-", "_").upper()
-    variables = [f"{begins}{option.name}".upper() for option in command.params]
-    below = command.commands if isinstance(command, click.Group) else {}
-    of_below = tuple(f"{begins}{child}_".replace("-", "_").upper() for child in below)
+    stem = "_".join([prefix, *words, ""]).replace("-", "_").upper()
+    variables = [f"{stem}{option.name}".upper() for option in command.params]
+    subcommands = command.commands if isinstance(command, click.Group) else {}
+    stems_below = tuple(f"{stem}{child}_".replace("-", "_").upper() for child in subcommands)
     for key in os.environ:
-        if key.startswith(begins) and key not in [*variables, f"{begins}HELP"] and not key.startswith(of_below):
+        if key.startswith(stem) and key not in [*variables, f"{stem}HELP"] and not key.startswith(stems_below):
             name = " ".join(["vr", *words])
-            advice = _advice(name, key.removeprefix(begins).lower().replace("_", "-"))
+            advice = _advice(name, key.removeprefix(stem).lower().replace("_", "-"))
             problem = advice or f"{name} has no such option{nearest(key, variables)}"
             raise UsageError(f"{key} is set in the environment: {problem}")
-    for child, subcommand in below.items():
+    for child, subcommand in subcommands.items():
         check_environment(prefix, subcommand, *words, child)
 
 
@@ -218,8 +219,8 @@ def command(context: click.Context, words: tuple[str, ...], json: bool) -> None:
 
 
 def _rows(context: click.Context, config: Config | None) -> Iterator[dict[str, Any]]:
-    """The options of a command and its subcommands: command, option, the value for JSON and as it is shown, and where
-    it comes from."""
+    """A row for each option of a command and its subcommands: `command`, `option`, `value` (for JSON), `shown` (for a
+    terminal), `source` (where the value comes from)."""
     words = context.command_path.split()[1:]
     for key, option in options_of(context.command).items():
         value, source = option.consume_value(context, {})
@@ -229,9 +230,11 @@ def _rows(context: click.Context, config: Config | None) -> Iterator[dict[str, A
             origin = f"{config.path} [{'.'.join(words) if key in config.table(words) else DEFAULTS}]"
         else:
             origin, value = "built in", option.get_default(context)
-        # Newer versions of click have another object for a missing value.
-        plain = isinstance(value, str | int | float | list | tuple)
-        value = _as_json(option.type_cast_value(context, value), value) if plain else [] if option.multiple else None
+        # In newer versions of click a missing value is not None but an object of another class.
+        if isinstance(value, str | int | float | list | tuple):
+            value = _as_json(option.type_cast_value(context, value), value)
+        else:
+            value = [] if option.multiple else None
         in_words = re.search(r"\[default: ([^]]+)\]", option.help or "") if value in (None, []) else None
         row = {"command": " ".join(words), "option": f"--{key}", "value": value}
         yield row | {"shown": in_words[1] if in_words else _shown(value), "source": origin}
@@ -241,7 +244,7 @@ def _rows(context: click.Context, config: Config | None) -> Iterator[dict[str, A
 
 
 def _as_json(value: Any, typed: Any) -> Any:
-    """The value for JSON, or as it was `typed` if JSON has no such value."""
+    """The value for JSON; as it was `typed`, if JSON has no such value."""
     if isinstance(value, tuple | list):
         return [_as_json(item, str(item)) for item in value]
     return value if isinstance(value, str | int | float | bool) or value is None else typed

@@ -30,12 +30,12 @@ Example:
 """.format(kinds="\n".join(f"{name:<12} {kind.help}" for name, kind in KINDS.items()))
 
 
-def _complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name, help=kind.help) for name, kind in KINDS.items() if name.startswith(incomplete)]
+def _kinds(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    return [CompletionItem(name, help=kind.help) for name, kind in KINDS.items() if name.startswith(begun)]
 
 
 @click.command(help=HELP, short_help="Draw it: scatter, rates, calibration, recall, Elo and more.")
-@click.argument("kind", default="scatter", metavar="[KIND]", shell_complete=_complete)
+@click.argument("kind", default="scatter", metavar="[KIND]", shell_complete=_kinds)
 @click.argument("source", required=False, metavar="[SOURCE]")
 @click.option("-o", "--output", type=PLOT_FILE, default="plot.png", help="The file: .png, .svg or .pdf.")
 @DB
@@ -59,7 +59,7 @@ def command(
 
 
 def _check(context: click.Context, name: str, source: str | None) -> None:
-    """Raises UsageError for a typed option, or a source, that the kind of plot does not use."""
+    """Raises UsageError for an option on the command line, or a source, that the kind `name` of plots does not use."""
     for word in (name, source) if name not in KINDS or KINDS[name].reads == STORE else ():
         if word is not None and (advice := misplaced(context, word, () if word == name else ("--output",))):
             raise UsageError(advice)

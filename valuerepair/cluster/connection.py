@@ -124,8 +124,8 @@ async def connected(address: str, patience: float, return_s: float) -> AsyncIter
         try:
             await asyncio.wait_for(client, patience)
         except (OSError, asyncio.TimeoutError):
-            how = "start one with `dask scheduler`, or check the address"
-            raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {how}") from None
+            advice = "start one with `dask scheduler`, or check the address"
+            raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {advice}") from None
         yield client
     finally:
         with contextlib.suppress(Exception):  # a client may be in any state by now
@@ -143,8 +143,8 @@ def _check_certificates(address: str) -> None:
         except OSError as error:
             raise ValueRepairError(f"--cluster {address}: the certificates cannot be read: {error}") from None
         if arguments.get("ssl_context") is None:
-            how = "name yours in Dask's configuration (distributed.comm.tls)"
-            raise ValueRepairError(f"--cluster {address}: no certificate is set; {how}")
+            advice = "name yours in Dask's configuration (distributed.comm.tls)"
+            raise ValueRepairError(f"--cluster {address}: no certificate is set; {advice}")
 
 
 def dask_setup(worker: object) -> None:

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def open_on_cluster(
-    where: ClusterAddress,
+    address: ClusterAddress,
     deep: str | None,
     net: str | None,
     workers: int | None = None,
@@ -53,7 +53,7 @@ def open_on_cluster(
     spec = chosen_spec(deep)
     if not spec.kind.searches:
         raise UsageError(
-            f"--cluster {where} with --deep recorded: recorded evaluations are read on this machine and need no "
+            f"--cluster {address} with --deep recorded: recorded evaluations are read on this machine and need no "
             "searches, and the net alone needs no cluster: leave --cluster out"
         )
     check_least("--jobs", workers)
@@ -72,14 +72,14 @@ def open_on_cluster(
         deep=spec,
         weights=_net_file(spec.weights) if spec.weights is not None else None,
         searches=workers,
-        cores=1 if where.local else None,
+        cores=1 if address.local else None,
     )
-    dispatcher = Dispatcher(where, assignment, _own_engine(assignment))
+    dispatcher = Dispatcher(address, assignment, _own_engine(assignment))
     try:
         dispatcher.start()
         cluster_net = ClusterNet(dispatcher, net_options.get("history_fill", "fen_only"))
         oracle = ClusterOracle(dispatcher)
-        log.info(f"deep search: {oracle.identity.label}, {oracle.workers} at once on the cluster {where}, so far")
+        log.info(f"deep search: {oracle.identity.label}, {oracle.workers} at once on the cluster {address}, so far")
         log.info(f"net: {cluster_net.identity.name} on the cluster")
         yield Opened(cluster_net, oracle)
     finally:

@@ -264,8 +264,8 @@ def better_judge(rows: Sequence[KindRow], *, held_out: bool) -> BetterJudge:
     is_better = bool(rows) and all(finding == "better" for finding in kinds.values())
     beside = any(kind != GAME for kind in kinds)
     doubts = ", ".join(f"{WORDS[row.kind]} ({_doubt(row)})" for row in rows if row.finding != "better")
-    where = "for each kind of position" if beside else f"for positions {WORDS[GAME]}"
-    sentence = f"better judge: shown {where}" if is_better else f"better judge: not shown for positions {doubts}"
+    scope = "for each kind of position" if beside else f"for positions {WORDS[GAME]}"
+    sentence = f"better judge: shown {scope}" if is_better else f"better judge: not shown for positions {doubts}"
     notes = []
     if not held_out:
         notes.append("training may have seen these positions: --split compares on what it held out")

@@ -49,8 +49,8 @@ class KnownNet:
         """Its description and its file, for a terminal."""
         default = " (default)" if self.name == DEFAULT_NET else ""
         missing = f"not here yet: `vr nets pull {self.name}`, or the first use, downloads it"
-        where = str(self.cached) if is_pulled(self) else missing
-        return [f"{self.name}{default}: {self.description}; {self.licence}", f"  {where}"]
+        place = str(self.cached) if is_pulled(self) else missing
+        return [f"{self.name}{default}: {self.description}; {self.licence}", f"  {place}"]
 
     def as_json(self) -> dict[str, Any]:
         """Name, whether it is the default, SHA-256, and the path of the file or None."""

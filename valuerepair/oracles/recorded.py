@@ -108,8 +108,8 @@ def recorded_options(spec: EngineSpec, paths: Sequence[str]) -> RecordedOptions:
     detected = detect(paths) if "kind" not in settings else None
     kind = detected.kind if detected else settings["kind"]
     if kind in (CHUNKS, SELFPLAY) and ("view" in settings or "min-depth" in settings):
-        what = "training chunks" if kind == CHUNKS else "comments of vr selfplay"
-        raise UsageError(f"--deep recorded: {what} are the mover's view and have no depth; min-nodes=N is there")
+        records = "training chunks" if kind == CHUNKS else "comments of vr selfplay"
+        raise UsageError(f"--deep recorded: {records} are the mover's view and have no depth; min-nodes=N is there")
     if "net" in settings and kind != CHUNKS:
         raise UsageError(f"--deep recorded: net= names the net of training chunks; for {kind} give --net")
     view = next((view for view in VIEWS if view == settings.get("view")), None)

@@ -119,8 +119,8 @@ class RepairOutcome:
             doubts.append("beside the games, where a search looks most, no position was judged")
         if doubts:
             return Claim("better judge", False, f"the squared error is not clearly smaller: {'; '.join(doubts)}")
-        where = " and on ".join(_PLACES[pair.part] for pair in pairs)
-        return Claim("better judge", True, f"the squared error is smaller for each kind of position, on {where}")
+        parts = " and on ".join(_PLACES[pair.part] for pair in pairs)
+        return Claim("better judge", True, f"the squared error is smaller for each kind of position, on {parts}")
 
     @property
     def _by_deeper_judge(self) -> Sequence[Mapping[str, Any]]:
@@ -146,10 +146,10 @@ class RepairOutcome:
         pair = next((j for j in self.judged if (j.part, j.first, j.second) == ("families", CONTROLLING, NEW)), None)
         if pair is None:
             return None
-        name, where = "owed to the candidates", f"on {_PLACES['families']}"
+        name, held = "owed to the candidates", f"on {_PLACES['families']}"
         if (comparison := pair.recalibrated) is None:
-            return Claim(name, False, f"too few positions {where} for curves")
-        why = f"{where}, each net recalibrated, {Interval.of_figures(comparison['share']).points} against the control"
+            return Claim(name, False, f"too few positions {held} for curves")
+        why = f"{held}, each net recalibrated, {Interval.of_figures(comparison['share']).points} against the control"
         if (power := power_of(comparison)) is None:
             return Claim(name, False, f"{why}; too few games to tell")
         best = f"{100 * BEST_KNOWN:g} % fewer candidates"
@@ -328,8 +328,8 @@ def _document(repair: Repair, outcome: RepairOutcome) -> str:
         ("Settings", f"<pre>{escape((repair.folder / 'repair.toml').read_text('utf-8'))}</pre>"),
     )
     body = "".join(f"<section><h2>{title}</h2>\n{content}\n</section>\n" for title, content in sections)
-    what = f"{settings.net}, judged by {settings.deep}; candidates from {settings.threshold:g} on"
-    return document(f"Repair of {settings.net}", what, body, "repair.css")
+    summary = f"{settings.net}, judged by {settings.deep}; candidates from {settings.threshold:g} on"
+    return document(f"Repair of {settings.net}", summary, body, "repair.css")
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -313,17 +313,13 @@ class _StageCommands:
         once = learned / rates.net if options.only == "value" else 0  # the input of the value head, computed once
         seconds = rates.compile + 4 * rates.start + once
         seconds += steps * s.train.batch / rates.train + _JUDGEMENTS * judged / rates.judge
-        how = [
+        learning_options = [
             word
             for name in ("only", "steps", "lr", "batch", "warmup", "every", "patience", "amplitude")
-            if getattr(options, name) is not None
-            for word in (
-                ("--set", f"{name}={getattr(options, name)}")
-                if name in SETTINGS
-                else (f"--{name}", f"{getattr(options, name)}")
-            )
+            if (value := getattr(options, name)) is not None
+            for word in (("--set", f"{name}={value}") if name in SETTINGS else (f"--{name}", f"{value}"))
         ]
-        common = (*self._net, *self._threshold, *how, *self._seed)
+        common = (*self._net, *self._threshold, *learning_options, *self._seed)
         policy = () if options.policy is None else ("--policy", options.policy)
         store = ("--store", self._at(STORE), *self._oracle, *self._split, *self._alpha, *policy)
         sources = {REPAIRED: (self._at("mixture"),) if s.normal else (*store, *self._share)}

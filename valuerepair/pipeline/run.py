@@ -154,8 +154,8 @@ class Repair:
             took = f"done, {format_duration(noted.seconds)}" if done and noted else format_duration(stage.seconds)
             lines += [f"{stage.name:<17}{stage.size:<58}{took:>12}", f"  {self.command(stage)}"]
         remaining = sum(stage.seconds for stage in self.plan.stages[begin:])
-        what = "in all" if not begin else "still to come"
-        return [*lines, f"{'':<17}{what:<58}{format_duration(remaining):>12}", *self.plan.limits]
+        which_time = "in all" if not begin else "still to come"
+        return [*lines, f"{'':<17}{which_time:<58}{format_duration(remaining):>12}", *self.plan.limits]
 
 
 def q_scales(folder: Path, stage: Stage) -> tuple[float, float] | None:
@@ -326,9 +326,9 @@ def _check_store(repair: Repair, begin: int) -> None:
         return
     before, now = (_without_size(shlex.split(identity)) for identity in (noted.identity, repair.identities[stage.name]))
     if before != now:
-        how = noted.command if before[:-1] != now[:-1] else f"{repair.plan.settings.net} has been replaced since"
+        difference = noted.command if before[:-1] != now[:-1] else f"{repair.plan.settings.net} has been replaced since"
         raise UsageError(
-            f"{repair.folder}: its store was mined differently ({how}); give another folder, or remove {STORE}"
+            f"{repair.folder}: its store was mined differently ({difference}); give another folder, or remove {STORE}"
         )
 
 

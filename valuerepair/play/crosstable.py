@@ -10,7 +10,7 @@ from typing import Any
 
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import FEWEST, elo_interval, elo_words, los_words, moments
-from valuerepair.play.match_pgn import Match, TaggedGame, counted_games, joined, matches_of, read_games
+from valuerepair.play.match_pgn import Match, TaggedGame, counted_games, joined_matches, matches_of, read_games
 from valuerepair.play.sprt import Sprt
 from valuerepair.play.standing import POINTS, Standing, level_lines, report_lines, score_words
 from valuerepair.text import printable, quantity, table_lines
@@ -118,7 +118,11 @@ def crosstable(
     if not matches:
         raise _no_match(paths, games, player)
     _remark_on_case(matches)
-    match = matches[0] if len(matches) == 1 else joined(matches, (player, OTHERS)) if player is not None else None
+    match: Match | None = None
+    if len(matches) == 1:
+        match = matches[0]
+    elif player is not None:
+        match = joined_matches(matches, (player, OTHERS))
     if sprt is not None and match is None:
         raise UsageError(f"--sprt: there are {len(matches):,} matches; say --player NAME")
     total = _standing(match, sprt) if match is not None else None
@@ -156,12 +160,12 @@ def _remark_on_case(matches: Sequence[Match]) -> None:
 
 def _no_match(paths: Sequence[str], games: Sequence[TaggedGame], player: str | None) -> Exception:
     """The error for files without a match."""
-    where = ", ".join(paths)
+    files = ", ".join(paths)
     names = sorted({name for game in games for name in (game.white, game.black)})
     if player is None or player in names:
-        return ValueRepairError(f"{where}: one player plays itself, so there is no Elo")
+        return ValueRepairError(f"{files}: one player plays itself, so there is no Elo")
     near = [name for name in names if player.casefold() in name.casefold()]
     proposed = near or names
     named = ", ".join(proposed[:_MOST_NAMED]) + (", ..." if len(proposed) > _MOST_NAMED else "")
     advice = f"did you mean {named}?" if near else f"there are {named}"
-    return UsageError(f"--player {player}: has no game in {where}; {advice}")
+    return UsageError(f"--player {player}: has no game in {files}; {advice}")

@@ -159,8 +159,8 @@ class MatchEnd:
 
     def lines(self) -> list[str]:
         """For the user: the standing, and the file of the games."""
-        where = [f"games in {self.path}"] if self.standing.games else []
-        return [*report_lines(self.standing), *self._advice(), *where]
+        file_line = [f"games in {self.path}"] if self.standing.games else []
+        return [*report_lines(self.standing), *self._advice(), *file_line]
 
     def details(self) -> list[str]:
         """Normalized Elo, and the interval and verdict at each level."""
@@ -225,8 +225,8 @@ def play_sides(sides: Sequence[str], options: MatchOptions, path: str | Path, *,
     """The match of two sides, given as the text of `vr match`: opens them, and logs the players. See `play_match`."""
     a, b = (parse_side(side) for side in sides)
     plan = options.plan()
-    where = {"device": options.device, "threads": options.threads}
-    with Lineup([a, b], plan.control, options.jobs, plan.games, **where) as lineup:
+    device_options = {"device": options.device, "threads": options.threads}
+    with Lineup([a, b], plan.control, options.jobs, plan.games, **device_options) as lineup:
         log.info("\n".join([*lineup.lines(), *plan.remark()]))
         return play_match(plan, lineup, path, progress=progress)
 

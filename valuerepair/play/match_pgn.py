@@ -207,7 +207,7 @@ def matches_of(games: Iterable[TaggedGame], player: str | None = None) -> list[M
     return matches
 
 
-def joined(matches: Sequence[Match], names: tuple[str, str]) -> Match:
+def joined_matches(matches: Sequence[Match], names: tuple[str, str]) -> Match:
     """The matches of one player against several as one match, whose pairs are those of each opponent."""
     return Match(names, [game for match in matches for game in match.games])
 

@@ -298,9 +298,9 @@ class ChunkOutput:
                 path.unlink(missing_ok=True)
 
     def _unwritable(self, error: OSError) -> ValueRepairError:
-        where = self._shown_folder if error.filename is None else error.filename
+        failed_path = self._shown_folder if error.filename is None else error.filename
         return ValueRepairError(
-            f"{where}: {error.strerror or error}; once chunks can be written there, the same command resumes"
+            f"{failed_path}: {error.strerror or error}; once chunks can be written there, the same command resumes"
         )
 
 

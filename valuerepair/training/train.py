@@ -595,11 +595,11 @@ class _Curve(msgspec.Struct):
 
 def read_curve(path: str | os.PathLike[str]) -> Training:
     """The training of a net, or of the file that `write_curve` wrote next to it. Raises ValueRepairError."""
-    where = Path(path)
-    if where.name.endswith(SUFFIX):
-        where = curve_path(where)
+    path_of_curve = Path(path)
+    if path_of_curve.name.endswith(SUFFIX):
+        path_of_curve = curve_path(path_of_curve)
     try:
-        about = read_checked(where, _Curve, "a curve that vr train wrote")
+        about = read_checked(path_of_curve, _Curve, "a curve that vr train wrote")
     except OSError as error:
-        raise ValueRepairError(f"{where}: {error.strerror}; vr train writes it beside the new net") from None
+        raise ValueRepairError(f"{path_of_curve}: {error.strerror}; vr train writes it beside the new net") from None
     return Training(about, about.pop("curve"))
