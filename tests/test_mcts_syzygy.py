@@ -195,7 +195,7 @@ def test_after_a_repetition_only_the_shortest_way_is_left() -> None:
     assert len(strict[0]) < len(free[0])
 
 
-@pytest.mark.parametrize("men", ["KQk", "KRk"])
+@pytest.mark.parametrize("men", [pytest.param("KQk", marks=pytest.mark.slow), "KRk"])
 def test_won_endings_are_won_whatever_the_net_says(men: str) -> None:
     """Against the longest defence, by a net that knows nothing, in time for the 50-move rule."""
     with chess.syzygy.open_tablebase(SMALLEST) as tables:

@@ -165,7 +165,13 @@ def small_net(tmp_path_factory: pytest.TempPathFactory) -> Net:
     return open_net(str(path), device="cpu", threads=1, batch=32)
 
 
-@pytest.mark.parametrize("fen", [MATE_IN_ONE, "r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3"])
+@pytest.mark.parametrize(
+    "fen",
+    [
+        MATE_IN_ONE,
+        pytest.param("r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - 2 3", marks=pytest.mark.slow),
+    ],
+)
 def test_all_nodes_that_the_net_evaluated_are_drawn_evenly(small_net: Net, fen: str) -> None:
     """Over 1,500 draws chi-square with at most 28 degrees of freedom is below 56.9 in 999 of 1,000. With a mate some
     visits end where the net is not asked."""

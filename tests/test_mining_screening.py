@@ -450,7 +450,7 @@ def test_what_the_run_and_the_store_count_beyond_scale_is_the_same(steep_run: Cl
     assert any(line.startswith("screening: 1/") and "recall" in line for line in summary.lines())
 
 
-@pytest.mark.parametrize("limits", [(30, 64, 96), (200,)])
+@pytest.mark.parametrize("limits", [(30, 64, 96), pytest.param((200,), marks=pytest.mark.slow)])
 def test_a_run_beyond_scale_that_was_stopped_and_goes_on_ends_as_one_that_was_not(
     archive: Path, steep_run: Climbed, db: Path, limits: tuple[int, ...]
 ) -> None:

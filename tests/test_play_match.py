@@ -460,7 +460,7 @@ def test_a_match_of_a_version_that_cut_long_tags_goes_on(tmp_path: Path) -> None
         run(tmp_path, plan_of(tmp_path), sides[0].replace(LONG, f"{LONG} another"), sides[1])
 
 
-@pytest.mark.parametrize("named_by", ["arg", "option.Book Path"])
+@pytest.mark.parametrize("named_by", [pytest.param("arg", marks=pytest.mark.slow), "option.Book Path"])
 def test_a_file_that_a_side_names_must_not_change(tmp_path: Path, named_by: str) -> None:
     """But its log may, and a file of a version that did not look at the contents goes on."""
     path, named, written = tmp_path / "match.pgn", tmp_path / "weights.nnue", tmp_path / "log"
@@ -484,8 +484,17 @@ def test_a_file_that_a_side_names_must_not_change(tmp_path: Path, named_by: str)
     assert run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides).before == 4
 
 
-@pytest.mark.parametrize("before", [None, "", "of an earlier match\n"])
-@pytest.mark.parametrize("named_by", ["arg", "option.Book Path"])
+@pytest.mark.parametrize(
+    ("named_by", "before"),
+    [
+        ("arg", None),
+        ("option.Book Path", ""),
+        ("arg", "of an earlier match\n"),
+        pytest.param("option.Book Path", None, marks=pytest.mark.slow),
+        pytest.param("arg", "", marks=pytest.mark.slow),
+        pytest.param("option.Book Path", "of an earlier match\n", marks=pytest.mark.slow),
+    ],
+)
 def test_a_match_goes_on_though_its_engine_writes_a_file_that_it_names(
     tmp_path: Path, named_by: str, before: str | None
 ) -> None:

@@ -70,10 +70,12 @@ def openings(tmp_path: Path) -> list[Opening]:
     return read_openings(path)
 
 
-def games(openings: Sequence[Opening], players: Sequence[UciPlayer], jobs: int = 2) -> list[GameRecord]:
+def games(
+    openings: Sequence[Opening], players: Sequence[UciPlayer], jobs: int = 2, rules: Rules | None = None
+) -> list[GameRecord]:
     """Each opening with both colours."""
     pairings = [Pairing(n, openings[n // 2], n % 2, 1 - n % 2) for n in range(2 * len(openings))]
-    return sorted(play_games(pairings, players, Rules(), jobs, seed=1), key=lambda record: record.number)
+    return sorted(play_games(pairings, players, rules or Rules(), jobs, seed=1), key=lambda record: record.number)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_an_engine_that_gives_garbage_and_no_score_still_plays(opened: Opener, o
 def test_what_an_engine_says_besides_changes_nothing(opened: Opener, openings: list[Opening], what: str) -> None:
     """A second best move, an info line after it (cutechess and python-chess ignore both), an unknown line."""
     good, odd = opened("play", "no-score-on="), opened("play", "no-score-on=", f"{what}=e2e4")
-    one, two = games(openings[:1], (good, good), jobs=1), games(openings[:1], (odd, odd), jobs=1)
+    one, two = (games(openings[:1], (side, side), jobs=1, rules=Rules(max_plies=40)) for side in (good, odd))
     assert [record.moves for record in two] == [record.moves for record in one]
     assert {thought.cp for record in two for thought in record.thoughts} == {None}
 
