@@ -127,6 +127,8 @@ def test_few_games_show_nothing() -> None:
     assert np.isnan(row.change.low)
     assert np.isnan(row.candidates[0].change.low)
     assert "15 games, 16 are needed" in better_judge([row], held_out=True).sentence
+    single = only(rows({"game": (0.3, 0.1)}, games=1))
+    assert "(1 game, 16 are needed" in better_judge([single], held_out=True).sentence
 
 
 def test_positions_beside_the_games_have_rows_and_change_nothing_else(db: Path) -> None:

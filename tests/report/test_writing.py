@@ -192,3 +192,9 @@ def test_the_command(db: Path, tmp_path: Path) -> None:
     assert figures["stats"]["scored"]["alpha"] == {"value": 200, "origin": "given"}
     rate = next(row for row in figures["stats"]["scored"]["by_threshold"] if row["threshold"] == 0.8)
     assert f"{rate['candidates']:,} candidates at 0.8" in done.output
+
+
+def test_the_line_of_a_page_says_1_position() -> None:
+    assert page.WrittenPage("a.html", 1, 1, 0, 2.0, 2_100_000).lines() == [
+        "a.html: 1 position, 1 of them one by one, 0 candidates at 2; 2.1 MB"
+    ]

@@ -30,7 +30,7 @@ from valuerepair.intervals import (
 )
 from valuerepair.judge.two_phase import DeeperValues, estimated
 from valuerepair.question import is_candidate
-from valuerepair.text import table_lines
+from valuerepair.text import quantity, table_lines
 
 Finding = Literal["better", "worse", "not shown", "too few games"]
 
@@ -276,7 +276,7 @@ def better_judge(rows: Sequence[KindRow], *, held_out: bool) -> BetterJudge:
 
 def _doubt(row: KindRow) -> str:
     if row.finding == "too few games":
-        return f"{row.games} games, {FEWEST_GAMES} are needed"
+        return f"{quantity(row.games, 'game')}, {FEWEST_GAMES} are needed"
     return f"{'worse: ' if row.finding == 'worse' else ''}{row.change.for_brackets}"
 
 

@@ -29,6 +29,7 @@ from valuerepair.oracles.engine_net import EngineNet, engine_hint, is_engine, op
 from valuerepair.store.files import net_option
 from valuerepair.store.rows import CUT, ENGINE_FILL, EXPANDED, FULL, RunRecord
 from valuerepair.store.store import Store
+from valuerepair.text import quantity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -222,7 +223,7 @@ def measure_missing(
             _opened(net, net_options) as opened,
             Progress(f"{net.name}: net values", net.missing, "positions", quiet=quiet) as progress,
         ):
-            log.info(f"{net.missing:,} positions without a value of {net.name}: computing on {opened.where}")
+            log.info(f"{quantity(net.missing, 'position')} without a value of {net.name}: computing on {opened.where}")
             done += measure(store, opened, oracle, progress, command)
     if done and (now := _default_net(db, oracle)) != default_net:
         log.info(f"commands without --net now use {now} in {db}, not {default_net}: it has as many values")

@@ -48,7 +48,7 @@ class WrittenPage:
     def lines(self) -> list[str]:
         """The content on a line, for a terminal."""
         return [
-            f"{self.path}: {self.positions:,} positions, {self.shown:,} of them one by one, "
+            f"{self.path}: {quantity(self.positions, 'position')}, {self.shown:,} of them one by one, "
             f"{quantity(self.candidates, 'candidate')} at {self.threshold:g}; {self.size / 1e6:.1f} MB"
         ]
 

@@ -28,7 +28,7 @@ from valuerepair.nets.net import Net, NetValues, Priors
 from valuerepair.nets.policy import policy_indices
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.text import positions_of_games
+from valuerepair.text import positions_of_games, quantity
 from valuerepair.training.chunk_output import ChunkForm, ChunkOutput
 from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.nnue import game_results
@@ -260,8 +260,8 @@ def summary(manifest: dict[str, Any], folder: str | os.PathLike[str]) -> list[st
     records, positions = manifest["records"], manifest["positions"]
     again = f", {records / positions:.1f} times each on average" if records > positions else ""
     lines = [
-        f"{os.fspath(folder)}: {records:,} chunks of one record each",
-        f"{positions_of_games(positions, manifest['games'])}{again}; {manifest['candidates']:,} are candidates",
+        f"{os.fspath(folder)}: {quantity(records, 'chunk')} of one record each",
+        f"{positions_of_games(positions, manifest['games'])}{again}; {quantity(manifest['candidates'], 'candidate')}",
     ]
     if manifest["options"]["result"] == "game" and (without := manifest["without_result"]):
         lines.append(f"{without:,} records have a result sampled by the judge's value: their games have none")
