@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,11 +31,8 @@ from valuerepair.judge.weights import copies_by_weight, weights_of
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
 from valuerepair.store.columns import GAME_KEY, games_of
 from valuerepair.store.queries import eco_headers
+from valuerepair.store.store import Store
 from valuerepair.text import quantity
-
-if TYPE_CHECKING:
-    from valuerepair.store.store import Store
-
 
 TOO_LIGHT = "drawn zero times by its weight"
 NEAR_HELD = "near-duplicate of a held-out position"

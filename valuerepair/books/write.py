@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pandas as pd
@@ -35,11 +35,9 @@ from valuerepair.store import db_option
 from valuerepair.store.columns import GAME_KEY
 from valuerepair.store.files import net_option, reason_missing
 from valuerepair.store.rows import ENGINE_FILL
+from valuerepair.store.store import Store
 from valuerepair.text import formatted, positions_of_games, quantity
 from valuerepair.version import __version__
-
-if TYPE_CHECKING:
-    from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,11 @@ from valuerepair.arrays import Flags, Floats
 from valuerepair.chess import values
 from valuerepair.intervals import Rate, WeightedCount, weighted
 from valuerepair.judge.weights import hill_numbers
-from valuerepair.question import is_candidate
+from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store import reached, screening
 from valuerepair.store.rows import STEPS
+from valuerepair.store.store import Store
 from valuerepair.text import finite, quantity, table_lines
-
-if TYPE_CHECKING:
-    from valuerepair.question import QFrom, Question
-    from valuerepair.store.store import Store
 
 Columns = Mapping[str, NDArray[Any]]
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,8 @@ from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store.queries import attrs_of, table
 from valuerepair.store.rows import INFERRED, signed, value_condition
 from valuerepair.store.scale import calibrated_of
+from valuerepair.store.store import Store
 from valuerepair.text import formatted, json_fields, table_lines
-
-if TYPE_CHECKING:
-    from valuerepair.store.store import Store
 
 _MOST_DIGITS = 18  # any such number fits into an integer of SQLite
 _SCORES = "n.q, v.cp, v.mate, v.w, v.d, v.l, v.q"

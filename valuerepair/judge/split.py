@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,11 +47,9 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.store import files
 from valuerepair.store.queries import snapshot
 from valuerepair.store.rows import game_row, unsigned
+from valuerepair.store.store import Store
 from valuerepair.text import table_lines
 from valuerepair.version import __version__
-
-if TYPE_CHECKING:
-    from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -9,14 +9,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.result import SearchResult
-
-if TYPE_CHECKING:
-    from valuerepair.mcts.forest import Forest
 
 T = TypeVar("T")
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import chess
 
@@ -23,13 +22,11 @@ from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
+from valuerepair.nets.net import Net
 from valuerepair.nets.options import NAMES, heads_of
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished, game_over
 from valuerepair.store.rows import DeepResult, OracleIdentity
 from valuerepair.text import size_words
-
-if TYPE_CHECKING:
-    from valuerepair.nets.net import Net
 
 log = logging.getLogger(__name__)
 

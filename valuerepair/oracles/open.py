@@ -5,17 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from valuerepair.cores import usable_cores
 from valuerepair.engines.kinds import chosen_spec
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError, check_least
+from valuerepair.nets.net import Net
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.oracles.uci_oracle import UciOracle
-
-if TYPE_CHECKING:
-    from valuerepair.nets.net import Net
 
 log = logging.getLogger(__name__)
 

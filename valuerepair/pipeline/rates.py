@@ -16,23 +16,21 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import chain, islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
 from valuerepair import signals
 from valuerepair.archives.open import find_sources, total_bytes
+from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.inputs import Count, Record, Seconds, read_json
+from valuerepair.nets.net import Net
+from valuerepair.oracles.oracle import Oracle
 from valuerepair.pipeline.settings import Settings
-
-if TYPE_CHECKING:
-    from valuerepair.chess.positions import PositionBatch
-    from valuerepair.nets.net import Net
-    from valuerepair.oracles.oracle import Oracle
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,10 @@ from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
+from valuerepair.nets.net import Net
 from valuerepair.oracles.mcts_oracle import available_memory, identity_of
 from valuerepair.play.game import Thought
 from valuerepair.play.time_control import Clock
-
-if TYPE_CHECKING:
-    from valuerepair.nets.net import Net
 
 DEFAULT_ENTRIES = 200_000  # about 500 bytes each
 # The cache answers some leaves at once, so the batches need twice as many trees to be full.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU
 from valuerepair.cores import usable_cores
@@ -17,13 +17,11 @@ from valuerepair.errors import UsageError, check_least
 from valuerepair.files import file_sha256
 from valuerepair.inputs import settings_of
 from valuerepair.mcts.params import SearchParams
+from valuerepair.nets.net import Net
 from valuerepair.nets.registry import DEFAULT_NET
 from valuerepair.play.game import Player
 from valuerepair.play.time_control import TimeControl
 from valuerepair.play.uci_player import UciPlayer
-
-if TYPE_CHECKING:
-    from valuerepair.nets.net import Net
 
 _MOST_ON_CPU = 128  # games at once
 EXAMPLE = "for example net=maia-1900,nodes=800,n_scl=5 or stockfish:nodes=1000 or /path/engine,option.Hash=16"

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING
 
 import chess.svg
 import numpy as np
@@ -24,11 +23,9 @@ from valuerepair.report import static_page
 from valuerepair.report.page_content import OF_ALL, Content, choose, content_of, with_texts
 from valuerepair.report.static_page import template_part
 from valuerepair.store.queries import snapshot
+from valuerepair.store.store import Store
 from valuerepair.text import quantity
 from valuerepair.version import __version__
-
-if TYPE_CHECKING:
-    from valuerepair.store.store import Store
 
 
 @dataclass(frozen=True, slots=True)

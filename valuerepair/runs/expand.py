@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from valuerepair.errors import UsageError, check_least
 from valuerepair.judge.labelled import PolicyNet
 from valuerepair.judge.split import Split
 from valuerepair.nets.net import Evaluator, NetValues
-from valuerepair.oracles.oracle import Climb, DeepFailure
+from valuerepair.oracles.oracle import Climb, DeepFailure, Oracle
 from valuerepair.question import Question, is_candidate
 from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.frontier import (
@@ -51,9 +51,6 @@ from valuerepair.store.reached import ExpansionSource, NeighbourOutcome, Reached
 from valuerepair.store.rows import EXPANDED, INFERRED, LINE, DeepColumns, DeepResult, Run, RunRecord
 from valuerepair.store.screening import REACHED
 from valuerepair.store.store import Store
-
-if TYPE_CHECKING:
-    from valuerepair.oracles.oracle import Oracle
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import chess
 import numpy as np
@@ -26,14 +26,11 @@ from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity
-from valuerepair.oracles.oracle import DeepFailure
+from valuerepair.oracles.oracle import DeepFailure, Oracle
 from valuerepair.store.rows import FULL, NET, DeepResult, Run
 from valuerepair.store.screening import forget_passage
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
-
-if TYPE_CHECKING:
-    from valuerepair.oracles.oracle import Oracle
 
 TICK_S = 0.5
 _GRACE_S = 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import Evaluator
-from valuerepair.oracles.oracle import Climb, DeepFailure
+from valuerepair.oracles.oracle import Climb, DeepFailure, Oracle
 from valuerepair.runs.loop import SearchLoop
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.progress import Pace, RunProgress
@@ -25,9 +25,6 @@ from valuerepair.screening.recall import recall_line
 from valuerepair.store.rows import DeepResult, Run
 from valuerepair.store.screening import forget_passage, settle
 from valuerepair.store.store import Store
-
-if TYPE_CHECKING:
-    from valuerepair.oracles.oracle import Oracle
 
 # A new chunk is requested when fewer positions than this wait for an engine: enough to last until it comes.
 _FEW_WAITING = 64

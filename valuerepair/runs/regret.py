@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_f
 from valuerepair.judge.regret import Regret, RegretRow, equal_match, regret_rows, sample
 from valuerepair.judge.verdict import alpha_of_second
 from valuerepair.mcts.params import SearchParams
+from valuerepair.nets.net import Net
 from valuerepair.nets.options import split_key
 from valuerepair.oracles.open import open_oracle, without_remarks
 from valuerepair.oracles.oracle import Oracle
@@ -37,9 +38,6 @@ from valuerepair.runs.stored_oracle import net_files, open_same
 from valuerepair.store import second_looks
 from valuerepair.store.rows import AFTER, CHOSEN, ENGINE_FILL, DeepResult, Run, RunRecord
 from valuerepair.store.store import Store
-
-if TYPE_CHECKING:
-    from valuerepair.nets.net import Net
 
 log = logging.getLogger(__name__)
 

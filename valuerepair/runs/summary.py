@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,8 @@ from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store import db_option
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.rows import ENGINE_FILL, Run
+from valuerepair.store.store import Store
 from valuerepair.text import quantity
-
-if TYPE_CHECKING:
-    from valuerepair.store.store import Store
 
 
 def resume_line(run: Run) -> str:
