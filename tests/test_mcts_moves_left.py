@@ -19,7 +19,7 @@ from valuerepair.mcts.evaluator import LeafEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
-from valuerepair.mcts.uci_info import verbose_lines
+from valuerepair.mcts.uci_server import verbose_lines
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.mcts_oracle import identity_of
 

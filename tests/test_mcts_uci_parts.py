@@ -19,9 +19,19 @@ from valuerepair.mcts.evaluator import Evaluations, Leaves, SplitEvaluator
 from valuerepair.mcts.params import PARAMETER_NAMES, SearchParams
 from valuerepair.mcts.result import RootMove, Score, SearchResult, score_of
 from valuerepair.mcts.search import Search
-from valuerepair.mcts.uci_info import info_lines, verbose_lines
 from valuerepair.mcts.uci_options import EngineSettings, option_lines, with_option
-from valuerepair.mcts.uci_server import Go, OpenedNet, Switch, Thinking, TimeManager, is_settled, moves_left, parse_go
+from valuerepair.mcts.uci_server import (
+    Go,
+    OpenedNet,
+    Switch,
+    Thinking,
+    TimeManager,
+    info_lines,
+    is_settled,
+    moves_left,
+    parse_go,
+    verbose_lines,
+)
 
 NAN = float("nan")
 

@@ -18,7 +18,7 @@ _HOUSE = Path(valuerepair.__file__).parent
 _HOME = "question.py"
 _OTHER_DECISIONS = {
     "mcts/select.py:puct",  # lc0's Q from which it counts the moves left
-    "mcts/uci_info.py:_left_utility",
+    "mcts/uci_server.py:_left_utility",
     "books/suite.py:write_suite_stream",  # what a move costs beside the best one
     "judge/verdict.py:figures",  # the edges of a table
     "api/calls.py:_log_if_cut",  # of two thresholds

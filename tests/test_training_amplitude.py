@@ -14,14 +14,19 @@ jax: Any = pytest.importorskip("jax")
 
 from tests.linear_net import LinearNet  # noqa: E402
 from tests.training_doubles import InMemory, as_held, positions  # noqa: E402
-from valuerepair.training.fit import Fitted, find_amplitude, fit, interpolate  # noqa: E402
+from valuerepair.training.fit import (  # noqa: E402
+    Fitted,
+    Validation,
+    find_amplitude,
+    fit,
+    interpolate,
+)
 from valuerepair.training.learner import Learner, planes_of  # noqa: E402
 from valuerepair.training.losses import LossWeights  # noqa: E402
 from valuerepair.training.options import TrainOptions  # noqa: E402
 from valuerepair.training.samples import Samples  # noqa: E402
 from valuerepair.training.sources import TrainingStream  # noqa: E402
 from valuerepair.training.train import _amplitude, _amplitude_line  # noqa: E402
-from valuerepair.training.validation import Validation  # noqa: E402
 
 ONLY_VALUE = LossWeights(policy=0, moves_left=0)
 

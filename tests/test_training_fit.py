@@ -25,14 +25,17 @@ from valuerepair.nets.weights import read_net_file  # noqa: E402
 from valuerepair.outputs import FileKind  # noqa: E402
 from valuerepair.training import checkpoint, learner  # noqa: E402
 from valuerepair.training import fit as fitting  # noqa: E402
-from valuerepair.training.fit import Fitted, fit  # noqa: E402
+from valuerepair.training.fit import (  # noqa: E402
+    Fitted,
+    Validation,
+    fit,
+)
 from valuerepair.training.learner import Learner, planes_of, trained_names  # noqa: E402
 from valuerepair.training.losses import LossWeights  # noqa: E402
 from valuerepair.training.options import TrainOptions  # noqa: E402
 from valuerepair.training.samples import Samples  # noqa: E402
 from valuerepair.training.sources import Held, TrainingStream  # noqa: E402
 from valuerepair.training.train import train  # noqa: E402
-from valuerepair.training.validation import Validation  # noqa: E402
 
 THRESHOLD = 0.3
 

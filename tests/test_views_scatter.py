@@ -23,7 +23,7 @@ from valuerepair.chess.values import cp_to_q
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.question import Question
 from valuerepair.report import figures, scatter, style
-from valuerepair.report.lowess import LOWESS_FRACTION, LOWESS_MIN_POSITIONS
+from valuerepair.report.drawing import LOWESS_FRACTION, LOWESS_MIN_POSITIONS
 from valuerepair.store.store import Store
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from statsmodels.nonparametric.smoothers_lowess import lowess
 
 from valuerepair.arrays import Floats
-from valuerepair.report.lowess import LOWESS_FRACTION, copied, lowess_line
+from valuerepair.report.drawing import LOWESS_FRACTION, copied, lowess_line
 
 
 def curve(n: int, seed: int = 0) -> tuple[Floats, Floats]:

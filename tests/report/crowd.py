@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.question import Question
-from valuerepair.report.page import document
-from valuerepair.report.page_content import OF_ALL, Columns, Content, choose, content_of, with_texts
+from valuerepair.report.page import OF_ALL, Columns, Content, choose, content_of, document, with_texts
 from valuerepair.store.store import Store
 
 

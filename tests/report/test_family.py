@@ -14,7 +14,7 @@ from tests.report.reading import BOX, table
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.report.family import Leaf, family_of, lines, places
-from valuerepair.report.page_content import families_of
+from valuerepair.report.page import families_of
 from valuerepair.report.stats import headline, store_figures
 from valuerepair.store.store import Store
 

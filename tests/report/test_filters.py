@@ -19,8 +19,7 @@ from valuerepair.intervals import weighted
 from valuerepair.judge.labelled import labels_of
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
-from valuerepair.report import page_content
-from valuerepair.report.lowess import lowess_line
+from valuerepair.report.drawing import lowess_line
 from valuerepair.report.stats import stats_lines
 from valuerepair.store.store import Store
 
@@ -145,8 +144,8 @@ def test_rates_of_a_sample_have_the_intervals_of_weighted_rows(
     with Store.open(made.db) as store:
         every = store.frame()
         every = every[every["disagreement"].notna()]
-        shown = page_content.choose(every, 1.5, 60)
-        monkeypatch.setattr(page_module, "choose", partial(page_content.choose, limit=60))
+        shown = page_module.choose(every, 1.5, 60)
+        monkeypatch.setattr(page_module, "choose", partial(page_module.choose, limit=60))
         written = page_module.write(store, tmp_path / "r.html", Question(threshold=1.5))
     assert (written.positions, written.shown) == (len(every), len(shown.rows))
     assert len(shown.rows) < len(every)

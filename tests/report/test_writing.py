@@ -25,9 +25,8 @@ from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.openings import add_families
 from valuerepair.question import Question
-from valuerepair.report import page, page_content
-from valuerepair.report.page import MODULES, bundle, plotly_script
-from valuerepair.report.page_content import REST_SHARE, WORST
+from valuerepair.report import page
+from valuerepair.report.page import MODULES, REST_SHARE, WORST, bundle, plotly_script
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
@@ -57,7 +56,7 @@ def blocks(path: Path) -> tuple[dict[str, object], bytes]:
 def test_shown_rows_stand_for_all_rows(candidates: int, rest: int, limit: int, seed: int) -> None:
     off = np.concatenate([np.linspace(0.6, 2, candidates), np.linspace(-0.5, 0.5, rest)])
     off = np.random.default_rng(seed).permutation(off)
-    shown = page_content.choose(pd.DataFrame({"disagreement": off}), 0.55, limit, seed)
+    shown = page.choose(pd.DataFrame({"disagreement": off}), 0.55, limit, seed)
     assert (np.diff(shown.rows) > 0).all()
     assert len(shown.rows) <= max(limit, min(candidates, WORST)) + round(REST_SHARE * limit) + 2
     factors = np.array(shown.factors)[shown.stratum]
@@ -76,7 +75,7 @@ def test_each_row_has_the_same_chance() -> None:
     frame = pd.DataFrame({"disagreement": np.r_[np.full(5, 1.0), np.linspace(0, 0.5, 200)]})
     hits = np.zeros(205)
     for seed in range(400):
-        hits[page_content.choose(frame, 0.55, 25, seed).rows] += 1
+        hits[page.choose(frame, 0.55, 25, seed).rows] += 1
     assert (hits[:5] == 400).all()
     # Binomial with 400 draws at 20 of 200: 40 on average, six deviations.
     assert hits[5:].mean() == pytest.approx(40)

@@ -1,4 +1,4 @@
-"""The rows that plots draw, and the words below their titles."""
+"""The rows that plots draw, their lowess line, and the words below their titles."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, weighted
+from valuerepair.judge.weights import copies_by_weight
 from valuerepair.question import is_candidate, no_deep_score
 from valuerepair.text import printable
 
@@ -102,3 +104,66 @@ def counted(rows: Scored, threshold: float) -> str:
 def for_figure(text: str) -> str:
     """`printable`, with escaped ``$``: matplotlib would parse the text between two ``$`` as mathematics."""
     return printable(text, 80).replace("$", r"\$")
+
+
+LOWESS_FRACTION = 0.3
+LOWESS_MIN_POSITIONS = 20
+# The distance between local fits in deep Q (whose range is 2); straight lines connect them.
+LOWESS_STEP = 0.005
+LOWESS_PLACES = 401  # points of the line that is drawn
+# Rows of a weighted fit: copies make weights finer, up to the largest number of whole weights.
+_COPIES, _MOST_COPIES = 200_000, 1_000_000
+
+
+def lowess_line(x: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats] | None:
+    """The robust local linear fit of y over x (W. S. Cleveland, JASA 74, 1979) on `LOWESS_PLACES` places of x's range.
+
+    `weights` [n] are the numbers of rows that each row stands for: the fit is that of repeated rows (`copied`), so that
+    a neighbourhood holds a share of the weight and not of the rows. Local fits are `LOWESS_STEP` apart (statsmodels'
+    `delta`), so that a million points take seconds. None with fewer than `LOWESS_MIN_POSITIONS` rows of positive
+    weight, or if x hardly varies.
+    """
+    x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
+    if len(x) < LOWESS_MIN_POSITIONS or np.ptp(x) < LOWESS_STEP:
+        return None
+    order = np.argsort(x, kind="stable")
+    grid = np.linspace(x.min(), x.max(), LOWESS_PLACES)
+    x, y = x[order], y[order]
+    if not (weights == weights[0]).all():
+        rows = np.repeat(np.arange(len(x)), copied(weights[order]))
+        x, y = x[rows], y[rows]
+    places, first, alike = np.unique(x, return_index=True, return_counts=True)
+    # One value may be a large share of all (0 in dead draws). A neighbourhood of this value alone has no width, and
+    # with few other rows these decide the slope; so a neighbourhood holds at least twice as many rows.
+    fraction = float(np.clip(2 * alike.max() / len(x), LOWESS_FRACTION, 1.0))
+    fitted = _fit(x, y, fraction)
+    return None if fitted is None else (grid, np.interp(grid, places, fitted[first]))
+
+
+def copied(weights: Floats) -> NDArray[np.int64]:
+    """[n] the number of copies of each row, for rows in the order of x.
+
+    Whole weights (up to a million in all) are used unchanged. Others are multiplied first, and rounded along the
+    cumulative sum (`judge.weights.copies_by_weight`), so that any range of x has its weight to within one copy.
+    """
+    total = float(weights.sum())
+    if total > _MOST_COPIES:
+        return copies_by_weight(weights * (_MOST_COPIES / total), 1, 0.5)
+    if (weights == np.round(weights)).all():
+        return weights.astype(np.int64)
+    return copies_by_weight(weights, max(1, int(_COPIES / total)), 0.5)
+
+
+def _fit(x: Floats, y: Floats, fraction: float) -> Floats | None:
+    """statsmodels' lowess of y at ascending x; None if it is not finite."""
+    from statsmodels.nonparametric.smoothers_lowess import lowess
+
+    for iterations in (3, 0):
+        # If all residuals are 0 the robust weights are 0 / 0, but the plain fit is finite.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            fitted: Floats = lowess(
+                y, x, fraction, it=iterations, delta=LOWESS_STEP, is_sorted=True, return_sorted=False
+            )
+        if np.isfinite(fitted).all():
+            return fitted
+    return None

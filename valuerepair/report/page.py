@@ -8,24 +8,437 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import chess.svg
 import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair import outputs
+from valuerepair.books.emit import book_lines, epd_text, pgn_entry, san_flags, tag_lines
+from valuerepair.books.select import file_name, game_name, playable
+from valuerepair.books.write import game_tags
+from valuerepair.chess.board import fens, parse_fens
+from valuerepair.chess.positions import PHASES, STARTPOS_FEN, encode_lines, encode_moves
+from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
+from valuerepair.judge import labelled
+from valuerepair.judge.labels import LABELS, NAMES
+from valuerepair.judge.verdict import VERDICTS, evidence
+from valuerepair.judge.weights import copies_by_weight, weights_of
 from valuerepair.question import Question, is_candidate, no_deep_score
-from valuerepair.report import static_page
-from valuerepair.report.page_content import OF_ALL, Content, choose, content_of, with_texts
+from valuerepair.report import static_page, stats
+from valuerepair.report.drawing import lowess_line
+from valuerepair.report.family import ALL_MARKS, places, trees, way
 from valuerepair.report.static_page import template_part
+from valuerepair.store import queries, reached
+from valuerepair.store.connection import StoreConnection
 from valuerepair.store.queries import snapshot
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 from valuerepair.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from valuerepair.store.store import Store
+
+
+# The page has the families of at most this many candidates, the worst ones.
+FAMILIES = 1_000
+_GAME = ("white", "black", "white_elo", "black_elo", "event", "site", "date", "round", "result")
+_REALS = ("net_q", "deep_q", "second_q", "net_w", "net_d", "net_l", "cp", "mate", "nodes")
+_LOWESS_ROWS = 200_000
+_FIELDS = (*_GAME, "source", "number", "tags", "operand")
+_PER_MILLE = ("deep_w", "deep_d", "deep_l")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """`words` is JSON-able; `numbers` the bytes of its ``layout``."""
+
+    words: dict[str, Any]
+    numbers: bytes
+
+
+def content_of(
+    store: Store,
+    scored: pd.DataFrame,
+    shown: ShownRows,
+    rows: PageRows,
+    threshold: float,
+    on_step: Callable[[str], None] = lambda step: None,
+) -> Content:
+    """The content of a page on the positions `scored`, which shows their rows `shown`, read as `rows`.
+
+    `on_step` is called with the name of each step before it begins.
+    """
+    on_step("labels")
+    frame = rows.frame
+    labels, looks = labelled.labels_of(store, frame), evidence(store, frame)
+    on_step("figures")
+    figures = figures_of(store, scored, frame, labels, threshold)
+    on_step("lowess")
+    line = _lowess(scored)
+    on_step("books")
+    of_books = _of_books(rows)
+    can_be_played = playable(frame).to_numpy()  # books have only positions from which lc0 would play on
+    weights = weights_of(frame["disagreement"].to_numpy(np.float64), threshold).tolist()
+    on_step("packing")
+    columns = Columns()
+    _add_numbers(columns, frame.assign(second_q=looks["second_q"]), shown)
+    _add_moves(columns, rows)
+    columns.add("labels", masks(labels))
+    verdict = [1 + VERDICTS.index(word) if word else 0 for word in looks["verdict"]]
+    columns.add("verdict", np.array(verdict, np.uint8))
+    columns.add("playable", can_be_played.astype(np.uint8))
+    # Python's round is exact, as its formatting is.
+    columns.add("book_weight", np.array([round(round(w, 4) * WEIGHT_STEPS) for w in weights], np.uint16))
+    columns.add("game", rows.game_of.astype(np.uint32))
+    if "step" in frame:
+        columns.add("reached", frame["step"].notna().to_numpy().astype(np.uint8))
+        columns.add("inferred", frame["inferred"].to_numpy().astype(np.uint8))
+    words = _add_words(columns, labels)
+    return Content(
+        {
+            "words": words,
+            # Nearly all histories begin at the same FEN, hence a column of numbers and a list.
+            "starts": columns.add_words("start", ["" if fen == STARTPOS_FEN else fen for fen in frame["start_fen"]]),
+            "layout": columns.layout,
+            **of_books,
+            "second": looks.attrs["second"],
+            "threshold": threshold,
+            "shown": {"strata": list(STRATA), "shown": shown.shown, "of": shown.stored, "complete": shown.complete},
+            "lowess": line,
+            "figures": figures,
+            "layout_of_games": _FIELDS,
+            "families": families_of(store, scored.attrs, frame, threshold),
+        },
+        columns.content,
+    )
+
+
+def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, threshold: float) -> dict[str, Any]:
+    """The families of the worst candidates among `rows`, by root, and the root of each candidate.
+
+    Each position of a family is a list: position_id, plies from the root, lane and origin of its stroke
+    (`family.places`), mark (an index into `marks`), the way it was reached, FEN, net Q, calibrated Q (None unless the
+    question is calibrated), deep Q, disagreement.
+    """
+    pair = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
+    content: dict[str, Any] = {"marks": ALL_MARKS, "roots": {}, "trees": {}}
+    if not reached.any_reached(store, *pair):
+        return content
+    size = rows["disagreement"].abs().to_numpy(np.float64)
+    worst = [i for i in np.argsort(-size, kind="stable")[:FAMILIES].tolist() if is_candidate(float(size[i]), threshold)]
+    content["roots"] = reached.roots_of(store, *pair, rows["position_id"].iloc[worst].tolist())
+    question = Question.answered_by(attrs, threshold)
+    for root, leaves in trees(store, pair, sorted(set(content["roots"].values())), question).items():
+        content["trees"][root] = [
+            [
+                leaf.position_id,
+                *place,
+                ALL_MARKS.index(leaf.mark),
+                way(leaf),
+                leaf.fen,
+                leaf.net_q,
+                leaf.calibrated_q,
+                leaf.deep_q,
+                leaf.disagreement,
+            ]
+            for place, leaf in zip(places(leaves), leaves, strict=True)
+        ]
+    return content
+
+
+def masks(labels: pd.DataFrame) -> NDArray[np.uint32]:
+    """[n] bit i is set where a row has the label `NAMES[i]`."""
+    by_label, bits = labelled.masks(labels), np.zeros(len(labels), np.uint32)
+    for i, name in enumerate(NAMES):
+        bits |= by_label[name].astype(np.uint32) << np.uint32(i)
+    return bits
+
+
+def _of_books(rows: PageRows) -> dict[str, Any]:
+    """The parts of book entries that the page cannot compute, and the games."""
+    games = []
+    for game in rows.games:
+        row = {**game, "game": game["number"]}
+        tags = "".join(f"{line}\n" for line in tag_lines(game_tags(row)))
+        # An operand is cut to its length here; the page cuts the complete one in the same way.
+        operand = epd_text(game_name(row))
+        games.append({**game, "source": file_name(game["source"]), "tags": tags, "operand": operand})
+    return {
+        "fens": fens(parse_fens(rows.frame["fen"].tolist())),
+        "weight_steps": WEIGHT_STEPS,
+        "movetexts": _movetexts(rows.frame),
+        "games": [[game[name] for name in _FIELDS] for game in games],
+    }
+
+
+def _add_words(columns: Columns, labels: pd.DataFrame) -> dict[str, list[str]]:
+    """Adds the columns of families and openings; returns the words that numbers in columns are indices of."""
+    return {
+        "family": columns.add_words("family", labels["opening_family"].tolist()),
+        "opening": columns.add_words("opening", labels["opening"].tolist()),
+        "material": columns.add_words("material", labels["material_family"].tolist()),
+        "phase": list(PHASES),
+        "side": ["w", "b"],
+        "labels": list(NAMES),
+        "of_policy": [label.name for label in LABELS if label.of_policy],
+        "verdict": ["", *VERDICTS],
+    }
+
+
+def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: ShownRows) -> None:
+    for name in (*_REALS, "calibrated_q"):
+        if name in rows:
+            columns.add(name, rows[name].to_numpy(np.float64))
+    for name in _PER_MILLE:
+        columns.add(name, rows[name].to_numpy(np.float64) / 1000)
+    factor = np.array(shown.factors)[shown.stratum]
+    columns.add("weight", rows["weight"].to_numpy(np.float64) * factor)
+    columns.add("position_id", rows["position_id"].to_numpy(np.float64))
+    columns.add("depth", rows["depth"].to_numpy().astype(np.uint16))
+    columns.add("ply", rows["ply"].to_numpy().astype(np.uint16))
+    phases = [rows["phase"] == phase for phase in PHASES]
+    columns.add("phase", np.argmax(phases, 0).astype(np.uint8))
+    columns.add("side", (rows["side"] == "b").to_numpy().astype(np.uint8))
+
+
+def _add_moves(columns: Columns, rows: PageRows) -> None:
+    """Moves and lines, and the `san_flags` of those that the page shows in SAN."""
+    fens = rows.frame["fen"].tolist()
+    for name in ("played", "net_best", "deep_best"):
+        # Without a move the cell is None or, in newer versions of pandas, NaN; the number is 0.
+        moves = [[move] if isinstance(move, str) else [] for move in rows.frame[name]]
+        columns.add(name, encode_moves([line[0] if line else "a1a1" for line in moves]))
+        flags = np.zeros(len(moves), np.uint8)
+        flags[[bool(line) for line in moves]] = san_flags(fens, moves)
+        columns.add(f"{name}_san", flags)
+    for name in ("moves", "pv"):
+        columns.add_lines(name, rows.frame[name].tolist())
+    columns.add("pv_san", san_flags(fens, [line.split() for line in rows.frame["pv"]]))
+
+
+def _lowess(scored: pd.DataFrame) -> list[list[float]] | None:
+    """The line of all positions; if they are too many, of `_LOWESS_ROWS` spread evenly by weight along deep Q."""
+    judged = "calibrated_q" if "calibrated_q" in scored else "net_q"
+    x, y, weights = (scored[name].to_numpy(np.float64) for name in ("deep_q", judged, "weight"))
+    if len(x) > _LOWESS_ROWS:
+        order = np.argsort(x, kind="stable")
+        copies = copies_by_weight(weights[order] * (_LOWESS_ROWS / weights.sum()), 1, 0.5)
+        rows = np.repeat(order, copies)
+        x, y, weights = x[rows], y[rows], np.ones(len(rows))
+    line = lowess_line(x, y, weights)
+    return None if line is None else [axis.round(5).tolist() for axis in line]
+
+
+def figures_of(
+    store: Store, scored: pd.DataFrame, rows: pd.DataFrame, labels: pd.DataFrame, threshold: float
+) -> dict[str, Any]:
+    """The output of `vr stats` for the frame's net and oracle: ``stats`` as with ``--json``, ``lines`` as text.
+
+    `rows`, with `labels`, are the shown rows of `scored`, which mostly include all candidates.
+    """
+    attrs = scored.attrs
+    question = Question.answered_by(attrs, threshold)
+    figures = {**stats.store_figures(store, question), "store": file_name(store.path)}
+    figures["scored"]["alpha"] = dict(attrs["alpha"])  # with its origin; the question's number alone would be "given"
+    figures["scored"]["source"] = Alpha(**attrs["alpha"]).source(attrs["q_from"])
+    size = rows["disagreement"].abs().to_numpy(np.float64)
+    candidates = is_candidate(size, threshold).sum()
+    if candidates == is_candidate(scored["disagreement"], threshold).sum():
+        worst = np.argsort(-size, kind="stable")[:candidates]
+        sections = stats.sections(store, rows.iloc[worst], threshold, labels.iloc[worst])
+    else:
+        sections = stats.sections(store, store.candidates(question), threshold)
+    return {
+        "stats": {**figures, **sections},
+        "headline": stats.headline(figures),
+        "lines": [*stats.stats_lines(figures), *stats.section_lines(sections)],
+        "sources": _sources(store),
+    }
+
+
+def _sources(store: Store) -> list[dict[str, Any]]:
+    """The archives without their folders, as a page may be published, with what was sampled of them.
+
+    `positions` are of `games`, and `beside` those beside them (`vr mine --aside`).
+    """
+    query = """
+        SELECT g.source, count(DISTINCT CASE WHEN p.kind = 'game' THEN g.id END),
+            sum(p.kind = 'game'), sum(p.kind <> 'game')
+        FROM positions p JOIN games g ON g.id = p.game_id
+        WHERE p.kind IS NOT NULL
+        GROUP BY g.source ORDER BY count(*) DESC
+    """
+    return [
+        {"name": file_name(source), "games": games, "positions": positions, "beside": beside}
+        for source, games, positions, beside in store.connection.execute(query)
+    ]
+
+
+_ALIGN = 8  # the largest number; a typed array begins at a multiple of its numbers' size
+
+
+class Columns:
+    """Arrays by name, concatenated; `layout` has type, offset and length of each, `content` their bytes."""
+
+    def __init__(self) -> None:
+        self.layout: dict[str, dict[str, Any]] = {}
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, name: str, values: NDArray[Any]) -> None:
+        """Adds an array of one of the types f8, f4, u4, u2, u1."""
+        content = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+        kind = values.dtype.str.lstrip("<|=>")
+        self.layout[name] = {"type": kind, "offset": self._size, "length": len(values)}
+        padded = content + b"\0" * (-len(content) % _ALIGN)
+        self._pieces.append(padded)
+        self._size += len(padded)
+
+    def add_lines(self, name: str, lines: Sequence[str]) -> None:
+        """Adds lines of UCI moves joined by blanks: all moves in one array, and the beginning of each line in another.
+
+        Moves are numbers as in `valuerepair.chess.positions`; line i is ``name[name_from[i] : name_from[i + 1]]``.
+        """
+        moves, begins = encode_lines([line.split() for line in lines])
+        self.add(name, moves)
+        self.add(f"{name}_from", begins.astype(np.uint32))
+
+    def add_words(self, name: str, words: Sequence[str | None]) -> list[str]:
+        """Adds words as indices into the list that it returns, whose first word is empty (for None)."""
+        distinct = ["", *sorted({word for word in words if word})]
+        index = {word: i for i, word in enumerate(distinct)}
+        self.add(name, np.array([index[word or ""] for word in words], np.uint32))
+        return distinct
+
+    @property
+    def content(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+# PGN entries of this many worst positions have all moves; the others have a FEN.
+MOVETEXTS = 2_000
+WEIGHT_STEPS = 10_000  # books give weights with four decimals
+
+
+def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
+    """By row, the text after the tags in PGN if it is more than a FEN, of the `MOVETEXTS` rows with the largest
+    disagreement; in the order of moves, because lines that begin alike compress well."""
+    worst = np.argsort(-frame["disagreement"].abs().to_numpy(), kind="stable")[:MOVETEXTS].tolist()
+    starts, moves, positions = (frame[name].tolist() for name in ("start_fen", "moves", "fen"))
+    rows = sorted(worst, key=lambda i: (starts[i], moves[i], positions[i], i))
+    lines = book_lines([starts[i] for i in rows], [moves[i].split() for i in rows], [positions[i] for i in rows])
+    return {i: pgn_entry(line, {}) for i, line in zip(rows, lines, strict=True) if line.sans}
+
+
+_MOST_POINTS = 100_000
+# The largest disagreements are always shown, whatever the number of candidates.
+WORST = 1_000
+# If candidates alone would fill the page, this share of it is reserved for other positions, as rates need both.
+REST_SHARE = 0.2
+
+STRATA = ("worst", "candidates", "rest")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRows:
+    """Rows [n] of the frame, ascending, with the stratum [n] of each (an index into `STRATA`).
+
+    `shown` counts the page's rows by stratum, `stored` the store's. A row of the stratum stands for ``stored / shown``
+    rows, the inverse of its chance of being drawn (D. G. Horvitz & D. J. Thompson, JASA 47, 1952).
+    """
+
+    rows: NDArray[np.int64]
+    stratum: NDArray[np.uint8]
+    shown: tuple[int, int, int]
+    stored: tuple[int, int, int]
+
+    @property
+    def factors(self) -> tuple[float, float, float]:
+        """The number of rows that each shown row of a stratum stands for; 1 for an empty stratum."""
+        counts = zip(self.shown, self.stored, strict=True)
+        worst, candidates, rest = (stored / shown if shown else 1.0 for shown, stored in counts)
+        return worst, candidates, rest
+
+    @property
+    def complete(self) -> bool:
+        return self.shown == self.stored
+
+
+def choose(frame: pd.DataFrame, threshold: float, limit: int = _MOST_POINTS, seed: int = 0) -> ShownRows:
+    """At most about `limit` rows of a store's frame that have a disagreement: all candidates, and a sample of the rest.
+
+    If there are too many candidates, the page shows the `WORST` and a sample of the others, so that `REST_SHARE` of it
+    is for positions that are not candidates. Samples are drawn without replacement, each row with the same chance. The
+    `WORST` are shown even beyond `limit`.
+    """
+    size = np.abs(frame["disagreement"].to_numpy(np.float64))
+    wrong = is_candidate(size, threshold)
+    candidates, rest = np.flatnonzero(wrong), np.flatnonzero(~wrong & ~np.isnan(size))
+    dice = np.random.default_rng(seed)
+    worst = candidates[np.argsort(-size[candidates], kind="stable")[:WORST]]
+    others = np.setdiff1d(candidates, worst)
+    room = max(limit - len(worst), 0)
+    # At least one row of each stratum that is not empty: otherwise no row would stand for the stratum.
+    for_rest = min(len(rest), max(room - len(others), round(REST_SHARE * limit), 1))
+    strata = (worst, _sample(others, max(room - for_rest, 1), dice), _sample(rest, for_rest, dice))
+    rows = np.concatenate(strata)
+    stratum = np.repeat(np.arange(len(STRATA), dtype=np.uint8), [len(part) for part in strata])
+    order = np.argsort(rows, kind="stable")
+    shown, stored = [len(part) for part in strata], (len(worst), len(others), len(rest))
+    return ShownRows(rows[order], stratum[order], (shown[0], shown[1], shown[2]), stored)
+
+
+def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> NDArray[np.int64]:
+    return rows if len(rows) <= count else dice.choice(rows, count, replace=False)
+
+
+# The columns read for all positions; also calibrated_q and step, if the question needs them.
+OF_ALL = ("position_id", "net_q", "deep_q", "disagreement", "weight")
+_GAME_WORDS = ("source", "number", "white", "black", "event", "date", "result")
+_HEADERS = {"site": "Site", "round": "Round", "white_elo": "WhiteElo", "black_elo": "BlackElo"}
+
+
+class PageRows(NamedTuple):
+    """n positions. The texts of games are untrusted: anybody may have written them.
+
+    `frame` has the columns of `Store.frame`. `games` has a dict for each game (`_GAME_WORDS`, `_HEADERS`), `game_of`
+    int64[n] the index of each row's game.
+    """
+
+    frame: pd.DataFrame
+    games: list[dict[str, Any]]
+    game_of: NDArray[np.int64]
+
+
+def with_texts(store: Store, question: Question, frame: pd.DataFrame) -> PageRows:
+    """Reads all columns for the rows of a frame of the question's with the columns `OF_ALL`, ascending by position.
+
+    It reads texts for these rows only: the texts of a million positions would take gigabytes.
+    """
+    rows = queries.frame(store.connection, question, ids=frame["position_id"].to_numpy(np.int64))
+    numbers, game_of = np.unique(rows["game_id"].to_numpy(np.int64), return_inverse=True)
+    return PageRows(rows, _games(store.connection, numbers), game_of)
+
+
+def _games(connection: StoreConnection, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
+    """The games of these numbers, in that order."""
+    words = ", ".join(f"g.{name}" for name in _GAME_WORDS)
+    query = f"SELECT {words}, g.headers FROM json_each(:ids) j JOIN games g ON g.id = j.value"
+    games = []
+    for *cells, text in connection.rows_of(numbers.tolist(), query):
+        headers = json.loads(text)
+        of_headers = {name: headers.get(header) for name, header in _HEADERS.items()}
+        games.append({**dict(zip(_GAME_WORDS, cells, strict=True)), **of_headers})
+    return games
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +472,7 @@ def write(
 ) -> WrittenPage:
     """Writes the report on the scores of the question's net and oracle as one HTML file.
 
-    Positions one by one are those of `page_content.choose`; figures cover all positions. `on_step` is called with the
+    Positions one by one are those of `choose`; figures cover all positions. `on_step` is called with the
     name of each step before it begins. Raises ValueRepairError without scored positions, OSError if the folder cannot
     be written.
     """

@@ -13,8 +13,7 @@ from valuerepair.arrays import Flags, Floats
 from valuerepair.calibration import POINTS, Calibration
 from valuerepair.question import DEFAULT_THRESHOLD, Question, check_threshold, is_candidate
 from valuerepair.report import style
-from valuerepair.report.drawing import Scored, counted, made_from, names, scale, scored
-from valuerepair.report.lowess import lowess_line
+from valuerepair.report.drawing import Scored, counted, lowess_line, made_from, names, scale, scored
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 

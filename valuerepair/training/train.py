@@ -47,7 +47,7 @@ SUFFIX = ".pb.gz"
 MAX_DIFFERENCE = 5e-3  # in Q, between the written net and the trained parameters
 _CHECKED = 256  # positions
 FEW_POSITIONS, MANY_PASSES = 2_000, 10  # limits of warnings (docs/methods/training.md, "Training")
-# Some of `validation.MEASURES`, with their words and formats.
+# Some of `fit.MEASURES`, with their words and formats.
 _LINES = {
     "loss": ("loss", ".4f"),
     "mean_dq": ("mean |net Q - deep Q|", ".4f"),
