@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -278,6 +279,7 @@ FOREIGN = {"chess/v6.py: np.unpackbits",
            "report/figures.py: figure.savefig", "archives/sampling.py: report.truncated"}  # fmt: skip
 
 
+@cache
 def defined_in(path: Path) -> set[str]:
     """What a file defines: functions, classes, methods, names and attributes that are assigned."""
     names: set[str] = set()
@@ -289,14 +291,19 @@ def defined_in(path: Path) -> set[str]:
     return names
 
 
+@cache
+def paths_by_name() -> dict[str, Path]:
+    """The files of the package, by their names below it with dots."""
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in ROOT.rglob("*.py")}
+
+
 def unresolved(text: str) -> list[str]:
     """The `module.name` in backticks of a text that no module of the package has."""
-    paths = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in ROOT.rglob("*.py")}
     wrong = []
     for name in re.findall(r"`((?:valuerepair\.)?[a-z]\w*(?:\.[A-Za-z_]\w*)+)`", text):
         parts = name.removeprefix("valuerepair.").split(".")
         ends = [".".join(parts[:k]) for k in range(len(parts), 0, -1)]
-        places = [(end, path) for end in ends for key, path in paths.items() if f".{key}".endswith(f".{end}")]
+        places = [(end, path) for end in ends for key, path in paths_by_name().items() if f".{key}".endswith(f".{end}")]
         rest = {end: parts[end.count(".") + 1 :] for end in ends}
         public = name.startswith("valuerepair.") and len(parts) == 1 and parts[0] in valuerepair.__all__
         if not public and not any(not rest[end] or rest[end][0] in defined_in(path) for end, path in places):
