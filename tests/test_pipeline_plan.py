@@ -256,6 +256,13 @@ def test_a_store_is_copied_and_its_time_goes_to_the_other_stages() -> None:
     assert (of_store.settings.sizes.games or 0) > (mined.settings.sizes.games or 0)
 
 
+def test_a_split_may_have_a_seed_of_its_own() -> None:
+    split = replace(SETTINGS.split, seed=3)
+    stages = plan(replace(SETTINGS, seed=5, split=split), MEASURED, FOLDER).stages
+    seeds = {stage.name: options(stage)["--seed"] for stage in stages if "--seed" in stage.words}
+    assert seeds == {"mine": "5", "split": "3", "repaired": "5", "scale-old": "5", "match-old": "5"}
+
+
 def test_all_stages_that_read_values_of_a_judge_name_the_same_one() -> None:
     """Those whose command takes one, in a store that several judges may have scored."""
     settings = replace(VARIANTS["a store"], budget="4h")

@@ -7,10 +7,14 @@ test_pipeline_whole.py.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
 import random
+import re
+import shlex
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -25,6 +29,7 @@ import pytest
 
 import valuerepair as vr
 from tests.cli_tree import SAMPLE
+from tests.cli_tree import vr as cli_run
 from tests.merge_stores import NODES, Row, write_store
 from tests.test_pipeline_plan import MEASURED
 from tests.vr_runs import here
@@ -414,6 +419,31 @@ def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> 
     assert None not in [getattr(run_it.sizes, name) for name in ("positions", "steps", "rejudge", "games")]
 
 
+@pytest.mark.parametrize("name", ["repaired.pb.gz", "control.pb.gz"])
+def test_another_round_draws_other_positions_and_holds_out_the_same_games(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    toml.write(replace(SETTINGS, seed=4), tmp_path / toml.FILE)
+    given = {"archives": ("games.pgn",), "net": str(tmp_path / name)}
+    again = read_settings(tmp_path / "again", given)
+    assert (again.seed, again.split.seed) == (5, 4)
+    assert caplog.messages == [f"{given['net']}: is of an earlier vr repair; seed 5 draws other positions"]
+    toml.write(again, tmp_path / toml.FILE)
+    third = read_settings(tmp_path / "third", given)
+    assert (third.seed, third.split.seed) == (6, 4)
+    chosen = read_settings(tmp_path / "chosen", {**given, "seed": 0})
+    assert (chosen.seed, chosen.split.seed) == (0, 4)
+
+
+@pytest.mark.parametrize("content", ["", "net = 1", 'archives = ["a.pgn"]\n[sizes]\nconfirm = 3'])
+def test_a_net_that_no_repair_made_begins_with_the_usual_seed(content: str, tmp_path: Path) -> None:
+    (tmp_path / toml.FILE).write_text(content)
+    for net in (tmp_path / "repaired.pb.gz", tmp_path / "old.pb.gz", tmp_path / "none" / "repaired.pb.gz"):
+        settings = read_settings(tmp_path / "new", {"archives": ("games.pgn",), "net": str(net)})
+        assert (settings.seed, settings.split.seed) == (0, None)
+
+
 def test_the_judge_of_most_positions_is_named_and_judges_the_nets_with_fewer_values_too(tmp_path: Path) -> None:
     """A new net has values of held-out positions alone, which another judge may have scored as well."""
     folder, new = tmp_path / "repair", tmp_path / "repair" / "repaired.pb.gz"
@@ -439,6 +469,31 @@ def test_the_judge_of_most_positions_is_named_and_judges_the_nets_with_fewer_val
     repair = Repair(folder, Plan(settings, ()), {}, StageNotes(folder))
     judges = {net: frame.attrs["oracle"]["digest"] for net, frame in _held_out(repair)}
     assert judges == {str(path): "pp0123456789ab" for path in nets.values()}
+
+
+def test_the_command_that_is_printed_gives_a_store_the_values_of_another_net(
+    maia_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The net of another file, as a repaired one is: `vr repair` compares it on held-out positions alone."""
+    store, net = tmp_path / "sample.db", tmp_path / "other.pb.gz"
+    shutil.copy(SAMPLE, store)
+    net.write_bytes(gzip.compress(gzip.decompress(Path(maia_file).read_bytes()), 1, mtime=7))
+    given = {"store": str(store), "net": str(net)}
+    command = f"vr remeasure --db {store} --net maia-1900 --net {net}"
+    with pytest.raises(UsageError, match=re.escape(f"first run: {command}") + "$"):
+        read_settings(tmp_path / "none", given)
+    words = shlex.split(command)[1:]
+    status, _, err = cli_run(words, capsys)
+    assert status == 0, err
+    read_settings(tmp_path / "none", given)
+    assert not caplog.messages
+    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
+        last = "SELECT position_id FROM net_values WHERE net_id = 2 ORDER BY position_id DESC LIMIT 3"
+        connection.execute(f"DELETE FROM net_values WHERE net_id = 2 AND position_id IN ({last})")
+    read_settings(tmp_path / "none", given)
+    assert caplog.messages == [
+        f"warning: {store} has no values of {net} for 3 positions, which it will not learn; to add them: {command}"
+    ]
 
 
 def test_missing_normal_chunks_are_found_before_the_first_stage(tmp_path: Path, commands: Commands) -> None:

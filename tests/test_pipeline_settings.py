@@ -57,7 +57,11 @@ SETTINGS = st.builds(
         games=SIZE.map(lambda n: n and 2 * n),
     ),
     split=st.builds(
-        HeldOutShares, games=st.floats(0.01, 0.9), families=st.floats(0.01, 0.9), archives=st.just(("a.pgn",))
+        HeldOutShares,
+        games=st.floats(0.01, 0.9),
+        families=st.floats(0.01, 0.9),
+        archives=st.just(("a.pgn",)),
+        seed=st.none() | st.integers(0, 10**9),
     ),
     mine=st.builds(Mining, aside=st.sampled_from(["", "0.5", "aside:0.25,search:0.25"])),
     train=st.builds(

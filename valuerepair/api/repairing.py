@@ -37,10 +37,10 @@ def repair(
     """Repairs a net from games to a report, in the folder `output`: `vr repair`, whose commands it runs as processes.
 
     Missing arguments come from the folder's repair.toml, else they have their defaults: `net` maia-1900, `budget`
-    ``1h``, `deep` the judge of this machine, `test_deep` the same judge at more nodes, `threshold` 0.55. `control`:
-    also train a net without candidates. `store` is a store that is already mined; a copy of it replaces `archives`.
-    `normal` are training chunks of ordinary games; `cluster` is where Dask mines. The same call, or one with the folder
-    alone, resumes an interrupted one.
+    ``1h``, `deep` the judge of this machine, `test_deep` the same judge at more nodes, `threshold` 0.55, `seed` 0, or
+    one more than that of the repair in whose folder the net lies. `control`: also train a net without candidates.
+    `store` is a store that is already mined; a copy of it replaces `archives`. `normal` are training chunks of ordinary
+    games; `cluster` is where Dask mines. The same call, or one with the folder alone, resumes an interrupted one.
 
     Returns the `RepairOutcome`: whether the net is shown to be a `better_judge` and a `better_player`, the net
     `repaired`, the comparisons (`judged`) with intervals, the `matches`, the `page`; its `lines()` are the output of

@@ -115,13 +115,13 @@ def _question_for_net(net: str, store: str | None, question: Asked, heads: Heads
 
 def _check_known(store: Store, net: str | None, path: str) -> None:
     """Raises UsageError for a net without values in the store."""
-    stored, _ = store.names(*store.pick())
+    from valuerepair.judge.compared_nets import measuring_command
+
+    store.pick()  # in an empty store the net is not what is missing
     try:
         store.pick(net)
     except ValueRepairError:
-        names = store.nets().set_index("sha256")["name"]
-        first = str(names[stored]) if names.tolist().count(names[stored]) == 1 else stored[:12]
-        words = shlex.join(["vr", "remeasure", "--db", store.path, "--net", first, "--net", path])
+        words = measuring_command(store, path)
         raise UsageError(f"{path}: {store.path} has no values of this net; first run: {words}") from None
 
 

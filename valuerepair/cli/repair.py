@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 import valuerepair as vr
-from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, NEW_FOLDER, parse_threshold, plain_threshold
+from valuerepair.cli.options import ARCHIVE, DEEP, FILE, JSON, NET, NEW_FOLDER, SEED, parse_threshold, plain_threshold
 from valuerepair.cli.printing import is_quiet, print_result
 from valuerepair.question import DEFAULT_THRESHOLD, Worst
 
@@ -38,6 +38,10 @@ from valuerepair.question import DEFAULT_THRESHOLD, Worst
     metavar="THRESHOLD",
     default=DEFAULT_THRESHOLD,
     help="Smallest |net Q - deep Q| of a candidate.",
+)
+@SEED(
+    default=None,
+    help="The same seed draws the same positions.  [default: 0; for a net that vr repair made, one more than its seed]",
 )
 @click.option("--normal", multiple=True, type=FILE, metavar="CHUNKS", help="Training chunks of ordinary games.")
 @click.option("--cluster", help="Mine on Dask, as vr mine does: tcp://HOST:8786, tls://..., a .json file or local:4.")
@@ -76,6 +80,7 @@ def command(
       vr repair games.pgn.zst --net old.pb.gz --budget 6h --plan
       vr repair games.pgn.zst --net old.pb.gz --normal chunks/ --control
       vr repair --store valuerepair.db --net old.pb.gz
+      vr repair games.pgn.zst --net repair/repaired.pb.gz -o repair-2
       vr repair -o repair
     """
     plain_threshold(threshold)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -98,7 +99,7 @@ def find_oracle(
             number = store.pick(nets[0])[1]
     row = store.oracles().set_index("id").loc[number]
     oracle = ComparedOracle(number, str(row["label"]), str(row["digest"]), 0, part, cut)
-    scored = len(_lacking(store, 0, oracle))  # no net has the number 0
+    scored = len(lacking(store, 0, oracle))  # no net has the number 0
     if part is not None and not scored:
         raise ValueRepairError(f"{store.path}: {oracle.label} has scored no position of the held-out part {part.name}")
     return replace(oracle, scored=scored)
@@ -150,7 +151,7 @@ def _find(store: Store, words: str, oracle: ComparedOracle) -> ComparedNet:
         ) from None
     row = store.nets().set_index("id").loc[number]
     key = str(row["sha256"])
-    missing = len(_lacking(store, number, oracle))
+    missing = len(lacking(store, number, oracle))
     option = net_option(store, key) if missing else None
     path = "" if option is None else str(locate(option))
     return ComparedNet(number, str(row["name"]), key, str(row["history_fill"]), path, missing)
@@ -170,18 +171,26 @@ def _of_content(store: Store, new: ComparedNet, oracle: ComparedOracle) -> Compa
         return new
     row = rows.iloc[0]
     number, fill = int(row["id"]), str(row["history_fill"])
-    missing = len(_lacking(store, number, oracle))
+    missing = len(lacking(store, number, oracle))
     return replace(new, id=number, name=str(row["name"]), history_fill=fill, missing=missing)
 
 
-def _lacking(store: Store, net_id: int, oracle: ComparedOracle) -> NDArray[np.int64]:
-    """The positions that the oracle has scored and the net has no value of, ascending."""
+def lacking(store: Store, net_id: int, oracle: ComparedOracle) -> NDArray[np.int64]:
+    """int64[n]: the positions that the oracle has scored and the net has no value of, ascending."""
     parameters = {"net": net_id, "oracle": oracle.id}
     rows = store.connection.execute(_MISSING, parameters).fetchall()
     if oracle.cut:
         rows += store.connection.execute(_MISSING_OF_CUT, parameters).fetchall()
     ids = np.unique(np.array([row[0] for row in rows], np.int64))
     return ids if oracle.part is None else ids[oracle.part.among(ids)]
+
+
+def measuring_command(store: Store, path: str) -> str:
+    """The command that gives a store the values of the net of this file: it compares it with the net of most values."""
+    key, _ = store.names(*store.pick())
+    names = store.nets().set_index("sha256")["name"]
+    first = str(names[key]) if names.tolist().count(names[key]) == 1 else key[:12]
+    return shlex.join(["vr", "remeasure", "--db", store.path, "--net", first, "--net", path])
 
 
 def words_for(store: Store, net: ComparedNet, oracle: ComparedOracle) -> str:
@@ -256,12 +265,12 @@ def measure(store: Store, net: Evaluator, oracle: ComparedOracle, progress: Prog
     failures = dict[str, str]()
     sources = {"net": net.identity.key, "history_fill": net.history_fill, "oracle": oracle.digest}
     record = RunRecord.of({"command": "remeasure", **sources}, command, sources, provider=net.provider)
-    lacking = _lacking(store, net_id, oracle)
+    without_value = lacking(store, net_id, oracle)
     with store.running(record) as run:
         store.commit()
         run.counts["evaluated"] = done = 0
-        for first in range(0, len(lacking), BATCH_ROWS):
-            ids = lacking[first : first + BATCH_ROWS]
+        for first in range(0, len(without_value), BATCH_ROWS):
+            ids = without_value[first : first + BATCH_ROWS]
             batch = store.positions(ids)
             values, failed = evaluated(net, batch)
             failures |= {batch[row].fen: reason for row, (reason, _) in failed.items()}

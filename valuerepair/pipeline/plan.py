@@ -245,6 +245,7 @@ class _StageCommands:
         held_out = s.split
         archives = tuple(word for archive in held_out.archives for word in ("--archive", archive))
         shares = ("--games", f"{held_out.games:g}", "--families", f"{held_out.families:g}")
+        split_seed = self._seed if held_out.seed is None else ("--seed", str(held_out.seed))
         first = Stage(
             "mine", (*mine, *self._threshold, *self._alpha, *self._seed, *self._db),
             f"{positions:,} positions, {nodes} each",
@@ -258,7 +259,7 @@ class _StageCommands:
             first,
             Stage(
                 "split",
-                ("split", *self._of_store, *shares, *archives, *self._seed, "-o", self._at(SPLIT)),
+                ("split", *self._of_store, *shares, *archives, *split_seed, "-o", self._at(SPLIT)),
                 f"{100 * held_out.games:g} % of the games, {100 * held_out.families:g} % by family",
                 self._reading("split"), makes=(SPLIT,),
             ),

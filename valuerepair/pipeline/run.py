@@ -29,9 +29,19 @@ from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.inputs import Record, Seconds, read_json
 from valuerepair.judge.q_scale import for_both
 from valuerepair.nets.registry import locate
-from valuerepair.pipeline.plan import PAGE, Q_SCALES, REPAIRED, STORE, Plan, Stage, TooLittleTime, plan
+from valuerepair.pipeline.plan import CONTROL, PAGE, Q_SCALES, REPAIRED, STORE, Plan, Stage, TooLittleTime, plan
 from valuerepair.pipeline.rates import rates
-from valuerepair.pipeline.settings import FILE, Settings, default_deep, default_test_deep, differing, read, write
+from valuerepair.pipeline.settings import (
+    FILE,
+    HeldOutShares,
+    Settings,
+    default_deep,
+    default_test_deep,
+    differing,
+    read,
+    write,
+)
+from valuerepair.text import quantity
 from valuerepair.training.chunk_files import find_archives
 
 log = logging.getLogger(__name__)
@@ -193,6 +203,10 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
         if not given.get("archives") and not given.get("store"):
             raise UsageError(f"{folder}: there is no repair to resume; give archives of games, and --net")
         deep = given.get("deep") or default_deep()
+        former = next_round(given.get("net", ""))
+        if former and "seed" not in given and not given.get("store"):
+            log.info(f"{given['net']}: is of an earlier vr repair; seed {former['seed']} draws other positions")
+        given = {**former, **given}
         if given.get("store"):
             # Invalid settings are reported before the store is opened.
             settings = Settings(**given)
@@ -205,24 +219,49 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
     return stored
 
 
+def next_round(net: str) -> dict[str, Any]:
+    """The settings of a repair whose net a former repair made, if the net still lies in its folder; else none.
+
+    The next seed draws other positions. Games and families are held out by the former seed, so that the net has not
+    learned from the held-out games; families may differ by a few.
+    """
+    path = Path(net)
+    if path.name not in (REPAIRED, CONTROL):
+        return {}
+    try:
+        former = read(path.with_name(FILE))
+    except UsageError:  # not the folder of a repair of this version
+        return {}
+    held_out = former.seed if former.split.seed is None else former.split.seed
+    return {"seed": former.seed + 1, "split": HeldOutShares(seed=held_out)}
+
+
 def judge_of(path: str, net: str, deep: str | None) -> tuple[str, str]:
     """The ``--deep`` text and the digest of the judge that has most values of this net in a store.
 
     Raises UsageError for a store without values of the net, for another judge than `deep`, and for a judge that cannot
     search again.
     """
+    from valuerepair.judge.compared_nets import find_oracle, lacking, measuring_command
     from valuerepair.runs.stored_oracle import stored_spec
     from valuerepair.store.second_looks import oracle_of
     from valuerepair.store.store import Store
 
+    file = str(locate(net))
     with Store.open(path) as store:
+        command = measuring_command(store, file)
         try:
-            pair = store.pick(str(locate(net)))
+            pair = store.pick(file)
         except ValueRepairError as error:
-            raise UsageError(f"--store {path}: {error}; give --net, or first vr remeasure --net {net}") from None
-        if deep is not None and store.pick(str(locate(net)), deep) != pair:
+            raise UsageError(f"--store {path}: {error}; give --net, or first run: {command}") from None
+        if deep is not None and store.pick(file, deep) != pair:
             raise UsageError(f"--deep {deep}: most positions of {path} have another judge; leave --deep out")
         oracle = oracle_of(store.connection, store.names(*pair)[1])
+        if missing := len(lacking(store, pair[0], find_oracle(store, oracle.digest, []))):
+            log.warning(
+                f"warning: {path} has no values of {net} for {quantity(missing, 'position')}, which it will not learn; "
+                f"to add them: {command}"
+            )
     if deep is not None:
         return deep, oracle.digest
     try:

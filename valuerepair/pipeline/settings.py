@@ -84,13 +84,16 @@ class Mining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutShares:
-    """The positions held out from training: shares of games and of families, and whole archives."""
+    """The positions held out from training: shares of games and of families, and whole archives. `seed` draws games
+    and families; None: the seed of all other draws."""
 
     games: float = _setting(0.15, "share of the games to hold out")
     families: float = _setting(0.10, "share of the positions to hold out by family")
     archives: tuple[str, ...] = _setting((), "archives to hold out whole")
+    seed: int | None = _setting(None, "that of the repair that made the net, so that the same games are held out")
 
     def __post_init__(self) -> None:
+        check_least("[split] seed =", self.seed, 0)
         for name, share in (("games", self.games), ("families", self.families)):
             if not 0 < share < 1:
                 raise UsageError(f"[split] {name} = {share:g}: must lie between 0 and 1")
@@ -165,7 +168,7 @@ class Settings:
     )
     threshold: float = _setting(DEFAULT_THRESHOLD, "|net Q - deep Q| of a candidate")
     alpha: float = _setting(DEFAULT_ALPHA, "centipawns of the judge's Q, of candidates and targets")
-    seed: int = 0
+    seed: int = _setting(0, "of all draws; another one draws other positions")
     budget: str = _setting(BUDGET, "time for all stages, estimated by the rates of this machine (rates.json)")
     control: bool = _setting(False, "whether a second net is trained without candidates")
     normal: tuple[str, ...] = _setting(
