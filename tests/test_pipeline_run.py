@@ -485,6 +485,7 @@ def test_the_command_that_is_printed_gives_a_store_the_values_of_another_net(
     words = shlex.split(command)[1:]
     status, _, err = cli_run(words, capsys)
     assert status == 0, err
+    caplog.clear()
     read_settings(tmp_path / "none", given)
     assert not caplog.messages
     with closing(sqlite3.connect(store, isolation_level=None)) as connection:
