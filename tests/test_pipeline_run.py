@@ -489,8 +489,9 @@ def test_the_command_that_is_printed_gives_a_store_the_values_of_another_net(
     read_settings(tmp_path / "none", given)
     assert not caplog.messages
     with closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        last = "SELECT position_id FROM net_values WHERE net_id = 2 ORDER BY position_id DESC LIMIT 3"
-        connection.execute(f"DELETE FROM net_values WHERE net_id = 2 AND position_id IN ({last})")
+        of_net = "net_id = (SELECT id FROM nets WHERE name = 'other')"
+        last = f"SELECT position_id FROM net_values WHERE {of_net} ORDER BY position_id DESC LIMIT 3"
+        connection.execute(f"DELETE FROM net_values WHERE {of_net} AND position_id IN ({last})")
     read_settings(tmp_path / "none", given)
     assert caplog.messages == [
         f"warning: {store} has no values of {net} for 3 positions, which it will not learn; to add them: {command}"
