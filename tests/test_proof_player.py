@@ -25,7 +25,6 @@ from benchmarks.proof.another import Another
 from benchmarks.proof.arms import Step
 from benchmarks.proof.lines import OPENING_PLIES, write_level
 from benchmarks.proof.player import (
-    AGAIN,
     CHOSEN,
     DEEPER,
     FLATTER,
@@ -40,6 +39,7 @@ from benchmarks.proof.player import (
     REPEATED,
     SCALE_GAMES,
     SHIFTED,
+    SURPRISE,
     WHOLE,
     Player,
 )  # fmt: skip
@@ -87,7 +87,6 @@ def write_tried(there: Player, net: str, side: str, points: list[tuple[float, st
 def steps(there: Player) -> list[Step]:
     phases = (
         *there.mixing(there.out), *there.playing(there.out), *there.flattened(there.out),
-        *there.surprised(there.out), *there.second_round(there.out),
     )  # fmt: skip
     return [step for phase in phases for step in phase]
 
@@ -200,33 +199,78 @@ def test_the_recipe_is_readmes_hour_and_plays_as_half_of_the_change(there: Playe
         assert played[2:6] == model[2:6]
 
 
-def test_another_net_is_made_by_the_defaults_and_judged_on_other_games_where_these_are(there: Player) -> None:
-    another = Another(there.data, there.out)
+def commands_of(phases: Iterable[Iterable[Step]]) -> dict[str, list[str]]:
+    return {step.name: list(step.command) for phase in phases for step in phase}
 
+
+@pytest.fixture
+def another(there: Player) -> Another:
+    folders = Another(there.data, there.out)
+    folders.original.parent.mkdir()
+    folders.original.touch()
+    return folders
+
+
+def test_another_net_is_made_by_the_defaults_and_judged_on_other_games_where_these_are(another: Another) -> None:
     def commands() -> dict[str, list[str]]:
-        return {step.name: list(step.command) for phase in another.phases(there.out) for step in phase}
+        return commands_of(another.first_round(another.out))
 
-    (there.data / "nets").mkdir()
-    net = there.data / "nets" / "maia-1100.pb.gz"
-    net.touch()
-    assert commands() == {
-        "another": ["repair", str(there.data / "pgn/otb-masters.pgn.zst"), "--net", str(net), "-o", str(another.folder)]
-    }
+    old, new = str(another.original), str(another.net("another"))
+    archive = str(another.data / "pgn/otb-masters.pgn.zst")
+    assert commands() == {"another": ["repair", archive, "--net", old, "-o", str(another.folder("another"))]}
     parse(commands()["another"], cli)
-    another.folder.mkdir()
-    (another.folder / "scale-old.json").write_text(json.dumps({"q_scale": {"value": 0.844}}))
+    another.folder("another").mkdir()
+    (another.folder("another") / "scale-old.json").write_text(json.dumps({"q_scale": {"value": 0.844}}))
     made = commands()
     assert list(made) == ["another", "match-another-narrowest", "another-tables"]
     assert made["match-another-narrowest"][1:3] == [
-        f"net={another.folder / 'repaired.pb.gz'},nodes=100,q_scale=0.844,cpuct=0.62,fpu_value=0.12",
-        f"net={net},nodes=100,q_scale=1.000,cpuct=0.62,fpu_value=0.12",
+        f"net={new},nodes=100,q_scale=0.844,cpuct=0.62,fpu_value=0.12",
+        f"net={old},nodes=100,q_scale=1.000,cpuct=0.62,fpu_value=0.12",
     ]
     parse(made["match-another-narrowest"], cli)
-    (there.out / RECIPE).mkdir()
-    (there.out / RECIPE / "store.db").touch()
+    (another.out / RECIPE).mkdir()
+    (another.out / RECIPE / "store.db").touch()
     judging = commands()["another-others"]
-    assert judging[:3] == ["remeasure", "--db", str(there.out / RECIPE / "store.db")]
-    assert options_of(judging)["--net"] == str(another.folder / "repaired.pb.gz")
+    assert judging[:3] == ["remeasure", "--db", str(another.out / RECIPE / "store.db")]
+    assert options_of(judging)["--net"] == new
+
+
+def test_a_second_round_begins_at_the_net_of_the_first_and_ends_against_the_original(another: Another) -> None:
+    def commands() -> dict[str, list[str]]:
+        return commands_of(another.second_round(another.out))
+
+    first, second = another.net("another"), another.net("again")
+    another.folder("another").mkdir()
+    first.touch()
+    options = options_of(commands()["again"])
+    assert options == {"--net": str(first), "--seed": "1", "-o": str(another.folder("again"))}
+    parse(commands()["again"], cli)
+    assert list(commands()) == ["again", "match-again-scale"]
+    another.quick.write_text(json.dumps({"q_scale": {"value": 0.8}}))
+    made = commands()
+    assert made["match-again-original"][1:3] == [
+        f"net={second},nodes=100,q_scale=0.800", f"net={another.original},nodes=100,q_scale=1.000"
+    ]  # fmt: skip
+    for match in ("match-again-scale", "match-again-original"):
+        parse(made[match], cli)
+    (another.out / RECIPE).mkdir()
+    (another.out / RECIPE / "store.db").touch()
+    judging = commands()["again-others"]
+    assert [net for option, net in itertools.pairwise(judging) if option == "--net"] == [str(first), str(second)]
+
+
+def test_surprise_is_the_training_of_the_recipe_but_for_what_is_drawn(there: Player) -> None:
+    drawn, whole = (
+        options_of(commands_of(phases)[f"{name}.pb.gz"])
+        for name, phases in ((SURPRISE, there.surprised(there.out)), (WHOLE, there.whole(there.out)))
+    )
+    weights = str(there.out / "surprise.parquet")
+    assert drawn == whole | {"amplitude": "0.5", "--draw": weights, "-o": str(there.net(SURPRISE))}
+    (there.out / f"match-{SURPRISE}-scale.json").write_text(json.dumps({"q_scale": {"value": 0.9}}))
+    for ending in ("-narrowest", ""):
+        new, old = commands_of(there.surprised(there.out))[f"match-{SURPRISE}-100-played{ending}"][1:3]
+        assert new.startswith(f"net={there.net(SURPRISE)},")
+        assert old.startswith(f"net={there.net(RECIPE)},")
 
 
 def test_the_whole_change_is_of_the_training_of_the_recipe(there: Player) -> None:
@@ -316,7 +360,7 @@ def test_no_game_is_learned_from_and_judged_by(there: Player) -> None:
     assert all(len(files) == 1 for files in by.values())
     for step in steps(there):
         if step.command[0] == "mine":
-            learned = any(name in step.command[3] for name in (*MIXTURES, f"{PLAYER}.db", f"{AGAIN}.db"))
+            learned = any(name in step.command[3] for name in (*MIXTURES, f"{PLAYER}.db"))
             assert ("train.pgn" in step.command[1]) == learned, step.name
     assert parse_shares(MIXTURES[CHOSEN]) == {"aside": 0.25, "search": 0.25}
 
@@ -402,16 +446,6 @@ def test_readmes_hour_is_repeated_for_a_match_of_more_nodes(there: Player) -> No
     ]  # fmt: skip
 
 
-def test_a_second_round_begins_with_the_first_ones_net(there: Player) -> None:
-    there.judged(AGAIN).write_text(said([0.6]))
-    commands = {step.name: list(step.command) for phase in there.second_round(there.out) for step in phase}
-    base = str(there.net(PLAYER))
-    for name in (f"mine-{AGAIN}", f"{AGAIN}.pb.gz", f"judge-{AGAIN}"):
-        assert commands[name][commands[name].index("--net") + 1] == base
-    assert commands[f"match-{AGAIN}-100"][2] == f"net={base},nodes=100,q_scale=1.000"
-
-
-@pytest.mark.slow
 def test_breadth_is_of_the_same_positions(there: Player, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A net that is the old one is searched as the old one; smaller settings, and a larger Q, search more narrowly."""
     monkeypatch.setattr(player, "_BREADTH_NODES", 16)
@@ -486,7 +520,16 @@ def test_tables_are_what_the_commands_said(there: Player, shared_data: Path) -> 
         assert cells["high"] < 0
         assert cells["low_0.55"] == row["candidates"][1]["change"]["low"]
         assert np.isnan(cells["old"]) == (cells["judge"] == "deeper")
+    there.judged(HALF).write_text(json.dumps({"comparisons": [{"by_kind": rows}] * 3}))  # without regret
     assert player.regrets(there.out).to_dict("records")[0]["change"] == -0.1
+    there.judged(HALF).unlink()
+    there.judged(SURPRISE).write_text(json.dumps({"comparisons": [pair, pair]}))
+    for name in (RECIPE, SURPRISE):
+        there.net(name).parent.mkdir(exist_ok=True)
+        there.net(name).write_bytes(there.net(PLAYER).read_bytes())
+    assert list(player.regrets(there.out)["net"]) == [PLAYER, RECIPE, SURPRISE]
+    assert list(player.kinds_together(there.out, SURPRISE)["net"]) == [RECIPE] * 2 + [SURPRISE] * 2
+    assert set(player.kinds(there.out)["net"]) == {PLAYER}
     elo = [{"level": 0.9, "value": 1.0, "low": 0.0, "high": 2.0}, {"level": 0.95, "value": 1.0, "low": -1.0, "high": 3}]
     played = {"games": 4, "score": {"wins": 2, "draws": 1, "losses": 1}, "elo": elo, "effective_root_moves": [3.4, 3.5]}
     (there.out / "match-player-100.json").write_text(json.dumps(played))

@@ -73,8 +73,8 @@ LATER: dict[str, Callable[[Path, Path, float, Path], Iterable[Iterable[Step]]]] 
     "half": lambda data, out, scale, results: Player(data, out, scale).halving(results),
     "recipe": lambda data, out, scale, results: Player(data, out, scale).recipe(results),
     "whole": lambda data, out, scale, results: Player(data, out, scale).whole(results),
-    "another": lambda data, out, scale, results: Another(data, out).phases(results),
-    "again": lambda data, out, scale, results: Player(data, out, scale).second_round(results),
+    "another": lambda data, out, scale, results: Another(data, out).first_round(results),
+    "again": lambda data, out, scale, results: Another(data, out).second_round(results),
 }
 # Trained by the store's alpha; by others are scale, which only plays, and results.
 _TRAINED = ("main", "value", "further", "ways", "aside", "games", "long")

@@ -1,9 +1,10 @@
-"""A better judge and a better player (B1, B5 and B6): what is mined, trained, judged and played.
+"""A better judge and a better player (B1 and B5): what is mined, trained, judged and played.
 
 First the mixture of positions of games and beside them; then a net that learned by it from as many positions as time
 allows, with the judge's moves as policy targets; then what it is worth: by a deeper judge on games that it never saw,
-for each kind of position, and in matches at equal breadth and with each net's own best settings. After it a net that
-learned from the same positions, drawn by how much the judge's move surprises the policy, and one of a second round.
+for each kind of position, and in matches at equal breadth and with each net's own best settings. After it nets by the
+recipe of README's hour, and one that learned from the same positions, drawn by how much the judge's move surprises the
+policy.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.pipeline.plan import REPAIRED, SPLIT, STORE
-from valuerepair.pipeline.settings import ASIDE, FILE, STOCKFISH_NODES, read
+from valuerepair.pipeline.settings import AMPLITUDE, ASIDE, FILE, STOCKFISH_NODES, read
 from valuerepair.question import DEFAULT_THRESHOLD, Question
 from valuerepair.store.store import Store
 from valuerepair.training.train import curve_path, read_curve
@@ -87,12 +88,14 @@ _NARROWER, _NARROWER_GAMES, NARROW_GAMES = _TRIED[:5], 120, 600
 NARROW = _TRIED[2]
 _HALF_JUDGED = 4_000
 _SHIFT = 0.1  # in logits of a win and a loss: then Q hardly changes by the first move of that net, on average
-PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN = "player", "flatter", "deeper", "own", "surprise", "again"
+PLAYER, FLATTER, DEEPER, OWN, SURPRISE = "player", "flatter", "deeper", "own", "surprise"
 REPEATED, SHIFTED, HALF, RECIPE, WHOLE = "repeated", "shifted", "half", "recipe", "whole"
 # Less of the change of `whole` than all of it, and all nets of that training, by lambda.
 _PARTS = {"at-0.2": 0.2, "at-0.4": 0.4, "at-0.7": 0.7}
 PARTS_OF_CHANGE = ("at-0.2", "at-0.4", RECIPE, "at-0.7", WHOLE)
-NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, AGAIN, REPEATED, RECIPE, WHOLE)
+# Nets that are judged together, on positions of held-out master games and beside them.
+TOGETHER = {HALF: (REPEATED, HALF, SHIFTED), WHOLE: PARTS_OF_CHANGE, SURPRISE: (RECIPE, SURPRISE)}
+NETS = (PLAYER, FLATTER, DEEPER, OWN, SURPRISE, REPEATED, RECIPE, WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +150,16 @@ class Player:
 
     def flattened(self, results: Path) -> Iterator[Iterable[Step]]:
         """A net of the same positions as that of `playing`, whose targets are by a larger alpha."""
-        trained = self._trained(FLATTER, PLAYER, _STEPS, alpha=_FLATTER_ALPHA)
-        default = self._match(f"{FLATTER}-default", FLATTER, 100, _OTHER_GAMES, new="", old="")
-        yield from self._of_same_positions(FLATTER, [trained], results, default)
+        yield self.testing()
+        yield [self._mined(PLAYER, [TRAIN], MIXTURES[CHOSEN], _LEARNED, _NODES)]
+        yield [self._trained(FLATTER, PLAYER, _STEPS, alpha=_FLATTER_ALPHA)]
+        yield self.judging(FLATTER, [FLATTER], ("--regret", "100"))
+        if self.judged(FLATTER).exists():
+            yield [
+                self._at_equal_breadth(FLATTER, 0, FLATTER, 100, MATCHES[100]),
+                self._match(f"{FLATTER}-default", FLATTER, 100, _OTHER_GAMES, new="", old=""),
+            ]
+            yield self.telling(results)
 
     def deepened(self, results: Path) -> Iterator[Iterable[Step]]:
         """A net that learned fewer positions of the same games, each by ten times as many nodes."""
@@ -216,7 +226,7 @@ class Player:
         """Half of the change from the old net to the new one: as a judge of other games, and both searched narrowly."""
         yield self.opening()
         yield [self._between(HALF, self.net(REPEATED), 0.5)]
-        yield self._judged_on_masters(HALF, (REPEATED, HALF, SHIFTED))
+        yield self._judged_on_masters(HALF)
         yield from self._played_narrowly_and_by_default(HALF, results)
 
     def recipe(self, results: Path) -> Iterator[Iterable[Step]]:
@@ -229,18 +239,23 @@ class Player:
     def whole(self, results: Path) -> Iterator[Iterable[Step]]:
         """The training of `recipe`, written by lambda of its held-out games: as a judge of other games beside that of
         `recipe`, and both against each other."""
-        whole, recipe = self.net(WHOLE), self.out / RECIPE
+        whole = self.net(WHOLE)
+        yield [self._of_recipe(WHOLE)]
+        if curve_path(whole).exists():
+            full = read_curve(whole).about["amplitude"]["lambda"]
+            yield [self._between(name, whole, share / full) for name, share in _PARTS.items()]
+        yield self._judged_on_masters(WHOLE)
+        yield from self._played_narrowly_and_by_default(WHOLE, results, net=RECIPE, base=str(whole))
+
+    def _of_recipe(self, name: str, *more: str) -> Step:
+        """A training like that of `recipe`, on its store."""
+        net, recipe = self.net(name), self.out / RECIPE
         words = ["train", "--net", NET, "--store", str(recipe / STORE), "--split", str(recipe / SPLIT)]
         words += ["--alpha", f"{_FLATTER_ALPHA:g}", "--policy", _POLICY, "--threshold", f"{DEFAULT_THRESHOLD}"]
         settings = recipe / FILE  # its budget bought these steps
         steps = (read(settings).sizes.steps if settings.exists() else None) or HOUR_STEPS
-        words += ["--steps", str(steps), "--set", f"every={steps // 5}", "--set", "patience=0"]
-        yield [Step(PLAYER, whole.name, whole, [*words, "-o", str(whole)])]
-        if curve_path(whole).exists():
-            full = read_curve(whole).about["amplitude"]["lambda"]
-            yield [self._between(name, whole, share / full) for name, share in _PARTS.items()]
-        yield self._judged_on_masters(WHOLE, PARTS_OF_CHANGE)
-        yield from self._played_narrowly_and_by_default(WHOLE, results, net=RECIPE, base=str(whole))
+        words += ["--steps", str(steps), "--set", f"every={steps // 5}", "--set", "patience=0", *more]
+        return Step(PLAYER, net.name, net, [*words, "-o", str(net)])
 
     def _between(self, name: str, new: Path, at: float) -> Step:
         """A net between the old one and this."""
@@ -248,15 +263,15 @@ class Player:
         words = ["between", NET, str(new), "--at", f"{at:.4g}", "-o", str(net)]
         return Step(PLAYER, net.name, net, words, "benchmarks.proof.player")
 
-    def _judged_on_masters(self, name: str, nets: Iterable[str]) -> Iterator[Step]:
-        """The old net and these, on positions of held-out master games and beside them, by 20,000 nodes."""
+    def _judged_on_masters(self, name: str, *more: str) -> Iterator[Step]:
+        """The old net and those of `TOGETHER`, on held-out master games and beside them, by 20,000 nodes."""
         db, positions = self.out / "half-test.db", str(self.sized(_HALF_JUDGED, 100))
         mined = ["mine", str(self.out / TEST), "--positions", positions, "--aside", _TEST_KINDS, "--screen", "off"]
         mined += ["--deep", f"stockfish:nodes={STOCKFISH_NODES}", "--min-ply", "16", "--seed", "35", "--db", str(db)]
         yield self._done("mine-half-test", mined)
         judging = ["remeasure", "--db", str(db), "--alpha", f"{_FLATTER_ALPHA:g}", "--net", NET]
-        judging += [word for net in nets for word in ("--net", str(self.net(net)))]
-        yield Step(PLAYER, f"judge-{name}", self.judged(name), [*judging, "--json"], saves=True)
+        judging += [word for net in TOGETHER[name] for word in ("--net", str(self.net(net)))]
+        yield Step(PLAYER, f"judge-{name}", self.judged(name), [*judging, *more, "--json"], saves=True)
 
     def _played_narrowly_and_by_default(
         self, name: str, results: Path, net: str = "", base: str = NET
@@ -292,36 +307,14 @@ class Player:
             yield [self._as_played(name, nodes, games) for nodes, games in matches.items()]
 
     def surprised(self, results: Path) -> Iterator[Iterable[Step]]:
-        """A net of the same positions as that of `playing`, drawn by policy surprise."""
+        """The training of `recipe` again, its positions drawn by policy surprise: as a judge of other games beside that
+        of `recipe`, and both against each other."""
         weights = self.out / "surprise.parquet"
-        words = ["surprise", str(self.out / f"{PLAYER}.db"), "-o", str(weights)]
-        weighing = Step(PLAYER, "surprise-weights", weights, words, "benchmarks.proof.player")
-        trained = self._trained(SURPRISE, PLAYER, _STEPS, "--draw", str(weights))
-        yield from self._of_same_positions(SURPRISE, [weighing, trained], results)
-
-    def _of_same_positions(
-        self, name: str, training: Iterable[Step], results: Path, *matches: Step
-    ) -> Iterator[Iterable[Step]]:
-        """A net that learned the positions of `playing`, and what it is worth."""
-        yield self.testing()
-        yield [self._mined(PLAYER, [TRAIN], MIXTURES[CHOSEN], _LEARNED, _NODES)]
-        for step in training:
-            yield [step]
-        yield self.judging(name, [name], ("--regret", "100"))
-        if self.judged(name).exists():
-            yield [self._at_equal_breadth(name, 0, name, 100, MATCHES[100]), *matches]
-            yield self.telling(results)
-
-    def second_round(self, results: Path) -> Iterator[Iterable[Step]]:
-        """A net that began as that of `playing`, of positions that were mined with that one; against that one."""
-        yield self.testing()
-        base = str(self.net(PLAYER))
-        yield [self._mined(AGAIN, [TRAIN], MIXTURES[CHOSEN], _LEARNED, _NODES, "--net", base, seed=_SEED + 1)]
-        yield [self._trained(AGAIN, AGAIN, _STEPS, base=base)]
-        yield self.judging(AGAIN, [AGAIN], (), base)
-        if self.judged(AGAIN).exists():
-            yield [self._at_equal_breadth(AGAIN, 0, AGAIN, nodes, games, base) for nodes, games in MATCHES.items()]
-            yield self.telling(results)
+        words = ["surprise", str(self.out / RECIPE / STORE), "-o", str(weights)]
+        yield [Step(PLAYER, "surprise-weights", weights, words, "benchmarks.proof.player")]
+        yield [self._of_recipe(SURPRISE, "--set", f"amplitude={AMPLITUDE}", "--draw", str(weights))]
+        yield self._judged_on_masters(SURPRISE, "--regret", "100")
+        yield from self._played_narrowly_and_by_default(SURPRISE, results, base=str(self.net(RECIPE)))
 
     def testing(self) -> Iterator[Step]:
         """Games that are held out: positions of four kinds by a deep judge, and openings."""
@@ -343,15 +336,15 @@ class Player:
         yield self._mined(name, [TRAIN], aside, positions, _NODES)
         yield self._trained(name, name, steps)
 
-    def _trained(self, name: str, store: str, steps: int, *more: str, base: str = NET, alpha: float = ALPHA) -> Step:
-        """A net that began as `base` and learned from a store."""
-        words = ["train", "--net", base, "--store", str(self.out / f"{store}.db"), "-o", str(self.net(name))]
-        words += ["--policy", _POLICY, "--alpha", f"{alpha:g}", "--steps", str(self.sized(steps, 20)), *more]
+    def _trained(self, name: str, store: str, steps: int, alpha: float = ALPHA) -> Step:
+        """A net that learned from a store."""
+        words = ["train", "--net", NET, "--store", str(self.out / f"{store}.db"), "-o", str(self.net(name))]
+        words += ["--policy", _POLICY, "--alpha", f"{alpha:g}", "--steps", str(self.sized(steps, 20))]
         return Step(PLAYER, f"{name}.pb.gz", self.net(name), [*words, "--seed", str(_SEED)])
 
-    def judging(self, name: str, nets: Iterable[str], more: Iterable[str], base: str = NET) -> Iterator[Step]:
+    def judging(self, name: str, nets: Iterable[str], more: Iterable[str]) -> Iterator[Step]:
         """The old net and these on what is held out, by kind of position."""
-        words = ["remeasure", "--db", str(self.out / "player-test.db"), "--alpha", f"{ALPHA:g}", "--net", base]
+        words = ["remeasure", "--db", str(self.out / "player-test.db"), "--alpha", f"{ALPHA:g}", "--net", NET]
         words += [word for net in nets for word in ("--net", str(self.net(net)))]
         yield Step(PLAYER, f"judge-{name}", self.judged(name), [*words, *more, "--json"], saves=True)
 
@@ -359,10 +352,10 @@ class Player:
         words = [str(self.out), "-o", str(results)]
         yield Step("measure", "player-tables", results / "player.done", ["tables", *words], "benchmarks.proof.player")
 
-    def _at_equal_breadth(self, judged: str, place: int, net: str, nodes: int, games: int, base: str = NET) -> Step:
+    def _at_equal_breadth(self, judged: str, place: int, net: str, nodes: int, games: int) -> Step:
         """With the Q of both as steep; the net's place is that among those that were judged together."""
         new, old = (f",q_scale={scale:.3f}" for scale in self.scales(judged, place))
-        return self._match(f"{net}-{nodes}", net, nodes, games, base, new=new, old=old)
+        return self._match(f"{net}-{nodes}", net, nodes, games, new=new, old=old)
 
     def _as_played(
         self, name: str, nodes: int, games: int, ending: str = "", settings: str = "", net: str = "", base: str = NET
@@ -413,20 +406,11 @@ class Player:
         words = ["experiment", "match", *settings, "--net", net, "--nodes", "100", "--lines", str(games // 2)]
         return self._done(folder.name, [*words, "--games", str(games), "-o", str(folder)])
 
-    def _mined(
-        self, name: str, archives: Iterable[str], aside: str, positions: int, nodes: int, *more: str, seed: int = _SEED
-    ) -> Step:
-        count = str(self.sized(positions, 100))
-        words = [
-            "mine",
-            *(str(self.out / name) for name in archives),
-            "--db",
-            str(self.out / f"{name}.db"),
-            "--positions",
-            count,
-        ]
-        words += [*(("--aside", aside) if aside else ()), "--screen", "off", "--deep", f"stockfish:nodes={nodes}"]
-        return self._done(f"mine-{name}", [*words, *more, "--seed", str(seed)])
+    def _mined(self, name: str, archives: Iterable[str], aside: str, positions: int, nodes: int, *more: str) -> Step:
+        words = ["mine", *(str(self.out / archive) for archive in archives), "--db", str(self.out / f"{name}.db")]
+        words += ["--positions", str(self.sized(positions, 100)), *(("--aside", aside) if aside else ())]
+        words += ["--screen", "off", "--deep", f"stockfish:nodes={nodes}", *more, "--seed", str(_SEED)]
+        return self._done(f"mine-{name}", words)
 
     def sized(self, size: int, least: int) -> int:
         """A size by the scale."""
@@ -464,19 +448,30 @@ def kinds(out: Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    player, rows = Player(Path(), out), list[dict[str, Any]]()
-    judged_together = {"mixture": list(MIXTURES), HALF: [REPEATED, HALF, SHIFTED], WHOLE: list(PARTS_OF_CHANGE)}
-    for name, nets in ({name: [name] for name in NETS} | judged_together).items():
-        if not player.judged(name).exists():
-            continue
-        judged = read_json(player.judged(name))
-        pairs = [("first", net, pair) for net, pair in zip(nets, judged["comparisons"], strict=True)]
-        if judged.get("rejudged"):
-            pairs += [("deeper", nets[0], judged["rejudged"]["comparisons"][0])]
-        for judge, net, pair in pairs:
-            rows += [kind_row(net, player.net(net), judge, row) for row in pair["by_kind"]]
+    rows = list[dict[str, Any]]()
+    alone = {name: [name] for name in NETS if name not in TOGETHER}
+    for name, nets in (alone | {"mixture": list(MIXTURES)}).items():
+        rows += _kind_rows(Player(Path(), out), name, nets)
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
+
+
+def kinds_together(out: Path, name: str) -> pd.DataFrame:
+    """The same of nets that were judged together on the same positions, those of `TOGETHER`."""
+    import pandas as pd
+
+    table: pd.DataFrame = pd.DataFrame(_kind_rows(Player(Path(), out), name, TOGETHER[name]))
+    return table
+
+
+def _kind_rows(player: Player, name: str, nets: Iterable[str]) -> list[dict[str, Any]]:
+    if not player.judged(name).exists():
+        return []
+    judged, nets = read_json(player.judged(name)), list(nets)
+    pairs = [("first", net, pair) for net, pair in zip(nets, judged["comparisons"], strict=True)]
+    if judged.get("rejudged"):
+        pairs += [("deeper", nets[0], judged["rejudged"]["comparisons"][0])]
+    return [kind_row(net, player.net(net), judge, row) for judge, net, pair in pairs for row in pair["by_kind"]]
 
 
 def kind_row(net: str, file: Path, judge: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -609,11 +604,12 @@ def regrets(out: Path) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for name in NETS:
+    for name in (*NETS, HALF):
         path = Player(Path(), out).judged(name)
-        if not path.exists():
-            continue
-        rows += regret_rows(name, read_json(path)["comparisons"][0])
+        comparisons = read_json(path)["comparisons"] if path.exists() else []
+        for net, comparison in zip(TOGETHER.get(name, (name,)), comparisons, strict=False):
+            if "regret" in comparison:
+                rows += regret_rows(net, comparison)
     table: pd.DataFrame = pd.DataFrame(rows)
     return table
 
@@ -744,10 +740,11 @@ def write_tables(folder: Path, output: Path) -> None:
     """Write player-nets.csv, player-kinds.csv and so on, of what is there of FOLDER."""
     output.mkdir(parents=True, exist_ok=True)
     made = {"nets": nets, "kinds": kinds, "matches": matches, "tries": tries, "breadth": breadths, "regret": regrets}
-    for name, of in made.items():
-        table = of(folder)
+    made_tables = {f"{PLAYER}-{name}": of(folder) for name, of in made.items()}
+    made_tables |= {f"{name}-kinds": kinds_together(folder, name) for name in TOGETHER}
+    for name, table in made_tables.items():
         if len(table):
-            tables.write_table(table, output / f"player-{name}.csv")
+            tables.write_table(table, output / f"{name}.csv")
             click.echo(f"{table.to_string(index=False)}\n")
 
 
