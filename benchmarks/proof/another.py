@@ -87,7 +87,7 @@ class Another:
 
     def second_round(self, results: Path) -> Iterator[Iterable[Step]]:
         """All of `again`."""
-        yield [self._repaired(AGAIN, self.net(ANOTHER), "--seed", _SEED)]
+        yield [self._repaired(AGAIN, self.net(ANOTHER))]
         yield [self._match(AGAIN, self.quick, SCALE_GAMES, [f",nodes={SCALE_NODES}"] * 2)]
         if not self.quick.exists():
             return
@@ -95,9 +95,8 @@ class Another:
         yield self._judged_elsewhere(AGAIN, self.net(ANOTHER))
         yield [_tables(self.out, results)]
 
-    def _repaired(self, part: str, old: Path, *more: str) -> Step:
-        archive = str(self.data / "pgn" / ARCHIVES[-1][0])
-        words = ["repair", archive, "--net", str(old), *more, "-o", str(self.folder(part))]
+    def _repaired(self, part: str, old: Path) -> Step:
+        words = ["repair", str(self.data / "pgn" / ARCHIVES[-1][0]), "--net", str(old), "-o", str(self.folder(part))]
         return Step(part, part, self.net(part), words)
 
     def _match(self, part: str, output: Path, games: int, settings: Iterable[str]) -> Step:
