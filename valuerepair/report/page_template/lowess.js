@@ -1,6 +1,6 @@
 // @ts-check
 // The lowess line of what the filters leave: Cleveland's robust local linear fit, by weight,
-// as valuerepair.report.lowess fits that of all positions.
+// as valuerepair.report.drawing.lowess_line fits that of all positions.
 
 // Local fits are about this far apart in deep Q, where there are more positions than that; straight lines connect them.
 const STEP = 0.02;
