@@ -86,6 +86,15 @@ def test_broken_chunks_are_left_out_and_counted(sides: MixOptions, tmp_path: Pat
         mix(replace(sides, repair=(str(only),)), tmp_path / "out2", quiet=True)
 
 
+def test_games_in_place_of_chunks_are_refused_with_the_command_that_makes_chunks(
+    sides: MixOptions, tmp_path: Path
+) -> None:
+    for name, content in (("games.pgn", b"1. e4 e5 *"), ("games.pgn.gz", gzip.compress(b"1. e4 e5 *"))):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueRepairError, match="; vr chunks makes chunks of games"):
+            mix(replace(sides, normal=(str(tmp_path / name),)), tmp_path / "out", quiet=True)
+
+
 def test_a_tar_that_breaks_off_is_used_up_to_the_cut(sides: MixOptions, tmp_path: Path) -> None:
     tar = tmp_path / "normal" / "run.tar"
     tar.write_bytes(tar.read_bytes()[:20_000])

@@ -48,6 +48,8 @@ from valuerepair.training.chunk_output import UNFINISHED, TarShard
 log = logging.getLogger(__name__)
 
 HELD_OUT = "held out by the split"
+NO_CHUNK = "no training chunk"
+_HOW_TO_MAKE = "; vr chunks makes chunks of games"
 _WITH_HELD_OUT = "with a held-out position"
 _OPEN_TARS = 64
 _AHEAD = 8  # items that wait for each working thread
@@ -129,7 +131,7 @@ def _add(archives: Archives, path: str, name: str) -> None:
     if bare_name(path).endswith(".tar") and not lowered.endswith(".tar"):
         raise ValueRepairError(f"{path}: a compressed tar allows no random access; unpack it (but not its chunks)")
     if not lowered.endswith((".tar", *COMPRESSIONS)):
-        raise UsageError(f"{path}: a chunk's name ends in .gz, an archive's in .tar")
+        raise UsageError(f"{path}: a chunk's name ends in .gz, an archive's in .tar{_HOW_TO_MAKE}")
     archives.paths.append(path)
     archives.names.append(name)
 
@@ -189,7 +191,7 @@ def unpack(content: bytes) -> Records:
     if len(content) > MAX_PACKED:
         raise BrokenChunk("longer than a game")
     if content[:2] != b"\x1f\x8b":
-        raise BrokenChunk("not packed with gzip" if chunk_version(content[:8]) else "no training chunk")
+        raise BrokenChunk("not packed with gzip" if chunk_version(content[:8]) else NO_CHUNK)
     member = zlib.decompressobj(wbits=31)
     most = MAX_RECORDS * v6.RECORD.itemsize
     try:
@@ -198,7 +200,7 @@ def unpack(content: bytes) -> Records:
         raise BrokenChunk("damaged gzip stream") from None
     version = chunk_version(data[:8])
     if version != v6.VERSION:
-        raise BrokenChunk(f"training data of version {version}" if version else "no training chunk")
+        raise BrokenChunk(f"training data of version {version}" if version else NO_CHUNK)
     if len(data) > most:
         raise BrokenChunk("longer than a game")
     if not member.eof:
@@ -343,6 +345,11 @@ class LeftOut:
         reasons = [f"{reason} {n:,}" for reason, n in self.reasons.items()]
         return ", ".join([*reasons, *(f"{path}: {how}" for path, how in self.broken_off)])
 
+    def none_usable(self, given: Sequence[str]) -> ValueRepairError:
+        """What to raise if no chunk of the `given` folders and tars can be used."""
+        hint = _HOW_TO_MAKE if NO_CHUNK in self.reasons else ""
+        return ValueRepairError(f"{', '.join(given)}: no usable chunk: {self or 'the archives are empty'}{hint}")
+
     def lines(self) -> list[str]:
         """What was left out, as one line or none; `TruncatedInput` says what broke off."""
         return [f"left out: {replace(self, broken_off=[])}; first: {self.examples[0]}"] if self.reasons else []
@@ -417,7 +424,7 @@ def read_index(
         ):
             column.append(value)
     if first is None:
-        raise ValueRepairError(f"{', '.join(given)}: no usable chunk: {left_out or 'the archives are empty'}")
+        raise left_out.none_usable(given)
     return ChunkIndex(
         tuple(given),
         archives,

@@ -26,7 +26,7 @@ from valuerepair.chess import v6
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Keys
 from valuerepair.chess.v6 import Records
-from valuerepair.errors import ValueRepairError, check_word
+from valuerepair.errors import check_word
 from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.judge.split import Split
 from valuerepair.question import Question
@@ -142,8 +142,7 @@ def rescore(
         check_room(partial, archives.total_bytes())
         _write(archives, judged, held_out, rescored, partial, progress.advance)
         if not rescored.chunks:
-            left_out = LeftOut(rescored.left_out, broken_off=rescored.broken_off)
-            raise ValueRepairError(f"{', '.join(chunks)}: no usable chunk: {left_out or 'they are empty'}")
+            raise LeftOut(rescored.left_out, broken_off=rescored.broken_off).none_usable(chunks)
     return rescored
 
 

@@ -135,8 +135,7 @@ def measure(
             sha.update(content.sha256)
             add_to_side(name_of(archives, chunk), content)
         if not measured.tally.games:
-            reason = measured.left_out or "the archives are empty"
-            raise ValueRepairError(f"{', '.join(given)}: no usable chunk: {reason}")
+            raise measured.left_out.none_usable(given)
     measured.sha256 = sha.hexdigest()
     return measured
 
