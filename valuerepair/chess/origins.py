@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-# How a position was reached. "game": it stood in a game or in a list of positions. "aside", "policy", "search": by a
-# random legal move from there, by the policy's 3rd to 6th move, by the moves to a node of a short search
-# (`archives.aside`).
+# How a position was reached. "game": it stood in a game or in a list of positions. The others were reached from such a
+# position (`archives.aside`): "aside" by a random legal move, "policy" by the policy's 3rd to 6th move, "search" by the
+# moves to a node of a short search.
 Kind = Literal["game", "aside", "policy", "search"]
 GAME: Kind = "game"
 BESIDE: tuple[Kind, ...] = ("aside", "policy", "search")
@@ -25,8 +25,8 @@ class Recorded:
 
     `kind` is the kind of record (`archives.options.RECORD_KINDS`), `by` the player who evaluated, if known. `cp`,
     `mate`, `wdl` and `q` are as in `DeepResult`. `depth`, `seldepth` (plies), `nodes` and `time_ms` are 0 if not
-    recorded. `net_q` and `net_d` are the Q and the draw probability of the net before the search, if recorded.
-    `is_scaled`: the search multiplied the net's Q by a number.
+    recorded. `net_q` and `net_d` are Q and the probability of a draw by the net, before the search, if recorded.
+    `is_scaled` says that the search multiplied the net's Q by a number (`q_scale`).
     """
 
     kind: str
@@ -151,8 +151,8 @@ T = TypeVar("T")
 class Origins(Sequence[Origin]):
     """n origins as columns; an index gives one of them as an `Origin`.
 
-    Consecutive rows of one game share its object in `game`. `recorded` is None if no row has an evaluation, `kinds` if
-    every row is of the kind ``game``.
+    Consecutive rows of one game share its object in `game`. `recorded` is None if no row has an evaluation. `kinds` is
+    None if every row is of the kind ``game``; `kind` gives the kinds in any case.
     """
 
     game: Sequence[OriginGame]
@@ -178,7 +178,7 @@ class Origins(Sequence[Origin]):
 
     @property
     def kind(self) -> Sequence[Kind]:
-        """[n] how each position was reached."""
+        """[n] how each position was reached, also where `kinds` is None."""
         return [GAME] * len(self) if self.kinds is None else self.kinds
 
     def scores(self, name: Literal["cp", "mate"]) -> list[int | None]:

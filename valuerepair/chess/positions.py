@@ -205,14 +205,14 @@ def ply_of(fen: str) -> int:
 
 
 PHASES = ("opening", "middlegame", "endgame")
-_EXPANDED = {"/": "", **{str(n): "." * n for n in range(1, 9)}}
+_IN_FULL = {"/": "", **{str(n): "." * n for n in range(1, 9)}}  # what a character of a FEN's placement stands for
 
 
 def boards(fens: Sequence[str]) -> NDArray[np.uint8]:
     """[n, 8, 8] men as ASCII letters, ``.`` for empty, row 0 = rank 1, column 0 = file a."""
     text = "".join([fen.split(" ", 1)[0] for fen in fens])
-    for symbol, expanded in _EXPANDED.items():  # in all FENs at once
-        text = text.replace(symbol, expanded)
+    for symbol, squares in _IN_FULL.items():  # in all FENs at once
+        text = text.replace(symbol, squares)
     return np.frombuffer(text.encode("ascii"), np.uint8).reshape(-1, 8, 8)[:, ::-1]
 
 
@@ -222,7 +222,7 @@ def piece_counts(men: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 
 def phases(men: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """[n] indices into `PHASES` for the [n, 8, 8] boards."""
+    """[n] indices into `PHASES` for the [n, 8, 8] boards, by lichess's rule (scalachess, `Divider`) for one board."""
     white = (men >= ord("A")) & (men <= ord("Z"))
     black = men >= ord("a")
     pieces = (white | black) & ~np.isin(men, np.frombuffer(b"KkPp", np.uint8))

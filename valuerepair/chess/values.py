@@ -121,10 +121,9 @@ def wdl_to_q(wdl: ArrayLike) -> Floats:
 def deep_q(scores: ArrayLike, alpha: float, q_from: Literal["cp", "wdl"] = "cp") -> Floats:
     """Q [...] of deep searches by their raw `scores` [..., 6]: cp, mate, W, D, L and own Q, as the store has them.
 
-    NaN (or None) is a value that the engine did not give.
-
-    A mate is ±1. An engine's own Q is used unchanged. Other rows come from `cp` by the logistic or from `wdl`, as
-    `q_from` says; a row without that score is NaN: the other score is on another scale and never replaces it.
+    NaN (or None) stands for a score that the engine did not give. A mate is ±1. An engine's own Q is used unchanged.
+    Other rows come from `cp` by the logistic or from `wdl`, as `q_from` says; a row without that score is NaN: the
+    other score is on another scale and never replaces it.
     Raises ValueError for another `q_from`.
     """
     if q_from not in ("cp", "wdl"):
@@ -174,9 +173,9 @@ def fit_alpha(
     A net that learns these deep Q then keeps its scale.
 
     Mates count (`mate` in moves), because a net learns them, too. Centipawns are not capped: the logistic saturates, so
-    a tablebase score of 15,000 weighs no more than any other row. All are [n], NaN for a missing score; `weights` are 1
-    by default, and each row is a game. The interval is the normal one in log alpha, with sums by `game`. The fit is
-    `at_bound` if no alpha within `ALPHA_BOUNDS` has this slope.
+    a tablebase score of 15,000 weighs no more than any other row. All arguments are [n], with NaN for a missing score.
+    By default all `weights` are 1 and each row is a game of its own. The interval is the normal one in log alpha, from
+    sums by `game`. The fit is `at_bound` if no alpha within `ALPHA_BOUNDS` has this slope.
     """
     x, centipawns, moves = (np.asarray(column, np.float64) for column in (net_q, cp, mate))
     w = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
@@ -268,12 +267,12 @@ def _checked(alpha: float) -> float:
 
 
 def auto_alpha(net_q: Floats, cp: Floats, mate: Floats, weights: Floats, game: NDArray[np.int64]) -> Alpha:
-    """Alpha fitted to these rows [n] by `fit_alpha` if enough have centipawns, else the default."""
+    """Alpha by `fit_alpha` of these rows [n]; the default if fewer than `AUTO_MIN_POSITIONS` have centipawns, or if the
+    fit is `at_bound`."""
     default = f"default {DEFAULT_ALPHA:g}"
     scored = int((~np.isnan(net_q + cp)).sum())
     if scored < AUTO_MIN_POSITIONS:
-        reason = f"fewer than {AUTO_MIN_POSITIONS} scores in centipawns, {scored} so far"
-        return Alpha(DEFAULT_ALPHA, f"{default}: {reason}")
+        return Alpha(DEFAULT_ALPHA, f"{default}: fewer than {AUTO_MIN_POSITIONS} scores in centipawns, {scored} so far")
     fit = fit_alpha(net_q, cp, mate, weights, game)
     if fit.at_bound:
         return Alpha(DEFAULT_ALPHA, f"{default}: the {fit.n:,} scored positions determine no alpha")
