@@ -446,6 +446,7 @@ def test_readmes_hour_is_repeated_for_a_match_of_more_nodes(there: Player) -> No
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_breadth_is_of_the_same_positions(there: Player, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A net that is the old one is searched as the old one; smaller settings, and a larger Q, search more narrowly."""
     monkeypatch.setattr(player, "_BREADTH_NODES", 16)

@@ -240,7 +240,7 @@ def judge_of(path: str, net: str, deep: str | None) -> tuple[str, str]:
     """The ``--deep`` text and the digest of the judge that has most values of this net in a store.
 
     Raises UsageError for a store without values of the net, for another judge than `deep`, and for a judge that cannot
-    search again.
+    search again; ValueRepairError for a store in which nothing is scored.
     """
     from valuerepair.judge.compared_nets import find_oracle, lacking, measuring_command
     from valuerepair.runs.stored_oracle import stored_spec
