@@ -405,6 +405,8 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "starts-kinds": lambda folder: starts_kinds(folder / SECOND),
     "another-kinds": lambda folder: player_kinds(folder / SECOND, "another"),
     "another-matches": lambda folder: player_matches(folder / SECOND, "another"),
+    "again-kinds": lambda folder: player_kinds(folder / SECOND, "again"),
+    "again-matches": lambda folder: player_matches(folder / SECOND, "again"),
     "policy-matches": lambda folder: player_matches(folder / SECOND, "policy"),
 }
 
