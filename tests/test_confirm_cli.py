@@ -212,6 +212,13 @@ def test_oracles_that_cannot_look_again(tmp_path: Path, identity: OracleIdentity
         second_spec(stored(tmp_path, identity), depth)
 
 
+def test_a_second_look_is_deeper_and_its_depth_said_once() -> None:
+    with pytest.raises(UsageError, match="times=1: a second look is deeper than the first: give a number above 1"):
+        Depth(times=1)
+    with pytest.raises(UsageError, match="--nodes and times both say how deep"):
+        Depth(nodes=9000, times=3)
+
+
 def test_recorded_evaluations_are_looked_at_by_a_real_search(tmp_path: Path, stockfish: str) -> None:
     board, mate, other = mates_in_one(1)[0]
     position = position_of(chess.STARTING_FEN, *(move.uci() for move in board.move_stack))
@@ -235,7 +242,7 @@ def test_the_built_in_search_looks_again_with_the_net_it_had(tmp_path: Path, sha
         off = abs(store.frame()["disagreement"].iloc[0])
     assert off > 0
     report = confirmed(
-        tmp_path / "valuerepair.db", "--net", str(net), "--threshold", f"{off * 0.9:.5f}", "--times", "50"
+        tmp_path / "valuerepair.db", "--net", str(net), "--threshold", f"{off * 0.9:.5f}", "--nodes", "100"
     )
     assert report["verdicts"]["second"]["label"].endswith("maia-1900 nodes=100 certainty=1 lookahead=1 auto_extend=1")
     assert report["verdicts"]["alpha"]["origin"] == "the search's own Q"
@@ -284,8 +291,6 @@ def test_an_engine_that_only_crashes(tmp_path: Path) -> None:
         (["--deep", "uci:/nope,nodes=10"], 1, "/nope: no such engine"),
         (["--nodes", "400"], 2, "--nodes 400: the first look had 1,000; a second one is deeper"),
         (["--nodes", "0"], 2, "--nodes 0: must be at least 1"),
-        (["--times", "1"], 2, "--times 1: a second look is deeper than the first: give a number above 1"),
-        (["--nodes", "9000", "--times", "3"], 2, "--nodes and --times both say how deep"),
         (["--deep", "mcts:nodes=5", "--nodes", "9000"], 2, "--deep and --nodes both say how deep"),
         (["--deep", "mcts:nodes=5"], 2, "and the store does not know where the net abababababab is"),
         (["--limit", "0"], 2, "--limit 0: must be at least 1"),

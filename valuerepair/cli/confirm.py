@@ -15,8 +15,11 @@ from valuerepair.cli.printing import is_quiet, print_result
 @DB
 @question("Smallest |net Q - deep Q| to look at.")
 @DEEP(help="Another deep search for the second look, as in `vr mine`.")
-@click.option("--nodes", type=int, help="Nodes of the second look, with the first one's engine and options.")
-@click.option("--times", type=float, help="Nodes of the second look as a multiple of the first one's.  [default: 10]")
+@click.option(
+    "--nodes",
+    type=int,
+    help="Nodes of the second look, by the first one's engine and options.  [default: ten times the first one's]",
+)
 @click.option("--limit", type=int, help="Look at no more than this many candidates, the largest disagreements first.")
 @JOBS(help="Searches at once.  [default: one engine per core; mcts: full batches]")
 @JSON
@@ -30,7 +33,7 @@ def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: b
     \b
     Example:
       vr confirm
-      vr confirm --threshold 0.8 --times 20 --limit 100
+      vr confirm --threshold 0.8 --nodes 20000000 --limit 100
       vr confirm --deep lc0:nodes=10000,weights=BIG.pb.gz
     """
     print_result(lambda: vr.confirm(db, question, workers=jobs, quiet=is_quiet(), **options), json)

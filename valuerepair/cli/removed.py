@@ -30,6 +30,7 @@ INSTEAD = {
     "--points": "was removed: a page shows at most about 100,000 positions one by one",
     "--records": "was removed: in Python it is ChunkOptions(records=...)",
     "--test-deep": "was removed: it is test_deep of DIR/repair.toml, which vr repair writes when it begins",
+    "--times": "was removed: give --nodes N; in Python vr.confirm has times",
     "--total": "was removed: a mixture has as many games as the share allows",
     "--white": "was removed: the side to move is at the bottom",
     "export --share": "was removed: chunks cannot weigh it back as vr train does; in Python ChunkOptions(share=...)",

@@ -129,12 +129,13 @@ class Depth:
     times: float | None = None
 
     def __post_init__(self) -> None:
-        names = [name for name in ("deep", "nodes", "times") if getattr(self, name) is not None]
+        given = {"--deep": self.deep, "--nodes": self.nodes, "times": self.times}
+        names = [name for name, value in given.items() if value is not None]
         if len(names) > 1:
-            raise UsageError(f"--{names[0]} and --{names[1]} both say how deep the second look is: give one of them")
+            raise UsageError(f"{names[0]} and {names[1]} both say how deep the second look is: give one of them")
         check_least("--nodes", self.nodes)
         if self.times is not None and not 1 < self.times < 1e6:
-            raise UsageError(f"--times {self.times:g}: a second look is deeper than the first: give a number above 1")
+            raise UsageError(f"times={self.times:g}: a second look is deeper than the first: give a number above 1")
 
 
 def second_spec(first: StoredOracle, depth: Depth) -> str | None:
@@ -149,7 +150,7 @@ def second_spec(first: StoredOracle, depth: Depth) -> str | None:
     kind = kind_of(first.kind)
     if not kind.searches:
         if depth.times is not None:
-            raise UsageError("--times: recorded evaluations have no nodes to multiply; give --nodes N or --deep SPEC")
+            raise UsageError("times: recorded evaluations have no nodes to multiply; give --nodes N or --deep SPEC")
         return None if depth.nodes is None else f"{default_kind()}:nodes={depth.nodes}"
     try:
         spec = kind.spec_of(first)
