@@ -167,10 +167,10 @@ def experiment_selfplay(
     rows = [experiment.selfplay(setting, DEFAULT_THRESHOLD) for setting in sweep]
     lines = selfplay_lines(rows)
     if target is not None and not experiment.stopped:
-        if (found := experiment.equal_temperature(target, rows)) is None:
+        if (equal := experiment.equal_temperature(target, rows)) is None:
             lines += ["", "no match: (w + l) / d of the setting, or of every temperature, is not a number above 0"]
         else:
-            temperature, is_enclosed = found
+            temperature, is_enclosed = equal
             match_row = replace(experiment, games=match_games).match(target, setting_of(f"temperature={temperature:g}"))
             lines += ["", *match_lines([match_row])]
             if not is_enclosed:

@@ -206,8 +206,8 @@ def stats(
 ) -> StoreStats:
     """The contents of a store: positions, nets, oracles, rates of candidates with intervals, labels, cost: `vr stats`.
 
-    `labels` has the net compute its policy, which labels need, and stores it. The `worst` candidates, so many, are
-    listed, the largest disagreement first. `fit_alpha` fits alpha; `save_alpha` also stores the fit of that name
+    `labels` has the net compute its policy, which labels need, and stores it. `worst` is the number of candidates
+    to list, the largest disagreement first. `fit_alpha` fits alpha; `save_alpha` also stores the fit of that name
     (``slope`` or ``results``), and `save_calibration` the expected deep Q at each net Q, for all later questions to the
     store. `ladder` adds the screening ladder. `quiet`: no progress on standard error.
 

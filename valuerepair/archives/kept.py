@@ -23,7 +23,8 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import open_regular, written_whole
 from valuerepair.inputs import Record, from_json
 
-EVERY_S = 30.0  # between saves: a killed run reads so much again. Saving 100,000 positions takes a second.
+# Seconds between saves: a run that is killed repeats at most this reading. Saving 100,000 positions takes a second.
+EVERY_S = 30.0
 _TEXTS = ("fen", "start_fen")
 _NUMBERS = ("ply", "key", "history_known")
 

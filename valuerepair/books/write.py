@@ -278,7 +278,7 @@ class BookFile:
 class Manifest:
     """The content of manifest.json, without a time stamp: the same question gives the same bytes.
 
-    In the file each of the `options` has a key of its own. `files` has each file by its name, `parents` the fields of a
+    The file has a key for each of the `options`. `files` has each file by its name, `parents` the fields of a
     `ParentCount`, `diversity` what `judge.weights.diversity_of` gives for book and holdout, `weights` the formula of
     the weights. For a book with positions of vr expand, `entries` has the origin of each entry of book and holdout, in
     order: position_id, root_id, step, inferred.

@@ -174,7 +174,7 @@ def fit_alpha(
 
     Mates count (`mate` in moves), because a net learns them, too. Centipawns are not capped: the logistic saturates, so
     a tablebase score of 15,000 weighs no more than any other row. All arguments are [n], with NaN for a missing score.
-    By default all `weights` are 1 and each row is a game of its own. The interval is the normal one in log alpha, from
+    By default all `weights` are 1, and each row is another game. The interval is the normal one in log alpha, from
     sums by `game`. The fit is `at_bound` if no alpha within `ALPHA_BOUNDS` has this slope.
     """
     x, centipawns, moves = (np.asarray(column, np.float64) for column in (net_q, cp, mate))

@@ -59,8 +59,8 @@ class TimeLimit:
     """How long a search may take before the engine counts as hung: `timeout` seconds if given, else by the speed.
 
     That is `first` seconds until three searches have ended. Then it is ten times what `nodes` take at the slowest speed
-    so far (without a limit of nodes, ten times the longest search), but at least a minute, as machines get busy, and in
-    addition `movetime`, the seconds that the searches are told to take.
+    so far (without a limit of nodes, ten times the longest search), but at least a minute, as machines get busy.
+    `movetime`, the time in seconds that each search is given, is added.
     """
 
     def __init__(self, *, timeout: float | None, first: float, nodes: int | None = None, movetime: float = 0.0) -> None:

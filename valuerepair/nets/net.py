@@ -227,7 +227,7 @@ def _join_priors(parts: list[Priors]) -> Priors:
 
 
 def fill_of(name: str) -> HistoryFill:
-    """The history fill of this name; ``fen_only`` for a name that is none, such as ``recorded`` in a store."""
+    """The history fill of this name; ``fen_only`` for any other text, such as ``recorded`` in a store."""
     return next((fill for fill in FILLS if fill == name), "fen_only")
 
 

@@ -228,14 +228,14 @@ def _side_weights(path: str, digests: NDArray[np.uint64], starts: Index) -> NDAr
         raise ValueRepairError(f"--set weights={path}: its records are not in the order of vr weights --side")
     order = np.argsort(digest[begins], kind="stable")
     wanted, counts = digests.astype(np.int64), np.diff(starts)
-    found = order[np.minimum(np.searchsorted(digest[begins], wanted, sorter=order), len(order) - 1)]
-    missing = (digest[begins][found] != wanted) | (lengths[found] != counts)
+    chunk_rows = order[np.minimum(np.searchsorted(digest[begins], wanted, sorter=order), len(order) - 1)]
+    missing = (digest[begins][chunk_rows] != wanted) | (lengths[chunk_rows] != counts)
     if missing.any():
         raise ValueRepairError(
             f"--set weights={path}: does not belong to these chunks: it has no weights of {missing.sum():,} of "
             f"{len(wanted):,}"
         )
-    rows = np.repeat(begins[found], counts) + indices_within(starts)
+    rows = np.repeat(begins[chunk_rows], counts) + indices_within(starts)
     return np.asarray(weight[rows], np.float32)
 
 
