@@ -53,11 +53,15 @@ def phone(chromium: Browser, made: Report) -> Iterator[Visit]:
         yield found
 
 
-@pytest.fixture
-def without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+def draw_no_charts(patch: pytest.MonkeyPatch) -> None:
     """For reports of which only words and boards are looked at: to load the plotting library and to draw by it is most
     of the work of opening one."""
-    monkeypatch.setattr(page_module, "plotly_script", lambda: NO_CHARTS)
+    patch.setattr(page_module, "plotly_script", lambda: NO_CHARTS)
+
+
+@pytest.fixture
+def without_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw_no_charts(monkeypatch)
 
 
 @pytest.fixture
@@ -80,7 +84,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[float], Path]
 
 @pytest.fixture(scope="package")
 def opened_sample(chromium: Browser, reports: Callable[[float], Path]) -> Iterator[Visit]:
-    with visit(chromium, reports(0.3)) as found:
+    with visit(chromium, reports(0.3), height=900) as found:
         yield found
 
 

@@ -50,22 +50,24 @@ def change(page: Visit, script: str, argument: Any = None) -> None:
     page.page.wait_for_function("(n) => document.getElementById('counts').dataset.draws !== n", arg=before)
 
 
-def set_filter(page: Visit, name: str, value: str) -> None:
-    """As if the reader had set it."""
+def set_filter(page: Visit, name: str, value: str, instead_of: str | None = None) -> None:
+    """As if the reader had set it, and put back another one."""
     change(
         page,
-        """([name, value]) => {
+        """([name, value, other]) => {
             const field = document.getElementById(name);
+            if (other) document.getElementById(other).value = "";
             field.value = value;
             field.dispatchEvent(new Event("input", { bubbles: true }));
         }""",
-        [name, value],
+        [name, value, instead_of],
     )
 
 
 def put_back(page: Visit) -> None:
     """Undoes filters, selection and what dragging does."""
-    change(page, "() => document.getElementById('filters').reset()")
+    if page.evaluate("() => document.getElementById('filters-set').textContent"):
+        change(page, "() => document.getElementById('filters').reset()")
     if page.page.is_visible("#unselect"):
         page.page.click("#unselect")
     page.page.click("[data-drag=zoom]")

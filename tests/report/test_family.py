@@ -10,6 +10,7 @@ import pytest
 
 from tests.expanded_store import expanded_store
 from tests.report.browser import Visit, visit
+from tests.report.conftest import draw_no_charts
 from tests.report.reading import BOX, table
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
@@ -60,7 +61,8 @@ def narrow(
     shutil.copy(db, wide)
     with Store.open(wide, write=True) as store, store.writing() as connection:
         connection.execute("UPDATE expanded SET distance = 40 WHERE step = 'parent' AND distance = 4")
-    with Store.open(wide) as store:
+    with Store.open(wide) as store, pytest.MonkeyPatch.context() as patch:
+        draw_no_charts(patch)
         page_module.write(store, path, ASKED)
     with visit(chromium, path, width=360, height=780, scheme=request.param, touch=True) as visited:
         yield visited

@@ -63,11 +63,12 @@ def test_each_other_filter_and_all_together(page: Visit, made: Report) -> None:
         "material": (material, frame["material_family"] == material),
         "verdict": ("unresolved", frame["verdict"] == "unresolved"),
     }
+    before = None
     for name, (value, mask) in chosen.items():
-        set_filter(page, name, value)
+        set_filter(page, name, value, instead_of=before)
         expect(page, frame[mask])
-        set_filter(page, name, "")
-    set_filter(page, "threshold", "1.2")
+        before = name
+    set_filter(page, "threshold", "1.2", instead_of=before)
     expect(page, frame, 1.2)
     set_filter(page, "side", "b")
     set_filter(page, "sign", "optimistic")
@@ -106,10 +107,11 @@ def test_the_line_of_a_screened_store_is_lowess_of_rows_repeated_by_weight(sampl
         frame["family"] = labels_of(store, frame)["opening_family"]
     assert frame["weight"].max() > 2
     filters = (("phase", "phase", "endgame"), ("side", "side", "b"), ("family", "family", "French Defense"))
+    before = None
     for name, column, value in filters:
-        set_filter(sample_page, name, value)
+        set_filter(sample_page, name, value, instead_of=before)
         x, y = line(sample_page)
-        set_filter(sample_page, name, "")
+        before = name
         rows = frame[frame[column] == value]
         rows = rows.loc[rows.index.repeat((100 * rows["weight"]).round().astype(int))]
         exact = lowess(rows["net_q"].to_numpy(), rows["deep_q"].to_numpy(), 0.3, it=3, delta=0.0)
