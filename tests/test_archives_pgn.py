@@ -129,6 +129,8 @@ def test_recorded_evaluations_belong_to_the_position_reached_and_to_the_side_to_
         "{ a } {[%eval E]}{ b; } $1\n{ {c }",
         "; } {\n{ [%eval E] } ; {\n",
         "{[%eval E] }\n{[%eval 9]}",
+        "{ [%eval E] } (2. Nf3 { (a) } (2. Bf4) {b}) { hello }",
+        "{ [%eval E] } (2. Nf3)\n$1 {[%eval 9]} { no }",
     ],
 )
 def test_every_comment_of_a_move_is_read_as_python_chess_does(tmp_path: Path, evaluation: str, comments: str) -> None:

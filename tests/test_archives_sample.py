@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gzip
 import os
+import re
 import threading
 from collections.abc import Generator
 from dataclasses import replace
@@ -290,16 +291,44 @@ def test_the_generator_can_be_left_early(shared_data: Path) -> None:
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("recorded", [None, RecordedOptions("eval")])
+@pytest.mark.parametrize("options", [{}, {"per_game": 3}, {"per_game": 3, "positions": 2000}])
+def test_the_copy_of_a_game_gives_no_positions(tmp_path: Path, shared_data: Path, options: dict[str, Any]) -> None:
+    """An archive and its copy, by other names, have the sample of the archive. Each copy would have
+    positions drawn for itself, and its own part in a split."""
+    archive = shared_data / "pgn" / "iccf-scca.pgn"
+    names = re.compile(r'\[(White|Black) "([^"]*)"\]')
+    copy = tmp_path / "copy.pgn"
+    copy.write_text(names.sub(r'[\1 "\2, as others write it"]', archive.read_text()))
+    alone, whole = run_paths([archive], **options)
+    together, report = run_paths([archive, copy], **options)
+    assert together == alone
+    assert report.looked_at == 2 * whole.looked_at
+    assert len(alone) == whole.positions > 70
+
+
+def test_equal_moves_from_another_start_are_another_game(tmp_path: Path) -> None:
+    without_h_pawns = '[SetUp "1"]\n[FEN "rnbqkbnr/ppppppp1/8/8/8/8/PPPPPPP1/RNBQKBNR w KQkq - 0 1"]\n'
+    positions, _ = run(tmp_path, game() + without_h_pawns + game() + game(moves=SPANISH + " 9... h6"))
+    assert [p.origin.game for p in positions] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("per_game", "recorded"), [(None, None), (None, RecordedOptions("eval")), (3, None)])
 def test_a_sample_that_is_cut_short_is_read_on_from_there(
-    tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch, recorded: RecordedOptions | None
+    tmp_path: Path,
+    shared_data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    per_game: int | None,
+    recorded: RecordedOptions | None,
 ) -> None:
     """Whatever the place it was stopped at, positions and counts are those of one reading."""
     monkeypatch.setattr(kept_samples, "EVERY_S", 0.0)
     (tmp_path / "empty.pgn").touch()
     paths = [str(tmp_path / "empty.pgn")]
     paths += [str(shared_data / "pgn" / name) for name in ("iccf-scca.pgn", "lichess-blitz.pgn")]
-    options = SampleOptions(per_game=None, positions=40, recorded=recorded)
+    if per_game:
+        (tmp_path / "copy.pgn").write_bytes(Path(paths[1]).read_bytes())
+        paths.append(str(tmp_path / "copy.pgn"))
+    options = SampleOptions(per_game=per_game, positions=40, recorded=recorded)
     whole = ReadReport()
     expected = [p for batch in sample(paths, options, whole) for p in batch]
     saved: list[int] = []

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from valuerepair import outputs
 from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.select import U64
 from valuerepair.chess.origins import OriginGame, Origins, Recorded
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
@@ -52,7 +54,8 @@ class _Metadata(Record):
 class KeptSample:
     """The file with the sample of the run called `identity`; a file of another run is ignored.
 
-    After `load`, `place` is where to resume; `drawn` has the positions drawn before it, None without a saved sample.
+    After `load`, `place` is where to resume; `drawn` has the positions drawn before it, None without a saved sample;
+    `games` has the hashes of the games before it, if copies of games are looked for.
     """
 
     def __init__(self, path: str | Path, identity: str) -> None:
@@ -60,6 +63,7 @@ class KeptSample:
         self._saved = time.monotonic()
         self.place = Place()
         self.drawn: PositionBatch | None = None
+        self.games: U64 = np.empty(0, np.uint64)
 
     @property
     def due(self) -> bool:
@@ -83,16 +87,18 @@ class KeptSample:
         except (FileNotFoundError, ValueRepairError, msgspec.ValidationError, pa.ArrowException, KeyError, TypeError):
             return
         self.place, self.drawn = metadata.place, drawn
+        self.games = np.frombuffer(table.schema.metadata.get(b"games", b""), np.uint64)
         for field in fields(ReadReport):
             setattr(report, field.name, getattr(counts, field.name))
 
-    def save(self, place: Place, drawn: PositionBatch, report: ReadReport) -> None:
-        """Saves the positions drawn before `place` and the counts of `report`.
+    def save(self, place: Place, drawn: PositionBatch, games: U64, report: ReadReport) -> None:
+        """Saves the positions drawn before `place`, the hashes of the games before it, and the counts of `report`.
 
         Raises ValueRepairError if the file cannot be written.
         """
         metadata = {"identity": self._identity, "place": place, "report": report}
-        table = _table(drawn).replace_schema_metadata({"sample": msgspec.json.encode(metadata)})
+        saved = {"sample": msgspec.json.encode(metadata), "games": games.tobytes()}
+        table = _table(drawn).replace_schema_metadata(saved)
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         try:
             saving = written_whole(self._path, outputs.SAMPLE)

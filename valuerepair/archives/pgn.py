@@ -28,7 +28,7 @@ from valuerepair.archives.options import (
     SampleOptions,
 )
 from valuerepair.archives.rows import Rejected, Rows, Sieve
-from valuerepair.archives.select import game_hashes, lowest_of_each, ply_priorities
+from valuerepair.archives.select import game_hashes, lowest_of_each, move_hashes, ply_priorities, salt
 from valuerepair.archives.split import (
     CLOSE_BRACE,
     CLOSE_PAREN,
@@ -599,6 +599,10 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
     rows.results = [_result(h, outcome) for h, outcome in zip(rows.headers, parsed.chunk.outcome, strict=True)]
     with_fen = {int(i) for i in np.unique(g) if "FEN" in parsed.headers[i]}
     rows.starts = {i: board.fens(parsed.start_board(i))[0] for i in with_fen}
+    if options.per_game is not None:
+        rows.game_hashes = move_hashes(parsed.moves, parsed.cuts)
+        for i, fen in rows.starts.items():
+            rows.game_hashes[i : i + 1] ^= salt(fen)
     if any(parsed.wanted):
         rows.recorded = _recorded(parsed, moves)
         rows.final = _final(parsed) if options.every_evaluation else {}
@@ -642,13 +646,15 @@ def _lowest_per_game(parsed: _Parsed, moves: Index, options: SampleOptions) -> I
     return moves[lowest_of_each(g, priority, options.per_game or 0)]
 
 
-_ANOTHER_COMMENT = re.compile(rb"\}(?:\s|\$\d+)*\{")
-_COMMENTS = re.compile(rb"\{[^}]*\}(?:(?:\s|\$\d+)*\{[^}]*\})*|;[^\n]*|^%[^\n]*", re.MULTILINE)
+_ANOTHER_COMMENT = re.compile(rb"[})](?:\s|\$\d+)*\{")
+_COMMENTS = re.compile(rb"(\)(?:\s|\$\d+)*)?\{[^}]*\}(?:(?:\s|\$\d+)*\{[^}]*\})*|;[^\n]*|^%[^\n]*", re.MULTILINE)
 
 
 def _as_one(comments: re.Match[bytes]) -> bytes:
-    """The comments of a move as one: the reader returns only the last."""
+    """The comments of a move as one: the reader returns only the last. Those after a variation are of the next move."""
     text = comments[0]
+    if comments[1]:
+        return b")"
     return text if b"}" not in text[:-1] or text[:1] != b"{" else b"{" + text[1:-1].translate(_NO_BRACES) + b"}"
 
 

@@ -31,8 +31,9 @@ class Rejected:
 class Rows:
     """n positions of one block. Per row: boards, keys, ply, `game` (an index into the lists per game), `played`
     (None for bare positions), the moves before it, ``moves[begin:end]``, its `recorded` evaluation, and whether its
-    history is known (by default, if there is a game). Per game: numbers, offsets, headers, results, and the archives if
-    there are several. `batch` makes records of those rows that are new."""
+    history is known (by default, if there is a game). Per game: numbers, offsets, headers, results, a hash of its start
+    and moves (none, if copies of games are not looked for), and the archives if there are several. `batch` makes
+    records of those rows that are new."""
 
     source: Source
     parsed: int = 0
@@ -53,6 +54,7 @@ class Rows:
     offsets: list[int] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     results: list[str | None] = field(default_factory=list)
+    game_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     starts: dict[int, str] = field(default_factory=dict)  # game -> FEN, unless it is the initial position
     recorded: Sequence[Recorded | None] | None = None
     final: dict[int, Recorded] = field(default_factory=dict)  # game -> evaluation of its last board; whole games only

@@ -346,13 +346,14 @@ def _parse(
 
 
 def _distinct(parsed: Iterator[Rows], report: ReadReport) -> Iterator[PositionBatch]:
-    """The positions in batches, without repeated ones."""
-    seen = KeySet()
+    """The positions in batches, without repeated ones and without those of repeated games."""
+    seen, games = KeySet(), KeySet()
     ready: list[PositionBatch] = []
     count, enough = 0, FIRST_BATCH_ROWS
     for rows in parsed:
         rows.count(report)
-        fresh = seen.add(rows.keys)
+        fresh = _of_new_games(rows, games)
+        fresh[fresh] = seen.add(rows.keys[fresh])
         report.duplicates += int((~fresh).sum())
         report.positions += int(fresh.sum())
         if fresh.any():
@@ -366,23 +367,39 @@ def _distinct(parsed: Iterator[Rows], report: ReadReport) -> Iterator[PositionBa
         yield PositionBatch.concat(ready)
 
 
+def _of_new_games(rows: Rows, games: KeySet) -> NDArray[np.bool_]:
+    """bool[n]: the rows whose game has other moves than all of `games`; adds the games of the rows to `games`.
+
+    Each copy of a game would have positions of its own drawn, and its own part of a split.
+    """
+    if not len(rows.game_hashes):
+        return np.ones(len(rows.keys), np.bool_)
+    drawn = np.unique(rows.game)
+    is_new = np.zeros(len(rows.game_hashes), np.bool_)
+    is_new[drawn] = games.add(rows.game_hashes[drawn])
+    return is_new[rows.game]
+
+
 def _lowest(
     blocks: Iterator[Block | Place], options: SampleOptions, report: ReadReport, kept: KeptSample | None
 ) -> Iterator[PositionBatch]:
     """A uniform sample of all distinct positions, known after the last one is read; until then saved in `kept`."""
-    lowest = LowestPriorities(options.positions or 0, options.seed)
+    lowest, games = LowestPriorities(options.positions or 0, options.seed), KeySet()
     if kept is not None and kept.drawn is not None:
         lowest.add(kept.drawn)
+        games.add(kept.games)
 
     def keep(place: Place) -> None:
         if kept is not None:
             drawn = lowest.result()
             dropped, seen = report.not_drawn + lowest.dropped, report.duplicates + lowest.duplicates
-            kept.save(place, drawn, replace(report, not_drawn=dropped, duplicates=seen))
+            kept.save(place, drawn, games.keys(), replace(report, not_drawn=dropped, duplicates=seen))
 
     for rows in _parse(blocks, options, keep):
         rows.count(report)
-        low = lowest.wanted(rows.keys)
+        low = _of_new_games(rows, games)
+        report.duplicates += int((~low).sum())
+        low[low] = lowest.wanted(rows.keys[low])
         if low.any():
             lowest.add(rows.batch(low))
     chosen = lowest.result()

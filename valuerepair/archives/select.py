@@ -54,6 +54,15 @@ def key_priorities(seed: int, keys: U64) -> U64:
     return scrambled(keys ^ salt(seed, "positions"))
 
 
+def move_hashes(moves: NDArray[np.uint16], cuts: NDArray[np.int64]) -> U64:
+    """uint64[n]: a hash of the moves of each of n games; those of game g are ``moves[cuts[g]:cuts[g + 1]]``."""
+    ply = np.arange(len(moves)) - np.repeat(cuts[:-1], np.diff(cuts))
+    mixed = scrambled(moves.astype(np.uint64) << np.uint64(32) | ply.astype(np.uint64))
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
+    hashes: U64 = sums[cuts[1:]] - sums[cuts[:-1]]
+    return hashes
+
+
 def lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int) -> NDArray[np.int64]:
     """The rows with the `count` lowest priorities of each group, ascending; `groups` must be sorted."""
     rows = np.empty(len(groups), np.int64)
@@ -83,11 +92,15 @@ class KeySet:
         self._table = np.zeros(1 << 12, np.uint64)
         self.size = 0
 
+    def keys(self) -> U64:
+        """uint64[size]: the keys, in no order."""
+        return self._table[self._table != 0]
+
     def add(self, keys: U64) -> NDArray[np.bool_]:
         """Adds the keys and returns bool[n]: which keys are new to the set (of equal keys, only the first)."""
         while (self.size + len(keys)) * 5 > len(self._table) * 4:
             grown = np.zeros(2 * len(self._table), np.uint64)
-            _insert(grown, self._table[self._table != 0])
+            _insert(grown, self.keys())
             self._table = grown
         fresh = _insert(self._table, np.ascontiguousarray(keys))
         self.size += int(fresh.sum())

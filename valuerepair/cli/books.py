@@ -57,8 +57,8 @@ def command(
     \b
     Example:
       vr books --threshold 0.55
-      vr books --threshold 0.4 --order shuffled --limit 500 -o repair
-      vr books --threshold 0.3 --split split.json -o repair
+      vr books --threshold 0.4 --order shuffled --limit 500 -o repair-books
+      vr books --threshold 0.3 --split split.json -o repair-books
       vr books --threshold 0.55 --confirmed --parents 2 --repeat-by-weight 8
       vr books check valuerepair-books/book.pgn
     """
