@@ -94,7 +94,8 @@ class KeySet:
 
     def keys(self) -> U64:
         """uint64[size]: the keys, in no order."""
-        return self._table[self._table != 0]
+        keys: U64 = self._table[self._table != 0]
+        return keys
 
     def add(self, keys: U64) -> NDArray[np.bool_]:
         """Adds the keys and returns bool[n]: which keys are new to the set (of equal keys, only the first)."""
