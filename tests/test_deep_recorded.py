@@ -166,11 +166,11 @@ def test_agreement_is_pearsons_correlation_with_fishers_interval() -> None:
     assert (agreed.low, agreed.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
     on_a_line = agreement(x[:5], -2 * x[:5])
     assert (on_a_line.r, on_a_line.low, on_a_line.high) == pytest.approx((-1, -1, -1))
-    assert not agreed.none
-    assert agreement(x, -y).none
-    assert agreement(x, dice.normal(size=400)).none
-    assert not agreement(x[:99], -x[:99]).none
-    assert not agreement(x, np.zeros(400)).none
+    assert not agreed.disagrees
+    assert agreement(x, -y).disagrees
+    assert agreement(x, dice.normal(size=400)).disagrees
+    assert not agreement(x[:99], -x[:99]).disagrees
+    assert not agreement(x, np.zeros(400)).disagrees
 
 
 @pytest.mark.parametrize("noise", [0.5, 2.0])

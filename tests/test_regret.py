@@ -244,7 +244,7 @@ def test_what_cannot_be_done_is_said(db: Path, monkeypatch: pytest.MonkeyPatch) 
         (["--regret", "10"], "--regret: key 1.0 nodes=100 judges the moves, and it cannot be run again"),
         (
             ["--regret", "10", "--deep", "stockfish:nodes=9"],
-            "--regret: key-net is to search, and its file is not known; give it by --net FILE",
+            "--regret: the file of key-net, which has to search, is not known; give --net FILE",
         ),
     ):
         with pytest.raises(UsageError) as caught:

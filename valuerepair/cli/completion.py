@@ -24,7 +24,7 @@ def engines(context: click.Context, parameter: click.Parameter, begun: str) -> l
     """The beginning of an engine's text, for each kind of engine."""
     from valuerepair.engines.kinds import KINDS
 
-    return words(*(kind.begin for kind in KINDS.values()))(context, parameter, begun)
+    return words(*(kind.completion for kind in KINDS.values()))(context, parameter, begun)
 
 
 def nets(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:

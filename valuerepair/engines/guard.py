@@ -54,7 +54,7 @@ def reap() -> None:
         else:
             groups.discard(group)
     for group in groups:
-        with contextlib.suppress(OSError):  # already gone
+        with contextlib.suppress(OSError):  # the group has ended
             os.killpg(group, signal.SIGKILL)
 
 

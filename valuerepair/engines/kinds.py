@@ -45,11 +45,10 @@ JUDGING: Mapping[str, str] = {"certainty": "1", "lookahead": "1", "auto_extend":
 _SMALL_HASH_NODES = 2_000_000
 # Settings that follow from the number of nodes, or are always set: a deeper search has its own defaults.
 _USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
-# Options of an identity that a spec leaves out: they come with the net and its device, or name a file that an engine
-# would write, which no store may choose.
-_OF_NET = ("device", "precision", "heads", "moves_left", "WeightsFile", "VerboseMoveStats")
-WRITTEN_FILES = ("Debug Log File", "LogFile")
-_NOT_AGAIN = (*_OF_NET, *WRITTEN_FILES)
+WRITTEN_FILES = ("Debug Log File", "LogFile")  # options that name a file to which an engine writes
+# Options of an identity that a spec leaves out: they come with the net and its device; and no store may choose a file
+# that an engine would write.
+_LEFT_OUT = ("device", "precision", "heads", "moves_left", "WeightsFile", "VerboseMoveStats", *WRITTEN_FILES)
 _DIGEST = 12  # characters, as in the names of Stockfish's nets
 
 
@@ -68,10 +67,10 @@ class KnownOracle(Protocol):
 class JudgeSetup:
     """How to make a pool of UCI engines that judge; `EngineKind.judge` derives it from the `spec` of a ``--deep``.
 
-    `sha256` is the program's. In the identity, `identity_options` take the place of the engine's settings of the same
-    name (for instance a net's hash that of its path), and None removes one. `plain` are the usual options, which the
-    label omits. `recorded_defaults` are options that the identity includes even at their defaults. `net` is the name of
-    the net that the engine reads, `net_file` its SHA-256 and path.
+    `sha256` is the program's. In the identity, `identity_options` replace the engine's settings of the same name (a
+    net's path by its hash, for instance), and None removes a setting. `plain` are the usual options, which the label
+    omits. `recorded_defaults` are options that the identity includes even at their defaults. `net` is the name of the
+    net that the engine reads, `net_file` its SHA-256 and path.
     """
 
     spec: EngineSpec
@@ -91,11 +90,11 @@ class EngineKind:
     `default_nodes`: None if the text must have a limit. `install`: how to install it. `searches`: False for recorded
     evaluations. `built_in`: the search is this program's own. `takes_net`: it searches with a net, and is given one
     that the text does not name. `own_q`: it gives Q itself, without an alpha. `any_engine`: it is whatever program the
-    user names, so its scores may not be from the side to move. `in_package`: screening begins with searches of this
-    kind; other kinds borrow them, and cut nothing before they have searches of their own. `here`: it runs on this
-    machine, so a file that an option or argument names is identified by its content. `first_word`: the first word of
-    its text, as in an example, if that is not a setting. `pace`: seconds, and nodes per second; a first search counts
-    as hung after these seconds and the time for its nodes at this rate.
+    user names, so its scores may not be from the side to move. `in_package`: the package has searches of this kind,
+    with which screening begins; other kinds borrow them, and cut nothing before they have made searches themselves.
+    `is_local`: it runs on this machine, so a file that an option or argument names is identified by its content.
+    `first_word`: the first word of its text, as in an example, if that is not a setting. `pace`: seconds, and nodes per
+    second; a first search counts as hung after these seconds and the time for its nodes at this rate.
     """
 
     settings: tuple[str, ...] = ("path",)
@@ -103,7 +102,7 @@ class EngineKind:
     install = ""
     searches = True
     built_in = takes_net = own_q = any_engine = in_package = False
-    here = True
+    is_local = True
     first_word = ""
     pace = (600.0, 1_000)
 
@@ -119,8 +118,8 @@ class EngineKind:
     # -- text --
 
     @property
-    def begin(self) -> str:
-        """The beginning of its text, as a shell completes it."""
+    def completion(self) -> str:
+        """The beginning of its text, which a shell proposes."""
         return f"{self.name}:" if self.first_word else f"{self.name}:nodes=" if self.searches else self.name
 
     def parse(self, items: list[str], where: str, example: str = EXAMPLE) -> EngineSpec:
@@ -161,17 +160,17 @@ class EngineKind:
 
     def words(self, spec: EngineSpec) -> list[str]:
         """The settings of a spec as text, which `parse` reads."""
-        paths = [
-            f"{name}={value}" for name in ("path", "weights", "trees") if (value := getattr(spec, name)) is not None
-        ]
+
+        def words_of(*fields: str) -> list[str]:
+            pairs = ((field.replace("_", "-"), getattr(spec, field)) for field in fields)
+            return [f"{name}={value}" for name, value in pairs if value is not None]
+
         return [
             *(f"{name}={value}" for name, value in spec.limits.items()),
-            *paths,
+            *words_of("path", "weights", "trees"),
             *(f"{self._option(name)}={value}" for name, value in spec.options.items()),
             *(f"arg={word}" for word in spec.arguments),
-            *(f"timeout={seconds}" for seconds in [spec.timeout] if seconds is not None),
-            *(f"start-timeout={seconds}" for seconds in [spec.start_timeout] if seconds is not None),
-            *(f"name={name}" for name in [spec.name] if name is not None),
+            *words_of("timeout", "start_timeout", "name"),
         ]
 
     def _option(self, name: str) -> str:
@@ -201,7 +200,7 @@ class EngineKind:
         raise ValueRepairError(f"{spec.where}{spec.path}: {reason}")
 
     def net(self, spec: EngineSpec, net_path: str | None) -> NetFile | None:
-        """The net to search with: that of the spec, else `net_path`; None for kinds without one. Raises UsageError."""
+        """The net to search with: that of the spec, else `net_path`; None for kinds without. Raises UsageError."""
         return None
 
     def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
@@ -238,8 +237,8 @@ class EngineKind:
         nodes = spec.limits.get("nodes")
         hash_mb = hash_mb or ("16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64")
         usual = {"Threads": "1", "Hash": hash_mb, "UCI_ShowWDL": "true"}
-        # An engine that an interpreter runs is one of the arguments.
-        identified = [by_content(word, "") if self.here else word for word in spec.arguments]
+        # If an interpreter runs the engine, the engine's file is one of the arguments.
+        identified = [by_content(word, "") if self.is_local else word for word in spec.arguments]
         program = " ".join(new for new, old in zip(identified, spec.arguments, strict=True) if new != old)
         identity = {"program": program} if program else {}
         setup = self.launch(spec, usual)
@@ -259,21 +258,21 @@ class EngineKind:
         return None
 
     def spec_of(self, oracle: KnownOracle) -> EngineSpec:
-        """The spec by which an oracle of a store is opened again, at the same limits.
+        """The spec that opens an oracle of a store again, with the same limits.
 
         Its program is looked up by the name of the kind: a store may come from anybody, and no program that it names is
-        ever run. Raises UsageError if the kind has no such program.
+        ever run. Raises UsageError for a kind whose program cannot be found by its name.
         """
         limits = oracle.limits or {"nodes": self.default_nodes}
         return parse_spec(EngineSpec(self, limits, options=self.options_of(oracle)).text)
 
     def options_of(self, oracle: KnownOracle) -> dict[str, str]:
-        """The options of an oracle's identity as options of a spec; without those that are always set, and files."""
-        options = {name: str(value) for name, value in oracle.options.items() if name not in _NOT_AGAIN}
+        """The options of an oracle's identity as options of a spec, without `_LEFT_OUT` and the usual ones."""
+        options = {name: str(value) for name, value in oracle.options.items() if name not in _LEFT_OUT}
         return {name: value for name, value in options.items() if value not in _USUAL.get(name, ())}
 
 
-# What these versions divide their own scores by to give centipawns; from 17 on that depends on the material.
+# These versions divide their internal scores by this to give centipawns; from 17 on it depends on the material.
 PAWNS = {"Stockfish 15": 208, "Stockfish 15.1": 361, "Stockfish 16": 328, "Stockfish 16.1": 356}
 
 
@@ -306,17 +305,17 @@ class _Ssh(EngineKind):
 
     settings = ("engine",)
     any_engine = True
-    here = False
+    is_local = False
     first_word = "HOST"
     install = "apt-get install openssh-client"
-    usual_engine = "stockfish"
+    default_engine = "stockfish"
     restart_pauses: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, *(15.0,) * 7)  # two minutes, as a cluster waits
     host = re.compile(r"[a-z0-9_][a-z0-9_.@:%+-]*", re.IGNORECASE | re.ASCII)  # ssh would take "-" for an option
 
     def with_first(self, spec: EngineSpec, word: str) -> EngineSpec:
         if not self.host.fullmatch(word):
             raise UsageError(f"{spec.where}{word!r} is not a host; give it as to ssh: HOST or USER@HOST")
-        return replace(spec, path=word, arguments=(self.usual_engine,))
+        return replace(spec, path=word, arguments=(self.default_engine,))
 
     def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
         if name in self.settings:
@@ -355,7 +354,7 @@ class _Ssh(EngineKind):
     def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
         setup = super().judge(spec, net_path, hash_mb)
         identity = {"host": spec.path, "engine": shlex.join(spec.arguments)}
-        return replace(setup, identity_options=identity, plain={**setup.plain, "engine": self.usual_engine})
+        return replace(setup, identity_options=identity, plain={**setup.plain, "engine": self.default_engine})
 
     def spec_of(self, oracle: KnownOracle) -> EngineSpec:
         try:
@@ -363,10 +362,10 @@ class _Ssh(EngineKind):
         except ValueError:
             command = ()
         spec = EngineSpec(self, path=str(oracle.options.get("host", "")), options=self.options_of(oracle))
-        text = replace(spec, arguments=command or (self.usual_engine,)).text
-        if command != (self.usual_engine,):  # as on this machine: only a program that is known by its name
+        text = replace(spec, arguments=command or (self.default_engine,)).text
+        if command != (self.default_engine,):
             raise UsageError(
-                "a store may come from anybody, and what it names is not run; if you know the engine, give it: "
+                "a store may come from anybody, so the program that it names is not run; if you trust it, give it: "
                 f"--deep {shlex.quote(f'{text},nodes=N')}"
             )
         limits = [f"{name}={value}" for name, value in oracle.limits.items()]
@@ -416,7 +415,7 @@ class _Lc0(_WithNet):
         return find_lc0() or find_engine(self.name)
 
     def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
-        if name.lower() == "option.weightsfile":  # the identity would name another net
+        if name.lower() == "option.weightsfile":  # the identity would still name the net of weights=
             raise UsageError(f"{spec.where}option.WeightsFile is not allowed here: give the net as weights=FILE.pb.gz")
         return super().with_setting(spec, name, value)
 
@@ -486,7 +485,7 @@ class _OwnSearch(_WithNet):
         if key == "name":
             return with_name(spec, value)
         if key not in PARAMETERS:
-            raise unknown_setting(spec.where, name, (*self.settings, *PARAMETERS, *self.aliases), f" of {self}")
+            raise unknown_setting(spec.where, name, (*self.settings, *PARAMETERS, *self.aliases), self)
         return replace(spec, options={**spec.options, key: value})
 
     def _option(self, name: str) -> str:
@@ -496,7 +495,8 @@ class _OwnSearch(_WithNet):
         """As an engine that plays by the clock."""
         assert net is not None
         params = SearchParams().with_settings(spec.options, spec.where)
-        names = {**PARAMETER_NAMES, "minibatch_size": "MinibatchSize"}  # sequential only if the options say so
+        # Without this option the engine chooses the size of its batches.
+        names = {**PARAMETER_NAMES, "minibatch_size": "MinibatchSize"}
         values = {names[name]: getattr(params, name) for name in spec.options}
         words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
         options = {"WeightsFile": str(Path(net.path).absolute()), "MoveOverheadMs": "50", **words}
@@ -520,7 +520,7 @@ class _OwnSearch(_WithNet):
         return super().spec_of(oracle)
 
     def options_of(self, oracle: KnownOracle) -> dict[str, str]:
-        # An identity names the differences from lc0's search; the defaults of today may be newer than it.
+        # An identity names only differences from lc0's search; today's defaults may be newer than the identity.
         return dict.fromkeys(JUDGING, "0") | super().options_of(oracle)
 
 
@@ -536,7 +536,7 @@ class _RecordedEvaluations(EngineKind):
 
     def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
         if name not in self.choices:
-            raise unknown_setting(spec.where, name, tuple(self.choices), f" of {self}")
+            raise unknown_setting(spec.where, name, tuple(self.choices), self)
         choices, where = self.choices[name], f"{spec.where}{name}={value}"
         if choices and value not in choices:
             raise UsageError(f"{where}: give one of {', '.join(choices)}")
@@ -560,7 +560,7 @@ KINDS: Mapping[str, EngineKind] = {kind.name: kind for kind in (STOCKFISH, OWN_S
 
 
 def kind_of(name: str) -> EngineKind:
-    """The kind of this name; a plain engine for a kind of another version, which a store may have."""
+    """The kind of this name; a plain engine for a name that only a store of another version of this program has."""
     return KINDS.get(name) or _Uci(name)
 
 
@@ -589,12 +589,12 @@ def parse_spec(text: str) -> EngineSpec:
 
 
 def default_kind() -> EngineKind:
-    """The kind of deep search that this machine has."""
+    """The default kind of deep search: Stockfish if it is on this machine, else the built-in search."""
     return OWN_SEARCH if STOCKFISH.find() is None else STOCKFISH
 
 
 def chosen_spec(spec: str | EngineSpec | None) -> EngineSpec:
-    """The spec of a ``--deep``; for None that of the default on this machine. Raises UsageError."""
+    """The spec of a ``--deep``; None stands for the default on this machine. Raises UsageError."""
     if spec is not None:
         return parse_spec(spec) if isinstance(spec, str) else spec
     kind = default_kind()
@@ -607,7 +607,7 @@ def chosen_spec(spec: str | EngineSpec | None) -> EngineSpec:
 
 
 def by_content(value: str, folder: str) -> str:
-    """An option's value, or if it names a file, here or in the engine's `folder`, the file's name and SHA-256.
+    """An option's value; if it names a file, here or in the engine's `folder`, the file's name and SHA-256.
 
     Twelve digits of the SHA-256 follow the name, as in ``own.nnue#1a2b3c4d5e6f``, unless it contains them itself, as
     the names of Stockfish's nets do. Raises ValueRepairError for a file that cannot be read.

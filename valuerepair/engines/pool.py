@@ -56,11 +56,11 @@ class PoolCounts:
 
 
 class TimeLimit:
-    """How long a search may take before the engine counts as hung: `timeout` seconds if given, else by the speed.
+    """How long a search may take before the engine counts as hung: `timeout` seconds, or without one by its speed.
 
-    That is `first` seconds until three searches have ended. Then it is ten times what `nodes` take at the slowest speed
-    so far (without a limit of nodes, ten times the longest search), but at least a minute, as machines get busy.
-    `movetime`, the time in seconds that each search is given, is added.
+    By its speed, the limit is `first` seconds until three searches have ended. Then it is ten times what `nodes` take
+    at the slowest speed so far (without a limit of nodes, ten times the longest search), but at least a minute, because
+    machines get busy; plus `movetime`, the time in seconds that each search gets.
     """
 
     def __init__(self, *, timeout: float | None, first: float, nodes: int | None = None, movetime: float = 0.0) -> None:
@@ -79,7 +79,7 @@ class TimeLimit:
         return limit * (1 << (attempt - 1))
 
     def learn(self, nodes: int, seconds: float) -> None:
-        """Records a search that has ended. One that stopped far below its node limit, at a mate, shows no speed."""
+        """Records a search that has ended; one that stopped far below its node limit, as at a mate, is left out."""
         if self._nodes is not None:
             if 2 * nodes < self._nodes:
                 return
@@ -91,7 +91,7 @@ class TimeLimit:
 class Restarts:
     """Starts engines of one setup again during a run, in any thread, with the pauses of the setup between attempts.
 
-    While a host starts no engine, all its engines wait, and one message says so. `given_up` ends all waiting.
+    While a host starts no engine, all its engines wait, and one message reports this. `given_up` ends all waiting.
     """
 
     def __init__(self, setup: EngineSetup) -> None:
@@ -99,15 +99,15 @@ class Restarts:
         self._setup, self._lock, self._waiting = setup, threading.Lock(), 0
 
     def engine(self, start: Callable[[], UciEngine]) -> UciEngine:
-        """A started engine. Raises ValueRepairError after the last attempt, CancelledError when given up."""
+        """A started engine. Raises ValueRepairError after the last attempt, CancelledError after `given_up`."""
         try:
             return start()
         except (EngineFailure, OSError) as error:
             reason = str(error)
-        with self._waited_for(reason):
+        with self._reported_wait(reason):
             until = time.monotonic() + sum(self._setup.restart_pauses)
             for number, pause in enumerate(self._setup.restart_pauses):
-                # Where engines hang as they start, a few attempts take all the time of a host.
+                # If engines hang as they start, a few attempts use up a host's time.
                 is_too_late = number and self._setup.host and time.monotonic() > until
                 if is_too_late or self.given_up.wait(pause):
                     break
@@ -120,7 +120,8 @@ class Restarts:
         raise ValueRepairError(f"{self._setup.where}: the engine no longer starts: {reason}")
 
     @contextlib.contextmanager
-    def _waited_for(self, reason: str) -> Iterator[None]:
+    def _reported_wait(self, reason: str) -> Iterator[None]:
+        """Logs the first of the waits for a host that go on at the same time."""
         with self._lock:
             self._waiting += 1
             is_first = self._waiting == 1
@@ -146,8 +147,8 @@ class _EngineJob(Generic[T]):
 class EnginePool:
     """`workers` engines, each with its own thread; the first starts at once, the others when there is work for them.
 
-    `counts_tree`: the engine counts the nodes of its tree, which earlier searches began, as lc0 does; otherwise those
-    of the search alone. Only `probe_count` finds that out.
+    `counts_tree`: the engine reports the nodes of its whole tree, earlier searches included, as lc0 does; otherwise
+    those of the search alone. It is known only with `probe_count`.
 
     A crash, a hang or a bad answer leads to a restart; a position is tried three times in total. If an engine no longer
     starts, the future of its position raises ValueRepairError. The first ten incidents are logged.
@@ -162,7 +163,7 @@ class EnginePool:
         probe: str | None = None,
         probe_count: bool = False,
     ) -> None:
-        """Starts the first engine, and has it search the initial position by the line `probe` (``go nodes 1``), if any.
+        """Starts the first engine; with `probe`, a line like ``go nodes 1``, it searches the initial position.
 
         Raises EngineFailure if it does not start or does not answer, BadOption if it refuses an option, and UsageError
         for more than `MOST_ENGINES`.
@@ -199,9 +200,9 @@ class EnginePool:
         """Queues the searches of `position`, a UCI line ``position ...``. The future has the outcome of the plan.
 
         A plan may raise BadAnswer, which counts as a failed attempt; each attempt has a new plan. After three failures
-        the future has the result of `fail`, called with the last reason and the number of attempts. It can be cancelled
-        until its search begins. `fen` names the position in messages. `plan`, `fail` and callbacks run in the engine's
-        thread: keep them short.
+        the future has the result of `fail`, called with the last reason and the number of attempts. The future can be
+        cancelled until its search begins. `fen` names the position in messages. `plan`, `fail` and callbacks run in the
+        engine's thread: keep them short.
         """
         future: Future[T] = Future()
         with self._lock:
@@ -238,7 +239,7 @@ class EnginePool:
                 thread.join()
 
     def _lead(self, first: Future[UciEngine]) -> None:
-        """The work of the first engine's thread; `first` has the engine, or the reason why it does not start."""
+        """The work of the first engine's thread; `first` gets the engine, or the error if it does not start."""
         try:
             engine = self._start(0)
             if self._probe is not None:
@@ -259,10 +260,10 @@ class EnginePool:
         return engine.search("position startpos", go, seconds, advice=f" for {go!r}: does it know this limit?")
 
     def _counts_tree(self, engine: UciEngine) -> bool:
-        """Whether a second search, of half as many nodes as the first, reports as many as the first one did.
+        """Whether a second search, limited to half the nodes of the first, reports at least as many nodes as the first.
 
-        Some engines check their limit only every few thousand nodes, so the searches are made longer than that. An
-        engine that checks it even less often is taken for one that counts the nodes of the search alone.
+        Some engines check their limit only every few thousand nodes, so the searches are longer than that. An engine
+        that checks it even less often counts as one that reports the nodes of the search alone.
         """
         first = self._probed(engine, f"go nodes {_COUNT_NODES}")
         if first.nodes > _MOST_COUNT_NODES:
@@ -277,7 +278,7 @@ class EnginePool:
                 continue
             try:
                 outcome = self._search(number, job)
-            except BaseException as error:  # any error belongs to the caller who waits for this future
+            except BaseException as error:  # the caller, who waits for this future, gets every error
                 job.future.set_exception(error)
             else:
                 job.future.set_result(outcome)
@@ -289,7 +290,7 @@ class EnginePool:
             engine = self._engines.get(number) or self._restarts.engine(partial(self._start, number))
             try:
                 outcome = self._follow(job, engine, attempt)
-                # The engine clears its hash while the outcome is handled, not when the next position comes.
+                # Now, so that the engine clears its hash while the outcome is handled.
                 engine.clear()
             except EngineFailure as error:
                 reason = str(error)

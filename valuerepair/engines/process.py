@@ -24,10 +24,10 @@ GUARD = str(Path(__file__).with_name("guard.py"))
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 20
 _STDERR_KEPT = 4000
-_LOOK_S = 0.1  # between two looks at the clock while an engine is waited for
-_STOPPED_S = 0.5  # between two looks: then this program was stopped
-# Even after a deadline, output that is already in the pipe is read: we may have been late, not the engine. This bounds
-# it for an engine that writes without end.
+_LOOK_S = 0.1  # between two looks at the clock while we wait for an engine
+_STOPPED_S = 0.5  # a longer time between two looks means that this program was stopped
+# Even after a deadline, output that is already in the pipe is read: we may have been late, not the engine. An engine
+# that writes without end gets no more than this number of reads.
 _LATE_READS = 16
 
 
@@ -106,19 +106,20 @@ class Reaper:
                     start_new_session=True,
                 )
                 for pid in self._engines:
-                    self._tell(b"+%d\n" % pid)
+                    self._write(b"+%d\n" % pid)
             self._starting += 1
             assert self._process.stdin is not None
             return os.dup(self._process.stdin.fileno())
 
     def forget(self, pid: int | None) -> None:
-        """Tells the watchdog that the engine with this process id and its group have ended; None: it did not start."""
+        """Reports to the watchdog that the engine with this process id and its group have ended; None: it did not
+        start."""
         with self._lock:
             if pid is None:
                 self._starting -= 1
             elif pid in self._engines:
                 self._engines.discard(pid)
-                self._tell(b"-%d\n" % pid)
+                self._write(b"-%d\n" % pid)
             if self._engines or self._starting or self._process is None or self._owner != os.getpid():
                 return
             assert self._process.stdin is not None
@@ -126,10 +127,10 @@ class Reaper:
             self._process.wait()
             self._process = None
 
-    def _tell(self, line: bytes) -> None:
+    def _write(self, line: bytes) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # killed by someone: the next engine starts another
+        with contextlib.suppress(OSError):  # the watchdog was killed: the next engine starts another one
             self._process.stdin.write(line)
 
 
@@ -163,9 +164,9 @@ class LineProcess:
         self._killed = False
 
     def now(self) -> float:
-        """Seconds by a clock that stands still while this program is stopped (Ctrl-Z), which no engine is then.
+        """Seconds on a clock that pauses while this program is stopped (Ctrl-Z), though engines go on working.
 
-        It stands still, too, while nobody looks at it: only for measuring how long the engine takes for an answer.
+        Any longer time between two calls counts as such a stop. So use it only while waiting for the engine's answer.
         """
         passed = time.monotonic() - self._looked_at
         self._looked_at += passed
@@ -193,8 +194,8 @@ class LineProcess:
     def read_line(self, deadline: float) -> str:
         """The next line of standard output, without its end; bytes that are not UTF-8 become U+FFFD.
 
-        `deadline` is a time of `now`; what is there is read also after it. Raises EngineExited at the end
-        of output and EngineTimeout.
+        `deadline` is a time of `now`; a line that is already there is read even after it. Raises EngineExited at the
+        end of the output, and EngineTimeout.
         """
         while not self._lines:
             self._fill(deadline)
@@ -226,7 +227,7 @@ class LineProcess:
             raise EngineFailure("wrote a line of more than a mebibyte")
 
     def _how_it_ended(self) -> str:
-        """The exit status, for which it waits a moment, and the last line of standard error, in words."""
+        """Waits a moment for the exit status; returns it with the last line of standard error, in words."""
         try:
             code = self._popen.wait(timeout=0.5)
         except subprocess.TimeoutExpired:
@@ -273,7 +274,7 @@ class LineProcess:
             # The group's number is in use as long as it has a process, so this cannot kill another program.
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
-            # A process stuck in the kernel (dead network mount) does not die at once: it is not waited for longer.
+            # A process stuck in the kernel (dead network mount) does not die at once: do not wait for it any longer.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(timeout=5)
         REAPER.forget(self.pid)

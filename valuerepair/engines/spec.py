@@ -1,6 +1,6 @@
 """The text of an engine and its search, as in ``--deep`` and in the sides of a match: ``stockfish:nodes=1000``.
 
-Also where the programs of engines are found.
+Also finds the programs of engines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ENGINE_SETTINGS = (*LIMITS, "name", "hash", "timeout", "start-timeout", "arg", 
 _SUFFIX = {"": 1, "k": 1_000, "M": 1_000_000}
 _COUNT = re.compile(r"(\d[\d_]*)([kM]?)")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(ms|s|)")
-# Debian and its derivatives install games here, which is on the PATH of neither root nor services.
+# Debian and its derivatives install games here; the PATH of root and of services lacks these folders.
 GAME_FOLDERS = ("/usr/games", "/usr/local/games")
 # The path of the Stockfish to use, or `NO_STOCKFISH` to use none.
 STOCKFISH_VARIABLE = "VALUEREPAIR_STOCKFISH"
@@ -41,8 +41,8 @@ class EngineSpec:
     `limits` are nodes, depth, movetime (ms). `path` is the engine's, None to look for it; for the kind ssh it is the
     host. `weights` is a net's name or file (mcts, lc0), None for the default. `options` are UCI options by name, for
     mcts parameters of the search. `arguments` are passed to the program; for the kind ssh the first one is the program.
-    `timeout` and `start_timeout` are in seconds. `trees` are searched at once (mcts), None for a good number. `name` is
-    for tables and PGN. `where` begins messages: ``--deep 'TEXT': ``.
+    `timeout` and `start_timeout` are in seconds. `trees` is the number of trees searched at once (mcts), None for as
+    many as fill the net's batches. `name` is for tables and PGN. `where` begins messages: ``--deep 'TEXT': ``.
     """
 
     kind: EngineKind
@@ -87,9 +87,10 @@ def is_path(text: str) -> bool:
     return text.startswith((os.sep, ".", "~"))
 
 
-def unknown_setting(where: str, name: str, names: Collection[str], of: str = "") -> UsageError:
-    """The error for an unknown setting, with the one that the user may have meant."""
-    return UsageError(f"{where}no setting {name!r}{of}{nearest(name, names, listed=True)}")
+def unknown_setting(where: str, name: str, names: Collection[str], kind: EngineKind | None = None) -> UsageError:
+    """The error for an unknown setting, with the most similar of `names`; `kind` if only this kind has them."""
+    of_kind = f" of {kind}" if kind is not None else ""
+    return UsageError(f"{where}no setting {name!r}{of_kind}{nearest(name, names, listed=True)}")
 
 
 def is_setting(item: str) -> bool:

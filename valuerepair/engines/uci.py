@@ -43,9 +43,9 @@ class EngineOption:
     choices: tuple[str, ...] = ()
 
     def accepted(self, value: str) -> str:
-        """`value` as the engine writes it: upper and lower case are the same in UCI, but not to every engine.
+        """`value` as the engine spells it: UCI ignores upper and lower case, but some engines do not.
 
-        Raises ValueError with what it must be. Engines ignore bad values silently.
+        Raises ValueError that says what the value must be: engines ignore bad values silently.
         """
         if self.kind == "check" and value.lower() not in ("true", "false"):
             raise ValueError("is true or false")
@@ -60,7 +60,7 @@ class EngineOption:
             if number is None or number < (self.low or 0) or (self.high is not None and number > self.high):
                 raise ValueError(f"is a number from {self.low} to {self.high}")
         if self.kind == "string" and self.default:
-            return value or "<empty>"  # UCI's word for an empty text; lc0, whose defaults are empty, does not know it
+            return value or "<empty>"  # UCI's word for an empty text; lc0, whose defaults are empty, lacks it
         return value.lower() if self.kind == "check" else value
 
     def setting(self, value: str) -> str:
@@ -90,10 +90,10 @@ def parse_option(line: str) -> EngineOption | None:
 class EngineSetup:
     """How to start an engine.
 
-    It must offer all `options`; options in `if_offered` are set only if it offers them. `start_seconds` bounds the time
-    to ``uciok``, and from there to the first ``readyok``, in which nets are loaded; by default 20 and 300 seconds.
-    `restart_pauses` are seconds between attempts to start it again: memory may be short for a moment. `host` is the
-    machine that it runs on, if that is not this one.
+    The engine must offer all `options`; options in `if_offered` are set only if it offers them. `start_seconds` bounds
+    the time to ``uciok``, and again the time from there to the first ``readyok``, in which nets are loaded; by default
+    20 and 300 seconds. `restart_pauses` are seconds between attempts to start it again: memory may be short for a
+    moment. `host` is the machine that it runs on, if that is not this one.
     """
 
     path: str
@@ -196,7 +196,7 @@ def _add_field(fields: dict[str, Any], word: str, words: Iterator[str]) -> str |
 
 
 def _int_of(word: str) -> int:
-    """Raises ValueError for text that is not a number, and for a number beyond the reach of any search."""
+    """Raises ValueError for text that is not a number, and for a number larger than any search gives."""
     if len(word.lstrip("+-")) > _DIGITS:
         raise ValueError("a number of more than eighteen digits")
     return int(word)
@@ -265,9 +265,9 @@ class SearchReader:
 class UciEngine:
     """A running engine. Only the thread that made it uses it, and must outlive it; but any thread may `kill` it.
 
-    `start` it first; then `name`, its options (by lower-case name) and the `settings` are known. A search uses the hash
-    tables of the searches since `clear`: after `clear` its outcome with one thread and a node limit does not depend on
-    earlier searches. Raises EngineFailure from any method; then `kill` it.
+    `start` it first; then its `name`, the options that it offers (`offered`, by lower-case name) and the `settings` are
+    known. A search uses the hash tables of the searches since `clear`: after `clear` its outcome with one thread and a
+    node limit does not depend on earlier searches. Any method may raise EngineFailure; then `kill` the engine.
     """
 
     def __init__(self, setup: EngineSetup) -> None:
@@ -275,8 +275,8 @@ class UciEngine:
         self.offered: dict[str, EngineOption] = {}
         self.settings: dict[str, str] = {}
         self._setup, self._ready = setup, False
-        self._asked = 0  # isready lines that are not answered yet
-        self._error = ""  # the last line of this search, or of the start, that begins with this word
+        self._unanswered = 0  # isready lines without an answer yet
+        self._error = ""  # the last line of this search, or of the start, that begins with "error"
         self._process = LineProcess([setup.path, *setup.arguments])
         self.pid = self._process.pid
 
@@ -322,17 +322,17 @@ class UciEngine:
     def ready(self, seconds: float) -> None:
         """Waits until the engine is ready for a search, at most `seconds`; then raises EngineTimeout.
 
-        What it still writes for the previous search, such as a second ``bestmove``, is read and dropped meanwhile.
+        Meanwhile it reads and drops lines that still belong to the previous search, such as a second ``bestmove``.
         """
         if self._ready:
             return
-        if not self._asked:
-            self._ask("isready")
+        if not self._unanswered:
+            self._send_isready()
         deadline = self.now() + seconds
         try:
-            while self._asked:
+            while self._unanswered:
                 self._await("readyok", deadline)
-                self._asked -= 1
+                self._unanswered -= 1
         except EngineTimeout:
             raise self._timeout(f"was not ready in {seconds:g} s") from None
         self._ready = True
@@ -343,7 +343,7 @@ class UciEngine:
         """Sends the ``position ...`` and ``go ...`` lines; returns the report of the search, or raises EngineFailure.
 
         Raises EngineTimeout if there is no best move after `seconds`, and GarbledAnswer if it is garbled or comes
-        without a score; with `unscored` no score is needed. `advice` is added to the words of the timeout.
+        without a score; with `unscored` no score is needed. `advice` is added to the message of the timeout.
         """
         self.ready(max(seconds, 30.0))
         started, self._ready = self.now(), False
@@ -355,20 +355,19 @@ class UciEngine:
             raise self._timeout(f"gave no best move in {seconds:.4g} s{advice}") from None
         self._error = ""
         try:
-            report = reader.report(line, round((self.now() - started) * 1000), unscored=unscored)
+            return reader.report(line, round((self.now() - started) * 1000), unscored=unscored)
         except ValueError as error:
             raise GarbledAnswer(str(error)) from None
-        return report
 
     def clear(self) -> None:
         """Clears the hash tables (``ucinewgame``). It returns at once; the next search waits for the engine."""
-        self._ask("ucinewgame", "isready")
+        self._send_isready("ucinewgame")
         self._ready = False
 
-    def _ask(self, *lines: str) -> None:
-        """Sends lines, the last of which is ``isready``, and counts one more answer to wait for."""
-        self._process.send(*lines)
-        self._asked += 1
+    def _send_isready(self, *before: str) -> None:
+        """Sends the lines `before` and ``isready``, and counts one more answer to wait for."""
+        self._process.send(*before, "isready")
+        self._unanswered += 1
 
     def _await(self, word: str, deadline: float, reader: SearchReader | None = None) -> str:
         """Reads up to the line that begins with `word`. Raises EngineFailure if lc0 says that it cannot go on."""
@@ -385,11 +384,11 @@ class UciEngine:
                 reader.add(line)
 
     def _read_line(self, deadline: float) -> str:
-        """The next line. UCI allows any white space between words; all that is read here expects blanks."""
+        """The next line, with a blank for each tab: UCI allows any white space between words."""
         return self._process.read_line(deadline).replace("\t", " ").strip()
 
-    def _timeout(self, what: str) -> EngineTimeout:
-        return EngineTimeout(what + (f"; it says: {self._error}" if self._error else ""))
+    def _timeout(self, reason: str) -> EngineTimeout:
+        return EngineTimeout(reason + (f"; it says: {self._error}" if self._error else ""))
 
     def kill(self) -> None:
         """Ends the engine at once, even in the middle of a search, which then raises EngineFailure."""

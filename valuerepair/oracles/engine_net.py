@@ -55,7 +55,7 @@ def engine_hint(net: str) -> str:
     """An addition to the message for a ``--net`` that is not a net, if it names an engine as ``--deep`` does."""
     name, _, settings = net.partition(":")
     kind = KINDS.get(name, UCI)
-    if kind.takes_net or not (kind.searches and kind.here) or find_engine(name) is None:
+    if kind.takes_net or not (kind.searches and kind.is_local) or find_engine(name) is None:
         return ""
     return f"; did you mean {ENGINE}{','.join(word for word in (name, settings) if word)}?"
 

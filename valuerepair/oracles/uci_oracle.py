@@ -132,7 +132,7 @@ class UciOracle(Oracle):
         folder = os.path.dirname(setup.engine.path)
 
         def named_by_content(value: str) -> str:
-            return by_content(value, folder) if self._kind.here else value
+            return by_content(value, folder) if self._kind.is_local else value
 
         options: dict[str, str | None] = {name: named_by_content(value) for name, value in pool.settings.items()}
         for offered in pool.offered.values():

@@ -270,7 +270,7 @@ def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence
 
 def _named_files(side: EngineSpec, folder: str) -> tuple[NamedFile, ...]:
     """The files that an engine's arguments and options name, without those that are known to be its logs."""
-    if not side.kind.here:
+    if not side.kind.is_local:
         return ()
     logs = {name.lower() for name in WRITTEN_FILES}
     named = [file_named(word, "") for word in side.arguments]

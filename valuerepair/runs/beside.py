@@ -68,8 +68,8 @@ class LinesOfNet:
                 chosen.append(_NO_MOVES)
                 continue
             order = np.argsort(-p[begin:end], kind="stable")
-            at = begin + int(order[BEST - 1 + draw % choices])
-            chosen.append(moves[at : at + 1])
+            move = begin + int(order[BEST - 1 + draw % choices])
+            chosen.append(moves[move : move + 1])
         return chosen
 
     def search(self, batch: PositionBatch, draws: U64) -> list[Moves]:
@@ -83,20 +83,20 @@ class LinesOfNet:
 def searched_lines(net: Net, batch: PositionBatch, draws: U64) -> list[Moves]:
     """[n] the moves to a random node below the root of a search of `NODES` nodes from each position.
 
-    The draw picks one of the nodes that the net evaluated, all with equal probability. There are no moves if there is
-    no such node or the position cannot be searched. The search has the defaults of `vr search`; it stops at the node
-    that is drawn, halfway on average.
+    The draw picks one of the nodes that the net evaluated, all with equal probability; without such a node, and for a
+    position that cannot be searched, there are no moves. The search has the defaults of `vr search`; it stops at the
+    node that is drawn, halfway on average.
     """
     evaluator, params = NetEvaluator(net), SearchParams()
     warm_up(evaluator, params)
     parts = [rows for rows in np.array_split(np.arange(len(batch)), evaluator.streams) if len(rows)]
     with ThreadPoolExecutor(max(1, len(parts)), thread_name_prefix="beside") as pool:
-        results = pool.map(lambda rows: _searched(evaluator, params, batch.take(rows), draws[rows]), parts)
+        results = pool.map(lambda rows: _lines_of_part(evaluator, params, batch.take(rows), draws[rows]), parts)
         return [line for lines in results for line in lines]
 
 
-def _searched(evaluator: NetEvaluator, params: SearchParams, batch: PositionBatch, draws: U64) -> list[Moves]:
-    """`searched_lines` of one thread."""
+def _lines_of_part(evaluator: NetEvaluator, params: SearchParams, batch: PositionBatch, draws: U64) -> list[Moves]:
+    """`searched_lines` for the positions of one thread."""
     forest = Forest(evaluator, params, trees=min(len(batch), _TREES), nodes=NODES)
     lines, busy = [_NO_MOVES] * len(batch), dict[int, int]()  # busy: slot of the tree -> row
     orders, waiting = [_order(draw) for draw in draws.tolist()], list(range(len(batch)))[::-1]
@@ -123,7 +123,7 @@ def _order(draw: int) -> NDArray[np.int64]:
 
 
 def _line(forest: Forest, slot: int, order: Sequence[int] | NDArray[np.int64]) -> Moves | None:
-    """The moves to the node that is drawn, empty if the finished tree has none of `order`; None while it must grow."""
+    """The moves to the drawn node; empty if the finished tree has no node of `order`, None while it must grow."""
     drawn, visits = int(order[0]), forest.visits(slot)
     line = forest.evaluated_line(slot, drawn)
     if line is not None:

@@ -42,8 +42,9 @@ _Q_OF_FRAME = ("net_q", "calibrated_q", "deep_q", "disagreement")
 class ConfirmSummary:
     """The figures of one run of second looks.
 
-    It made `searches` in `seconds`, of `nodes` nodes in total, `workers` at a time; `failed` second looks have failed,
-    in this run or before. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    The run made `searches` in `seconds`, of `nodes` nodes in total, `workers` at a time; `failed` second looks have
+    failed, in this run or before. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by
+    ``--limit``).
     """
 
     state: str
@@ -168,9 +169,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ConfirmOptions:
-    """`limit`: look only at the first candidates of the frame, at most this many, however often the run is interrupted.
-    `retry_failed`: search again what failed before. `command`: the command line, which the store records. Raises
-    UsageError for a limit below 1."""
+    """`limit`: look at no more than this number of candidates, the first of the frame, however often the run is
+    interrupted. `retry_failed`: search again what failed before. `command`: the command line, which the store records.
+    Raises UsageError for a limit below 1."""
 
     limit: int | None = None
     retry_failed: bool = False
@@ -204,12 +205,12 @@ def confirm(
     with store.running(RunRecord.of(work, options.command, settings)) as run:
         if run.resumed and (made := second_looks.made(store.connection, run.id)):
             log.info(f"resuming: {made:,} searches were made before")
-        looking = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))
-        with looking.taking_signals():
-            state = looking.work()
-            counts = looking.counts()
+        loop = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))
+        with loop.taking_signals():
+            state = loop.work()
+            counts = loop.counts()
     store.end_run(run, "finished" if state == "finished" else "interrupted", counts)
-    return looking.summary(state)
+    return loop.summary(state)
 
 
 def confirm_candidates(
@@ -278,21 +279,21 @@ class _SecondLooks(StoredSearches):
         work = []
         for row, number in enumerate(ids):
             done_stages = done.get(number, {})
-            wanted = self._stages(row, done_stages.get(SECOND))
-            self._failed += sum((number, stage) in failed for stage in wanted)
-            stages = [stage for stage in wanted if stage not in done_stages and (number, stage) not in failed]
-            if stages:
-                work.append((row, stages))
+            stages = self._stages(row, done_stages.get(SECOND))
+            self._failed += sum((number, stage) in failed for stage in stages)
+            missing = [stage for stage in stages if stage not in done_stages and (number, stage) not in failed]
+            if missing:
+                work.append((row, missing))
         return work, len(ids) < len(self._frame)
 
     def _stages(self, row: int, second_best: str | None) -> list[str]:
-        """All stages of a candidate; if the first look gave no move, the second look's move takes its place."""
+        """All stages of a candidate; the second look's move replaces that of a first look that gave none."""
         net_best, deep_best = self._preferred[row]
         moves = dict.fromkeys(move for move in (net_best, deep_best or second_best) if move)
         return [SECOND, *(AFTER + move for move in moves)]
 
     def _looks(self, work: list[tuple[int, list[str]]]) -> Iterator[tuple[Look, Position]]:
-        """The searches to make, generated when they are needed; ends of games are recorded, not searched."""
+        """The searches to make, generated when they are needed; where a move ends the game, its result is recorded."""
         for row, stages in work:
             position = self._position(row)
             number = int(self._frame["position_id"].iloc[row])

@@ -18,7 +18,7 @@ from valuerepair.oracles.oracle import Oracle
 from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
-from valuerepair.screening.model import ScreenOptions
+from valuerepair.screening.model import ScreenOptions, rungs_of
 from valuerepair.store.rows import OracleIdentity
 from valuerepair.store.store import Store
 
@@ -104,11 +104,13 @@ def open_evaluators(
         raise UsageError(f"--net {net}: --deep {spec.kind} cannot search with it; name a net: {spec.kind}:weights=...")
     path = locate_net(net)
     with (
-        open_evaluator(path or net, workers, **net_options) as opened,
-        open_oracle(spec, net_path=path, net=opened if isinstance(opened, Net) else None, workers=workers) as searching,
+        open_evaluator(path or net, workers, **net_options) as evaluator,
+        open_oracle(
+            spec, net_path=path, net=evaluator if isinstance(evaluator, Net) else None, workers=workers
+        ) as oracle,
     ):
-        log.info(f"net: {opened.identity.name} on {opened.where}")
-        yield Opened(opened, searching)
+        log.info(f"net: {evaluator.identity.name} on {evaluator.where}")
+        yield Opened(evaluator, oracle)
 
 
 @contextmanager
@@ -126,20 +128,20 @@ def open_import(
     from valuerepair.oracles.recorded import chunk_net_name, recorded_options
 
     spec = parse_spec(deep)
-    wanted = recorded_options(spec, archives)
-    if wanted.kind == CHUNKS:
+    recorded = recorded_options(spec, archives)
+    if recorded.kind == CHUNKS:
         if net is not None:
             raise UsageError(
                 f"--net {net}: training chunks hold the values of their own net; name it: recorded:net=NAME"
             )
-        source = RecordedSource.of(wanted, chunk_net_name(archives, spec.options))
+        source = RecordedSource.of(recorded, chunk_net_name(archives, spec.options))
         assert source.net is not None
         log.info(f"net: {source.net.identity.name}; runs on chunks of one net belong together by recorded:net=NAME")
         yield OpenedImport(source, None)
         return
-    with open_evaluator(net, **net_options) as opened:
-        log.info(f"net: {opened.identity.name} on {opened.where}")
-        yield OpenedImport(RecordedSource.of(wanted), opened)
+    with open_evaluator(net, **net_options) as evaluator:
+        log.info(f"net: {evaluator.identity.name} on {evaluator.where}")
+        yield OpenedImport(RecordedSource.of(recorded), evaluator)
 
 
 def fitting_screen(oracle: OracleIdentity, requested: ScreenOptions | None) -> ScreenOptions | None:
@@ -148,11 +150,9 @@ def fitting_screen(oracle: OracleIdentity, requested: ScreenOptions | None) -> S
     A ladder needs an oracle that is limited by nodes alone; for another one the default ladder is off. Raises
     UsageError for rungs that such an oracle, or this number of nodes, does not allow.
     """
-    from valuerepair.screening.model import rungs_of
-
-    limits = oracle.limits
     if requested is None:
         return None
+    limits = oracle.limits
     if set(limits) != {"nodes"}:
         if requested.rungs is not None:
             raise UsageError("--screen with rungs: the deep search is not limited by nodes alone, so it has no rungs")
@@ -160,6 +160,4 @@ def fitting_screen(oracle: OracleIdentity, requested: ScreenOptions | None) -> S
         return None
     if requested.rungs is not None and requested.rungs[-1] >= limits["nodes"]:
         raise UsageError(f"--screen: rungs must be below the {limits['nodes']:,} nodes of the full search")
-    if not (requested.rungs or rungs_of(limits["nodes"])):
-        return None
-    return requested
+    return requested if requested.rungs or rungs_of(limits["nodes"]) else None

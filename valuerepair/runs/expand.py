@@ -112,8 +112,8 @@ def expand(
     """Searches around the sampled candidates of `options.question`, which `net` and `oracle` have found.
 
     What the store has is not searched again, so the same call resumes a run, however it ended; with more nodes or
-    positions it goes further. `following` gives the moves played after sources if more of their games is known than the
-    store has. In the main thread SIGINT and SIGTERM end the run cleanly.
+    positions it goes further. `following` gives the moves that were played after sources, if more of their games is
+    known than the store has. In the main thread SIGINT and SIGTERM end the run cleanly.
 
     Raises ValueRepairError without candidates, when net or oracle as a whole is broken, and the errors of the store;
     what was found before is stored.
@@ -130,17 +130,17 @@ def expand(
         if run.resumed:
             log.info(f"resuming: {reached.done_before(store, run):,} positions were searched before")
         bar = progress or Progress("expanding", quiet=True)
-        expanding = _Expanding(store, net, oracle, options, start, run, bar, following)
-        with expanding.taking_signals():
-            state = expanding.work()
-            summary = expanding.summary(state)
+        loop = _Expanding(store, net, oracle, options, start, run, bar, following)
+        with loop.taking_signals():
+            state = loop.work()
+            summary = loop.summary(state)
     store.end_run(run, "interrupted" if state == "interrupted" else "finished", summary.counts())
     return summary.with_figures()
 
 
 @dataclass(frozen=True)
 class _Window:
-    """Sources, their neighbours, and the net's values of these."""
+    """Sources, their neighbours, and the net's values of the neighbours."""
 
     sources: list[ExpansionSource]
     near: Neighbours
@@ -171,7 +171,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         if options.screen is not None:
             screen = replace(options.screen, price=start.price(oracle.identity))
             self._ladder = Ladder(store, *self._pair, oracle, start.question, screen, options.seed, run, REACHED)
-        self._full_nodes = start.whole_nodes(oracle.identity)
+        self._full_nodes = start.full_nodes(oracle.identity)
         self._batch_size = _BATCH_OF_TREES if kind_of(oracle.identity.kind).built_in else _BATCH
         self._yields, self._frontier = Yields(self._full_nodes), Frontier()
         self._sources = SourceQueue(start.roots(options.seed), options.rounds)
@@ -248,7 +248,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
 
     def _plan(self) -> None:
         """Plans one batch, which may be empty."""
-        self._take_in(self._searches.take_oldest())
+        self._learn(self._searches.take_oldest())
         if self._window is not None:
             window, self._window, self._window_requested = self._window, None, False
             self._look_around(window)
@@ -265,7 +265,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
             if entry.outcome is not None:
                 self._take_earlier(entry.outcome)
         self._searches.add(batch)
-        # Nothing is being evaluated or searched, and even so no further search was planned.
+        # The net evaluates no neighbours that could lead to more searches, and no search is planned.
         self._over = not self._window_requested and self._searches.is_over
         if self._over and not self._stop_reason and (len(self._frontier) or self._searches.audits):
             self._stop_reason = "nodes" if self._options.nodes is not None else "positions"
@@ -311,9 +311,9 @@ class _Expanding(SearchLoop[PlannedSearch]):
         if options.positions is not None:
             count = min(count, max(options.positions - tally.planned, 0))
         if options.nodes is not None:
-            of_groups = self._costs
+            group_costs = self._costs
             planned = sum(
-                self._full_nodes if entry.group is None else of_groups[entry.group] for entry in self._searches
+                self._full_nodes if entry.group is None else group_costs[entry.group] for entry in self._searches
             )
             nodes_left = options.nodes - tally.nodes - planned - before
             count = min(count, int((np.cumsum(costs) <= nodes_left).sum()))
@@ -331,9 +331,9 @@ class _Expanding(SearchLoop[PlannedSearch]):
         if chosen is None:
             return []
         self._start.tally.planned += len(chosen)
-        return [chosen.search(row, number) for row, number in enumerate(self._put(chosen).tolist())]
+        return [chosen.search(row, number) for row, number in enumerate(self._add_to_store(chosen).tolist())]
 
-    def _put(self, chosen: Waiting) -> NDArray[np.int64]:
+    def _add_to_store(self, chosen: Waiting) -> NDArray[np.int64]:
         """Adds the neighbours that are new to the store; returns the ids of all."""
         self._stored_keys.update(chosen.batch.key.tolist())
         ids, _, _ = self._store.add_positions(chosen.batch, self._run, reached=True)
@@ -346,12 +346,12 @@ class _Expanding(SearchLoop[PlannedSearch]):
             reached.add_reached(self._store, *self._pair, ways, self._run)
         return ids
 
-    def _take_in(self, batch: list[PlannedSearch]) -> None:
+    def _learn(self, batch: list[PlannedSearch]) -> None:
         """Learns from a finished batch, in the order of its plan; a candidate found becomes a source itself."""
         nodes = candidates = 0
         for entry in batch:
             assert entry.outcome is not None
-            is_hit = self._note(entry, entry.outcome)
+            is_hit = self._count(entry, entry.outcome)
             nodes, candidates = nodes + entry.outcome.nodes, candidates + is_hit
             if entry.group is not None and entry.outcome.failed is None:
                 self._yields.add(entry.group, found=is_hit, nodes=entry.outcome.nodes)
@@ -360,7 +360,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         if batch:
             self._recent.append((candidates, nodes))
 
-    def _note(self, entry: PlannedSearch, outcome: NeighbourOutcome) -> bool:
+    def _count(self, entry: PlannedSearch, outcome: NeighbourOutcome) -> bool:
         """Counts a search; returns whether it found a candidate."""
         threshold = self._start.question.threshold
         is_hit = outcome.deep is not None and is_candidate(
@@ -372,26 +372,24 @@ class _Expanding(SearchLoop[PlannedSearch]):
     # -- neighbours ---------------------------------------------------------------------------------------------------
 
     def _request_window(self) -> None:
-        """Has the net evaluate the neighbours of the next sources. Once no more is searched, only lines matter."""
+        """Has the net evaluate the neighbours of the next sources; only those on lines once no more are searched."""
         steps = (LINE,) if self._stop_reason else self._options.steps
         if not self._sources or (LINE not in self._options.steps and self._stop_reason):
             return
-        self._tell_round(self._sources.round)
+        self._log_round(self._sources.round)
         sources = self._start.read(self._sources.take_window())
         if self._following is not None:
             moves = self._following(sources)
             sources = [replace(source, following=played) for source, played in zip(sources, moves, strict=True)]
         self._window_requested = True
-        self._net_thread.ask(lambda: look_around(self._net, sources, steps))
+        self._net_thread.submit_work(lambda: look_around(self._net, sources, steps))
 
-    def _tell_round(self, number: int) -> None:
+    def _log_round(self, number: int) -> None:
         """Logs the beginning of a round; later sources of the same round join it."""
         if number > self._round:
             self._round, tally = number, self._start.tally
-            how_many = (
-                f"{tally.found:,} found, {tally.inferred:,} inferred" if number > 1 else f"{len(self._sources):,}"
-            )
-            log.info(f"round {number}: from {how_many} candidates")
+            sources = f"{tally.found:,} found, {tally.inferred:,} inferred" if number > 1 else f"{len(self._sources):,}"
+            log.info(f"round {number}: from {sources} candidates")
 
     def _look_around(self, window: _Window) -> None:
         """Puts neighbours of known value into the store, and the others on the frontier."""
@@ -437,7 +435,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         """Stores the inferred values of a line; a share of the candidates among them is searched anyway."""
         if not len(line):
             return
-        ids = self._put(replace(line, drawn=np.zeros(len(line), np.bool_)))
+        ids = self._add_to_store(replace(line, drawn=np.zeros(len(line), np.bool_)))
         results = [result for result in deep if result is not None]
         new = reached.not_inferred(self._store, self._oracle_id, ids)
         values = DeepColumns.of([results[row] for row in new.tolist()])
@@ -479,7 +477,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         """The results of the expansion."""
         for entry in self._searches:  # of an interrupted run: searches whose results are not counted yet
             if entry.outcome is not None:
-                self._note(entry, entry.outcome)
+                self._count(entry, entry.outcome)
         self._store.commit()
         seconds, failed = time.monotonic() - self._started, self._failures.count
         why = self._stop_reason or "everything"
@@ -495,13 +493,13 @@ def look_around(net: Evaluator, sources: list[ExpansionSource], steps: Sequence[
 
 
 def preferred(net: Evaluator, sources: Sequence[ExpansionSource]) -> list[Moves]:
-    """The moves of each source that the net's policy prefers, the best first; empty for a net without a policy."""
+    """The moves that the net's policy prefers in each source, the best first; empty for a net without a policy."""
     if not isinstance(net, PolicyNet) or not sources:
         return [np.empty(0, np.uint16)] * len(sources)
     moves, offsets, p = net.priors(batch_of(sources))
     best = []
     for i in range(len(sources)):
-        own = slice(offsets[i], offsets[i + 1])
-        order = np.argsort(-p[own], kind="stable")[: CHILDREN + 1]  # one may be the search's own
-        best.append(moves[own][order])
+        rows = slice(offsets[i], offsets[i + 1])
+        order = np.argsort(-p[rows], kind="stable")[: CHILDREN + 1]  # one may be the deep search's move
+        best.append(moves[rows][order])
     return best

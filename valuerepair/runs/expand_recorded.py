@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import signals
-from valuerepair.archives.options import COMMENT_KINDS, RECORD_KINDS, SELFPLAY, RecordedOptions, View
+from valuerepair.archives.options import COMMENT_KINDS, RECORD_KINDS, SELFPLAY, VIEWS, RecordedOptions
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError
@@ -35,20 +35,19 @@ def recorded_source(oracle: StoredOracle) -> RecordedSource:
 
     Raises UsageError for kinds that are not recorded with the moves of games.
     """
-    options, least = oracle.options, oracle.limits
+    options, limits = oracle.options, oracle.limits
     kind = str(options["kind"])
     if kind not in COMMENT_KINDS:
         raise UsageError(
             f"{oracle.label}: {RECORD_KINDS[kind].what} have no games to look around in; "
             "vr mine takes all their positions with --per-game 1000"
         )
-    views: tuple[View, ...] = ("mover", "white")
-    view = next((view for view in views if view == options.get("view")), None)
+    view = next((view for view in VIEWS if view == options.get("view")), None)
     # Comments of vr selfplay have no depth, and none is needed.
-    usual = None if kind == SELFPLAY or "min-depth" in least else True
-    depth = {"none": False, "any": None}.get(str(options.get("depth")), usual)
-    wanted = RecordedOptions(kind, view, depth, least.get("min-depth"), least.get("min-nodes"), options.get("by"))
-    return RecordedSource.of(wanted)
+    default_depth = None if kind == SELFPLAY or "min-depth" in limits else True
+    depth = {"none": False, "any": None}.get(str(options.get("depth")), default_depth)
+    least_depth, least_nodes = limits.get("min-depth"), limits.get("min-nodes")
+    return RecordedSource.of(RecordedOptions(kind, view, depth, least_depth, least_nodes, options.get("by")))
 
 
 def expand_recorded(
@@ -81,16 +80,17 @@ def expand_recorded(
     )
     with store.running(RunRecord.of(work, options.command, settings, provider=net.provider)) as run:
         store.commit()
-        taking = _Taking(store, net, source, options, start, run, progress or Progress("expanding", quiet=True))
+        bar = progress or Progress("expanding", quiet=True)
+        loop = _RecordedExpansion(store, net, source, options, start, run, bar)
         with signals.left_to_loop():
-            state = taking.work(games)
-            summary = taking.summary(state)
+            state = loop.work(games)
+            summary = loop.summary(state)
     store.end_run(run, "interrupted" if state == "interrupted" else "finished", summary.counts())
     return summary.with_figures()
 
 
-class _Taking:
-    """A run that takes what is recorded."""
+class _RecordedExpansion:
+    """A run of expansion by recorded evaluations."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class _Taking:
         }
 
     def work(self, games: KnownGames) -> str:
-        """Takes what is recorded in all games; returns the run's state."""
+        """Takes the recorded evaluations of all games; returns the run's state."""
         self._progress.set_total(len(games))
         for batch in games.positions(self._source.wanted):
             self._take_games(batch)
@@ -178,7 +178,7 @@ class _Taking:
             Reached(position_id, root_id, parent, step, distance, round_, drawn=True)
             for position_id, root_id, parent, (step, distance) in zip(*columns, steps, strict=True)
         ]
-        # Before anything else: a position without such a row counts as sampled.
+        # First of all, because a position without such a row counts as sampled.
         reached.add_reached(self._store, *start.pair, members, self._run)
         judged = start.judged(self._evaluate(ids, chosen), chosen)
         _, deep = self._source.deep_values(batch.take(rows))  # all of them have one

@@ -18,7 +18,6 @@ from valuerepair.archives.sampling import read_games
 from valuerepair.arrays import Floats, Moves
 from valuerepair.calibration import Calibration, fold_of
 from valuerepair.chess import values
-from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.errors import ValueRepairError
@@ -37,7 +36,7 @@ from valuerepair.text import quantity
 
 log = logging.getLogger(__name__)
 
-_OF_SAMPLED = ("position_id", "weight", "nodes", "game_id")
+_SAMPLED_COLUMNS = ("disagreement", "position_id", "weight", "nodes", "game_id")
 
 
 @dataclass
@@ -85,24 +84,25 @@ class Expansion:
     def of(
         store: Store, net: NetFacts, oracle: OracleIdentity, question: Question, split: Split | None = None
     ) -> Expansion:
-        """Reads it from the store. Raises ValueRepairError if there is no candidate."""
+        """Reads the starting point from the store. Raises ValueRepairError if there is no candidate."""
         names = (net.identity.key, oracle.digest)
-        of_pair = replace(question, net=names[0], oracle=names[1], expanded="no")
-        frame = store.frame(of_pair, only=("position_id", "disagreement"))
-        candidates = frame.loc[is_candidate(frame["disagreement"], of_pair.threshold), "position_id"].to_numpy(np.int64)
+        question = replace(question, net=names[0], oracle=names[1], expanded="no")
+        frame = store.frame(question, only=("position_id", "disagreement"))
+        is_hit = is_candidate(frame["disagreement"], question.threshold)
+        candidates = frame.loc[is_hit, "position_id"].to_numpy(np.int64)
         chosen = candidates if split is None else candidates[split.parts(store, candidates) == TRAIN]
         if (warning := warning_of_held_out(store, chosen, split)) is not None:
             log.warning(warning)
         if not len(chosen):
             reason = f"the split holds out all {len(candidates):,} candidates" if len(candidates) else "no candidates"
             raise ValueRepairError(
-                f"{store.path}: {reason} at {of_pair.threshold:g} to start from; mine more, or lower --threshold"
+                f"{store.path}: {reason} at {question.threshold:g} to start from; mine more, or lower --threshold"
             )
         pair = store.pick(*names)
         alpha = store.alpha(*pair, question.alpha)
-        scale = store.calibration(of_pair).calibration if of_pair.calibration == "fitted" else None
+        scale = store.calibration(question).calibration if question.calibration == "fitted" else None
         return Expansion(
-            store, pair, names, replace(of_pair, alpha=alpha.value), alpha, chosen, len(candidates),
+            store, pair, names, replace(question, alpha=alpha.value), alpha, chosen, len(candidates),
             reached.sampled_nodes(store, *pair), net.identity.name, oracle.label, store.pair_options(*pair), scale,
             split_file(store),
         )  # fmt: skip
@@ -119,7 +119,7 @@ class Expansion:
         return values.deep_q(cells, self.question.alpha, self.question.q_from)
 
     def judged(self, net_q: NDArray[np.float32], batch: PositionBatch) -> Floats:
-        """[n] the net's Q, or for calibrated Q the deep Q expected there, by a curve fitted to other games."""
+        """[n] the net's Q; for calibrated Q, the deep Q that a curve fitted to other games expects at it."""
         q = net_q.astype(np.float64)
         if self.scale is None:
             return q
@@ -129,13 +129,13 @@ class Expansion:
         numbers, digests = (np.array([row[i] for row in rows], np.int64) for i in (1, 2))
         return self.scale.expected(q, fold_of(game_keys([row[0] for row in rows], numbers, digests)))
 
-    def whole_nodes(self, oracle: OracleIdentity) -> float:
+    def full_nodes(self, oracle: OracleIdentity) -> float:
         """The nodes of a full search; if the oracle has another limit, the nodes per sampled candidate."""
         return float(oracle.limits.get("nodes") or max(self.sampled_nodes / self.sampled_found, 1))
 
     def price(self, oracle: OracleIdentity) -> float:
         """The cost of a sampled candidate in full searches, at least 1: the price of losing a candidate here."""
-        return max(self.sampled_nodes / self.sampled_found / self.whole_nodes(oracle), 1.0)
+        return max(self.sampled_nodes / self.sampled_found / self.full_nodes(oracle), 1.0)
 
     def read(self, queued: Sequence[tuple[int, int, int]]) -> list[ExpansionSource]:
         """Reads sources, given as (position_id, root, round), from the store."""
@@ -180,7 +180,7 @@ class ExpandSummary:
     def with_figures(self) -> ExpandSummary:
         """Adds `figures`. The store must know how the run ended: whether positions were left out affects the rates."""
         start = self.start
-        sampled, _ = table(start.store.connection, start.question, ("disagreement", *_OF_SAMPLED))
+        sampled, _ = table(start.store.connection, start.question, _SAMPLED_COLUMNS)
         figures = families.figures(start.store, start.pair, start.alpha.value, start.question, sampled)
         return replace(self, figures=figures)
 
@@ -212,7 +212,7 @@ class ExpandSummary:
     def lines(self) -> list[str]:
         """The summary for a terminal, with what to do next."""
         start, tally = self.start, self.tally
-        ended = "interrupted" if self.state == "interrupted" else _ENDED[self.why]
+        ended = "interrupted" if self.state == "interrupted" else _REASONS[self.why]
         speed = f", {format_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
         return [
             f"{start.net} against {start.oracle}, {start.alpha.source(start.question.q_from)}",
@@ -238,7 +238,7 @@ class ExpandSummary:
         return ["no further candidates: mine more"]
 
 
-_ENDED = {
+_REASONS = {
     "nodes": "the nodes are spent",
     "positions": "the requested number of positions was searched",
     "yield": "searches now find fewer candidates than in the archive",
@@ -251,7 +251,7 @@ _NAMES_SHOWN = 3
 
 @dataclass(frozen=True)
 class KnownGames:
-    """Games of a store whose archives are there to be read again: by archive, each game's number and its digest."""
+    """Games of a store whose archives can be read again: by archive, the number and the digest of each game."""
 
     games: dict[str, dict[int, int]]
 
@@ -278,24 +278,20 @@ class KnownGames:
         With `recorded` only positions that have such an evaluation, with it. Games that have changed since mining are
         left out, and logged.
         """
-        changed: dict[str, int] = {}
+        changed_archives = dict[str, None]()
         for batch in read_games(self.games, recorded, ReadReport()):
-            same = np.array([self._is_same(game, changed) for game in batch.origin.game], np.bool_)
-            yield batch if same.all() else batch.take(np.flatnonzero(same))
-        for name in changed:
+            games = batch.origin.game
+            changed = np.array([game_row(game)[2] != self.games[game.source][game.number] for game in games], np.bool_)
+            changed_archives |= dict.fromkeys(games[i].source for i in np.flatnonzero(changed))
+            yield batch.take(np.flatnonzero(~changed)) if changed.any() else batch
+        for name in changed_archives:
             log.info(f"{name} has changed since it was mined: games that have changed are left out")
-
-    def _is_same(self, game: OriginGame, changed: dict[str, int]) -> bool:
-        if game_row(game)[2] == self.games[game.source][game.number]:
-            return True
-        changed[game.source] = game.number
-        return False
 
     def following(self, sources: Sequence[ExpansionSource]) -> list[Moves]:
         """The moves played from each source on; if its archive is missing, only the one move that the store has."""
-        return [self._after(source) for source in sources]
+        return [self._moves_from(source) for source in sources]
 
-    def _after(self, source: ExpansionSource) -> Moves:
+    def _moves_from(self, source: ExpansionSource) -> Moves:
         moves = self._moves.get((source.game.source, source.game.number))
         ply = len(source.moves)
         if moves is None or not source.in_game or not np.array_equal(moves[:ply], source.moves):

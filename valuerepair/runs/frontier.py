@@ -64,12 +64,12 @@ def groups_of(
 class Yields:
     """Results of searches by group, float64[GROUPS]: the searches `tried`, the candidates `found`, the `nodes` spent.
 
-    `whole` is the number of nodes of a full search.
+    `full_nodes` is the number of nodes of a full search.
     """
 
-    def __init__(self, whole: float) -> None:
+    def __init__(self, full_nodes: float) -> None:
         self.tried, self.found, self.nodes = np.zeros((3, GROUPS))
-        self._whole = whole
+        self._full_nodes = full_nodes
 
     def add(self, group: int, *, found: bool, nodes: int) -> None:
         """Counts a search."""
@@ -83,7 +83,7 @@ class Yields:
 
     def costs(self) -> Floats:
         """[GROUPS] expected nodes of one search."""
-        return self._posterior_means(self.nodes, self._whole * (0.1 + 0.9 * np.array(_PRIOR_RATES)))
+        return self._posterior_means(self.nodes, self._full_nodes * (0.1 + 0.9 * np.array(_PRIOR_RATES)))
 
     def expected(self) -> Floats:
         """[GROUPS] expected candidates per node."""
@@ -114,9 +114,9 @@ def uniform(key: int, purpose: str) -> float:
 def choose(gain: Floats, drawn: NDArray[np.bool_], root: Ids, family: Ids, count: int) -> Ids:
     """The rows to search now, at most `count`, in the order of the searches; the n rows are in the order of arrival.
 
-    A fixed share are `drawn` rows, in that order. The others are those with the greatest `gain`, in candidates per
-    node, which counts less the larger the `family` [n] of their `root` already is. When one kind is used up, the other
-    takes its place.
+    A fixed share are `drawn` rows, in the order of arrival. The others are those with the greatest `gain`, in
+    candidates per node, which counts less the larger the `family` [n] of their `root` already is. When one kind is used
+    up, the other fills its share.
     """
     import pandas as pd
 
@@ -130,7 +130,7 @@ def choose(gain: Floats, drawn: NDArray[np.bool_], root: Ids, family: Ids, count
     return np.concatenate([chosen, ranked[: count - len(chosen)]])
 
 
-# The best of this many neighbours keep the search busy for hours, so that keeping more has no benefit.
+# To search the best of this number of neighbours takes hours, so keeping more has no benefit.
 CAPACITY = 16_384
 # The sources whose neighbours are evaluated together: few at first, so that the engines start at once.
 _FIRST_WINDOW, _WINDOW = 32, 256
@@ -140,7 +140,7 @@ _LARGEST, _SMALL = 2.0, 4.0
 
 @dataclass(eq=False)
 class PlannedSearch:
-    """A position that is searched, or was.
+    """A position that is searched, or has been searched.
 
     `judged` is the net's Q, calibrated if the question is for calibrated Q; `net_q` is its plain Q and `net_best` its
     best move. `group` is that of `groups_of`, None for an audit of an inferred value. `root` is the sampled
@@ -241,7 +241,7 @@ class Frontier:
     def choose(
         self, expected: NDArray[np.float64], count: int, met: set[int], affordable: Callable[[NDArray[np.int64]], int]
     ) -> Waiting | None:
-        """Takes out the next neighbours to search, at most `count`, in order; those whose key is in `met` are dropped.
+        """Takes out the next neighbours to search, at most `count`, in order; drops those whose key is in `met`.
 
         `expected` are the candidates per node, by group. `affordable` takes the groups of the chosen neighbours and
         says how many of them, from the first on, may be searched. Returns None if that leaves no neighbour.
@@ -262,9 +262,9 @@ class Frontier:
         if not len(chosen):
             return None
         self._is_waiting[chosen] = False
-        taken = self._waiting.take(chosen)
-        self.families.update(taken.root.tolist())
-        return taken
+        neighbours = self._waiting.take(chosen)
+        self.families.update(neighbours.root.tolist())
+        return neighbours
 
 
 class PlannedSearches:

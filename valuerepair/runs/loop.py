@@ -42,10 +42,11 @@ Key = TypeVar("Key")
 
 
 class Failures:
-    """The positions on which the oracle or the net failed, recorded only once one succeeds: always failing is a fault.
+    """The positions on which the oracle or the net failed.
 
-    `count` includes failures of earlier runs that are not tried again; `earlier` counts these.
-    `who` names what failed, `remedy` says what to do if it always fails.
+    They are recorded only once another position succeeds: if every position fails, the fault is not in the positions.
+    `count` includes failures of earlier runs that are not tried again; `earlier` counts these. `who` names the oracle
+    or net, `remedy` says what to do if it always fails.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Failures:
 
     @property
     def held(self) -> bool:
-        """Whether failures are not recorded yet, because nothing has succeeded."""
+        """Whether failures are not recorded yet, because no position has succeeded."""
         return bool(self._held)
 
     def add(self, position_id: int, failure: DeepFailure, stage: str = FULL) -> None:
@@ -135,18 +136,18 @@ class NetFailures(Failures):
         self.check()
 
     def remarks(self) -> list[str]:
-        """A remark on the store's positions on which the net failed: how many, why, and what helps."""
+        """A remark on the store's positions on which the net failed: how many, why, and what to do."""
         query = """
             SELECT DISTINCT p.id, p.fen, f.reason FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id
             JOIN positions p ON p.id = f.position_id WHERE f.stage = ? ORDER BY p.id
         """
-        lost = self._store.connection.execute(query, (self._stage,)).fetchall() if self.count else []
-        if not lost:
+        failed = self._store.connection.execute(query, (self._stage,)).fetchall() if self.count else []
+        if not failed:
             return []
-        position_id, fen, reason = lost[0]
-        all_in_check = all(chess.Board(fen).is_check() for _, fen, _ in lost)
-        helps = "; every one is in check: vr mine --no-check draws no such positions" if all_in_check else ""
-        return [f"the net failed on {quantity(len(lost), 'position')} (first {position_id}, {fen}): {reason}{helps}"]
+        position_id, fen, reason = failed[0]
+        all_in_check = all(chess.Board(fen).is_check() for _, fen, _ in failed)
+        advice = "; every one is in check: vr mine --no-check draws no such positions" if all_in_check else ""
+        return [f"the net failed on {quantity(len(failed), 'position')} (first {position_id}, {fen}): {reason}{advice}"]
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ class Loop:
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether an interrupted run still waits for work in flight."""
+        """Whether work is in flight, for which an interrupted run waits."""
         raise NotImplementedError
 
     def _feed(self) -> None:
@@ -217,7 +218,7 @@ class Loop:
         return signals.left_to_loop(lambda: self._events.put(None))  # wakes the loop
 
     def _handle_next(self) -> None:
-        """Waits briefly for an event and handles it; commits, and shows the progress, when that is due."""
+        """Waits briefly for an event and handles it; commits and shows the progress if they are due."""
         with contextlib.suppress(Empty):
             self._handle(self._events.get(timeout=TICK_S))
         self._store.commit_if_due()
@@ -314,7 +315,7 @@ class SearchLoop(Loop, Generic[Key]):
             super()._handle(event)
 
     def _take_search(self, event: SearchDone[Key]) -> None:
-        """Takes a finished search; holds failures back until one succeeds, as an engine that always fails is broken."""
+        """Takes a finished search; holds failures back until a search succeeds (see `Failures`)."""
         del self._searching[event.key]
         if event.future.cancelled():
             self._take_back(event.key)
@@ -405,13 +406,13 @@ def after(position: Position, uci: str) -> Position | DeepResult | None:
     material, the third occurrence and the 50-move rule, counted with the known history.
     """
     board = chess.Board(position.start_fen)
-    for move in position.moves:
-        board.push_uci(move)
+    for played in position.moves:
+        board.push_uci(played)
     try:
-        chosen = board.parse_uci(uci)
+        move = board.parse_uci(uci)
     except ValueError:
         return None
-    board.push(chosen)
+    board.push(move)
     if board.is_checkmate():
         return _CHECKMATED
     drawn = board.is_stalemate() or board.is_insufficient_material() or board.is_fifty_moves()
@@ -420,7 +421,7 @@ def after(position: Position, uci: str) -> Position | DeepResult | None:
     return Position(
         board.fen(),
         position.start_fen,
-        (*position.moves, chosen.uci()),
+        (*position.moves, move.uci()),
         position.ply + 1,
         history_known=position.history_known,
     )

@@ -84,7 +84,8 @@ class _MiningRun(SampledRun, SearchLoop[int]):
         self._to_screen: dict[int, Position] = {}  # positions that wait for the net's value
         self._judged: dict[int, tuple[float, int]] = {}  # the net's value and first choice, for the ladder
         self._cut = 0
-        # Without a ladder: ids of chunks. Their audited positions represent cut ones until these are searched, too.
+        # Without a ladder: the ids of each chunk. All of these positions are searched, so that at the end audited ones
+        # no longer represent those that an earlier run cut.
         self._uncut: list[NDArray[np.int64]] = []
 
     # -- the loop -----------------------------------------------------------------------------------------------------
@@ -132,9 +133,8 @@ class _MiningRun(SampledRun, SearchLoop[int]):
                 break
             self._search(*self._waiting.popleft())
         # Positions beyond the limit are not requested: sampling and evaluating them would take time from the engines.
-        few = len(self._waiting) < min(max(_FEW_WAITING, 2 * capacity), self._allowed)
-        if few:
-            self.positions.ask()
+        if len(self._waiting) < min(max(_FEW_WAITING, 2 * capacity), self._allowed):
+            self.positions.request_chunk()
 
     def _search(self, position_id: int, position: Position) -> None:
         future: Future[Any]
@@ -155,14 +155,14 @@ class _MiningRun(SampledRun, SearchLoop[int]):
         """
         ids, batch, new = self.positions.take_chunk(event)
         cut: set[int] = set()
-        if self._ladder is None:  # all that was cut is searched now
+        if self._ladder is None:  # positions that an earlier run cut are searched now
             self._uncut.append(ids)
         else:
             cut = self._ladder.cut_before(ids)
         fresh, wanted = self.positions.earlier.take(ids, new, cut)
         for i in np.flatnonzero(wanted).tolist():
             position_id = int(ids[i])
-            # The ladder is fitted to positions of games. Beside them training uses every value, candidate or not.
+            # The ladder is fitted to positions of games; of the others training uses every value, candidate or not.
             if self._ladder is None or position_id in self.positions.kinds:
                 self._waiting.append((position_id, batch[i]))
             else:

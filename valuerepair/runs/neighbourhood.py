@@ -1,4 +1,4 @@
-"""The neighbourhood of a misjudged position: the positions one step away, and their values if a search gave them.
+"""The neighbourhood of a misjudged position: the positions one step away, and their values where a search gave some.
 
 There are four kinds of step. The *line*: the positions after the moves that the deep search expects; it also gives
 their values. *Parents*: one, two and four plies earlier in the game. *Children*: after the moves that the net's policy

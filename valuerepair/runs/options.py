@@ -21,10 +21,10 @@ from valuerepair.store.rows import OracleIdentity
 class MineOptions:
     """Options of one run of mining.
 
-    `sample`: which positions are drawn. `question`: how candidates are counted, and what screening looks for (not net
-    and oracle: those are the opened ones). `limit`: at most this many deep searches in this run. `retry_failed`: search
-    again where the oracle failed. `screen`: only positions that may be candidates are searched in full; None: all are.
-    `command`: the command line, which the store records.
+    `sample`: which positions are drawn. `question`: how candidates are counted, and what screening looks for (its net
+    and oracle do not count: those that are open do). `limit`: the most deep searches in this run. `retry_failed`:
+    search positions again on which the oracle failed. `screen`: only positions that may be candidates are searched in
+    full; None: all are. `command`: the command line, which the store records.
 
     Raises UsageError for invalid values.
     """
@@ -80,9 +80,9 @@ def sampling_options(sample: SampleOptions) -> dict[str, Any]:
 def mining_work(
     paths: Sequence[str], options: Mapping[str, Any], net: NetFacts, oracle: OracleIdentity
 ) -> dict[str, Any]:
-    """All that decides what a run samples and scores; if it is equal, two runs are the same work.
+    """Everything that decides what a run samples and scores; two runs with the same result are the same work.
 
-    Archives are identified by absolute path and size, so that a grown archive is new work, and a moved store is not.
+    Archives are identified by absolute path and size: a grown archive is new work, a moved store is not.
     """
     archives = [
         [os.path.abspath(source.path), os.path.getsize(source.path)]

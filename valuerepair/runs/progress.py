@@ -15,9 +15,9 @@ from valuerepair.chess.time_left import PieceSizes
 from valuerepair.runs.workers import ArchiveReader
 from valuerepair.text import quantity
 
-# The number of searches since the first cut that must end before their costs predict those of the others.
-_TELLING = 16
-# If this many searches have ended and none was cut, none will be cut soon.
+# The number of searches that must end after the first cut before their costs predict those of the others.
+_ENOUGH_ENDED = 16
+# If this number of searches have ended and none was cut, none will be cut soon.
 _UNCUT = 128
 _MOST_REMEMBERED = 500
 
@@ -25,12 +25,12 @@ _MOST_REMEMBERED = 500
 class Pace:
     """Estimates how long the searches of a run still take, from the nodes of those that have ended.
 
-    `whole` is the number of nodes of a search that is not cut, None if unknown; `cuts` says whether searches may be
-    cut. Costs before the first cut do not predict later ones, because the first positions are searched in full.
+    `full_nodes` is the number of nodes of a search that is not cut, None if unknown; `cuts` says whether searches may
+    be cut. Costs before the first cut do not predict later ones, because the first positions are searched in full.
     """
 
-    def __init__(self, whole: int | None, *, cuts: bool, now: Callable[[], float] = time.monotonic) -> None:
-        self._whole, self._cuts, self._now = whole, cuts, now
+    def __init__(self, full_nodes: int | None, *, cuts: bool, now: Callable[[], float] = time.monotonic) -> None:
+        self._full_nodes, self._cuts, self._now = full_nodes, cuts, now
         self._cutting = False
         self._begin([])
 
@@ -50,29 +50,29 @@ class Pace:
     def seconds(self, waiting: int, searching: int, under_way: Sequence[int] = ()) -> float | None:
         """Seconds until `waiting` searches that have not begun and `searching` in flight end; None if it is too early
         to say."""
-        if not self._tells(searching, under_way):
+        if not self._can_predict(searching, under_way):
             return None
         spent = self._spent + sum(under_way) - self._spent_before
         elapsed = self._now() - self._since
         if spent <= 0 or elapsed <= 0:
             return None
-        sizes = search_sizes(self._costs, under_way, self._whole)
+        sizes = search_sizes(self._costs, under_way, self._full_nodes)
         unseen = max(waiting + searching - len(under_way), 0)
         nodes = unseen * sizes.mean + float(sizes.remaining(np.array(under_way)).sum())
         return nodes * elapsed / spent
 
-    def _tells(self, searching: int, under_way: Sequence[int]) -> bool:
+    def _can_predict(self, searching: int, under_way: Sequence[int]) -> bool:
         if not self._cuts:
-            return bool(under_way and self._whole) or self._ended > searching // 2
+            return bool(under_way and self._full_nodes) or self._ended > searching // 2
         if not self._cutting:
             return self._ended >= _UNCUT
         # Cut searches end first. If the progress of the others is unknown, wait until all in flight could have ended.
-        return self._ended >= (_TELLING if under_way else max(_TELLING, searching))
+        return self._ended >= (_ENOUGH_ENDED if under_way else max(_ENOUGH_ENDED, searching))
 
 
-def search_sizes(ended: Sequence[int], under_way: Sequence[int], whole: int | None) -> PieceSizes:
-    """The distribution of search costs, from searches that ended and the nodes so far of others; at most `whole`."""
-    longest = max([*under_way, *ended], default=0) if whole is None else whole
+def search_sizes(ended: Sequence[int], under_way: Sequence[int], full_nodes: int | None) -> PieceSizes:
+    """The distribution of search costs, up to `full_nodes`, from ended searches and the nodes so far of the others."""
+    longest = max([*under_way, *ended], default=0) if full_nodes is None else full_nodes
     nodes = np.minimum(np.array([*ended, longest], np.float64), longest)
     return PieceSizes(nodes, np.append(np.ones(len(ended)), 1e-9), np.array(under_way, np.float64))
 

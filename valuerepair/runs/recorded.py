@@ -53,9 +53,9 @@ def import_recorded(
 ) -> MineSummary:
     """Samples `paths`, and stores the evaluations recorded with the positions, and the values of `net`.
 
-    Training chunks have the values of their own net: `source` names it, and `net` is None. Nothing is searched, so
-    nothing is screened; `options.limit` is the number of evaluations to take in this run. Signals, errors and the rest
-    are as in `runs.mine.mine`.
+    Training chunks have the values of their own net: `source` names it, and `net` is None. No position is searched or
+    screened; `options.limit` is the number of evaluations to take in this run. Signals, errors and the rest are as in
+    `runs.mine.mine`.
     """
     options = replace(options, sample=replace(options.sample, recorded=source.wanted), screen=None)
     net_facts: NetFacts | None = source.net if net is None else net
@@ -106,7 +106,7 @@ class _Import(SampledRun):
 
     def _feed(self) -> None:
         if self._allowed > 0:
-            self.positions.ask()
+            self.positions.request_chunk()
 
     def _end(self) -> str:
         self.positions.check_end()
@@ -151,9 +151,9 @@ class _Import(SampledRun):
             failures.record()
 
     def summary(self, state: str) -> MineSummary:
-        """What the run came to."""
-        about, turned = remarks(self._store, self._run.id, *self.positions.pair, self._source.identity)
-        return self.positions.summary(state, self._started, remarks=about, turned=turned)
+        """The results of the run."""
+        notes, turned = remarks(self._store, self._run.id, *self.positions.pair, self._source.identity)
+        return self.positions.summary(state, self._started, remarks=notes, turned=turned)
 
     def _show(self) -> None:
         self.positions.show(self._taken)
@@ -169,20 +169,20 @@ def remarks(
     if not len(white):
         return [], []
     view = identity.options.get("view", RECORD_KINDS[kind].view)
-    without = np.full(len(own), np.nan)
-    q = values.deep_q(np.stack([cp, mate, without, without, without, own], 1), values.DEFAULT_ALPHA)
-    about = [_extent(depth, nodes), *_mixed_depth(depth)]
+    no_wdl = [np.full(len(own), np.nan)] * 3
+    q = values.deep_q(np.stack([cp, mate, *no_wdl, own], 1), values.DEFAULT_ALPHA)
+    notes = [_extent(depth, nodes), *_mixed_depth(depth)]
     if kind in (CUTECHESS, TCEC) and "by" not in identity.options:
-        about += _players([name for (name,) in store.connection.execute(_PLAYERS, parameters)])
+        notes += _players([name for (name,) in store.connection.execute(_PLAYERS, parameters)])
     references = []
     if len(np.unique(games)) >= ENOUGH_GAMES:  # positions of one game have one result
         references.append(("the results of the games", np.where(white == 1, result, -result)))
-    if kind != CHUNKS:  # whose net value is of the same record
+    if kind != CHUNKS:  # in chunks, the net's value is a part of the evaluation's record
         references.append(("the net", net))
-    for what, reference in references:
-        if warning := point_of_view(white == 1, q, reference, what, view):
-            return about, [warning]
-    return about, []
+    for name, reference in references:
+        if warning := point_of_view(white == 1, q, reference, name, view):
+            return notes, [warning]
+    return notes, []
 
 
 def _extent(depth: Floats, nodes: Floats) -> str:
@@ -199,7 +199,7 @@ def _extent(depth: Floats, nodes: Floats) -> str:
 
 
 def _mixed_depth(depth: Floats) -> list[str]:
-    """A warning if evaluations with and without a depth are mixed, as in archives that could not be read beforehand."""
+    """A warning if evaluations with and without a depth are mixed, as from archives that could not be read before."""
     unknown = int((depth == 0).sum())
     if unknown in (0, len(depth)):
         return []
@@ -215,13 +215,15 @@ def _players(names: Sequence[str | None]) -> list[str]:
         return []
     named = ", ".join(players[:_NAMES_SHOWN]) + (", ..." if len(players) > _NAMES_SHOWN else "")
     return [
-        f"warning: evaluations by {len(players)} players ({named}) are in one oracle, though each has centipawns of "
-        "its own; recorded:by=NAME takes those of one"
+        f"warning: evaluations by {len(players)} players ({named}) are in one oracle, though the centipawns of "
+        "players differ; recorded:by=NAME takes those of one player"
     ]
 
 
-def point_of_view(white: NDArray[np.bool_], q: Floats, reference: Floats, what: str, view: str) -> str | None:
+def point_of_view(white: NDArray[np.bool_], q: Floats, reference: Floats, name: str, view: str) -> str | None:
     """A warning if evaluations do not agree with `reference`, both [n] and from the side to move; else None.
+
+    `name` is that of the reference, `view` the point of view that the evaluations were read with.
 
     A wrong point of view shows by side: White's evaluations taken for the mover's are right with White to move and have
     the wrong sign with Black to move.
@@ -233,5 +235,5 @@ def point_of_view(white: NDArray[np.bool_], q: Floats, reference: Floats, what: 
         "Black": f"they seem to be written from {viewer}'s view: recorded:view={other_view}",
         "both": "they are of other positions, or from the other side's view",
     }
-    wrong = [name for name, agreed in sides.items() if agreed.none]
-    return view_warning(sides, wrong, "the recorded evaluations", what, advice)
+    wrong = [side for side, agreed in sides.items() if agreed.disagrees]
+    return view_warning(sides, wrong, "the recorded evaluations", name, advice)

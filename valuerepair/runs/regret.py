@@ -63,13 +63,16 @@ class RegretOptions:
 
 
 def search(
-    store: Store, oracle: Oracle, run: Run, looks: Mapping[Look, Position], what: str, unit: str, *, quiet: bool
+    store: Store, oracle: Oracle, run: Run, looks: Mapping[Look, Position], label: str, unit: str, *, quiet: bool
 ) -> None:
-    """Makes searches and stores their results. Raises KeyboardInterrupt after a signal."""
+    """Makes searches and stores their results; `label` names them in the progress and in the error if all fail.
+
+    Raises KeyboardInterrupt after a signal.
+    """
     if not looks:
         return
-    with Progress(what, len(looks), unit, quiet=quiet) as progress:
-        loop = StoredSearches(store, oracle, run, progress, what, looks.items())
+    with Progress(label, len(looks), unit, quiet=quiet) as progress:
+        loop = StoredSearches(store, oracle, run, progress, label, looks.items())
         with loop.taking_signals():
             state = loop.work()
     store.commit()
@@ -89,15 +92,16 @@ def measure_regret(
     quiet: bool = False,
     **net_options: Any,
 ) -> Remeasured:
-    """The comparison with the regret of each net after the first. All search with Q on the scale of the flattest net.
+    """The comparison with the regret of each net after the first. All nets search with Q on the flattest net's scale.
 
-    Searches what the store lacks and stores it. `net_options` are those of `nets.net.open_net`. Raises
+    Makes the searches that the store lacks, and stores them. `net_options` are those of `nets.net.open_net`. Raises
     KeyboardInterrupt after a signal, UsageError for a net that cannot search and for a judge that cannot be opened.
     """
     scores = remeasured.all_kinds
     weighted_rows = scores.weight > 0
     ids = sample(scores.position_id[weighted_rows], scores.kind[weighted_rows], options.positions)
-    # No scale is above 1, because a search cuts Q off there. Rounded, so that one more position changes no search.
+    # No scale is above 1, where a search cuts Q off. Rounded, so that scales, and so searches, stay the same if the
+    # comparison has one more position.
     ratios = [1.0, *(1.0 if pair.q_scale is None else pair.q_scale.value for pair in remeasured.comparisons)]
     scales = [round(ratio / max(ratios), 2) for ratio in ratios]
     settings = {
@@ -147,8 +151,9 @@ def _rows(
     after_first, after_second = (
         np.array([after_q.get((number, moves[number]), np.nan) for number in ids]) for moves in (first, second)
     )
-    at = np.searchsorted(scores.position_id, ids)
-    return regret_rows(different, (after_first, after_second), scores.weight[at], scores.game_id[at], scores.kind[at])
+    rows = np.searchsorted(scores.position_id, ids)
+    facts = scores.weight[rows], scores.game_id[rows], scores.kind[rows]
+    return regret_rows(different, (after_first, after_second), *facts)
 
 
 class _JudgedMoves(NamedTuple):
@@ -176,15 +181,16 @@ class _RegretSearches:
             raise UsageError(f"--regret: {net.name} is an engine's evaluation, and no search is made with it")
         path = net.path or net_files(self._store, []).get(split_key(net.key)[0], "")
         if not path:
-            raise UsageError(f"--regret: {net.name} is to search, and its file is not known; give it by --net FILE")
+            raise UsageError(f"--regret: the file of {net.name}, which has to search, is not known; give --net FILE")
         with (
             open_net(path, history_fill=fill_of(net.history_fill), **net_options) as opened,
             _player(opened, scale, nodes) as player,
         ):
             oracle_id = self._store.add_oracle(player.identity)
             stored = self._stored(oracle_id)
-            looks = {Look(n, CHOSEN): at for n, at in self._positions.items() if Look(n, CHOSEN) not in stored}
-            self._search(player, looks, f"{net.name}: moves", "positions")
+            looks = {Look(number, CHOSEN): position for number, position in self._positions.items()}
+            missing = {look: position for look, position in looks.items() if look not in stored}
+            self._search(player, missing, f"{net.name}: moves", "positions")
             results = self._stored(oracle_id).items()
         return {look.position_id: result for look, result in results if look.stage == CHOSEN and result[0]}
 
@@ -234,8 +240,8 @@ class _RegretSearches:
         rows = self._store.connection.execute(query, (oracle_id, json.dumps([*self._positions]))).fetchall()
         return {Look(number, stage): (best, milliseconds) for number, stage, best, milliseconds in rows}
 
-    def _search(self, oracle: Oracle, looks: Mapping[Look, Position], what: str, unit: str) -> None:
-        search(self._store, oracle, self._run, looks, what, unit, quiet=self._quiet)
+    def _search(self, oracle: Oracle, looks: Mapping[Look, Position], label: str, unit: str) -> None:
+        search(self._store, oracle, self._run, looks, label, unit, quiet=self._quiet)
 
 
 @contextmanager
@@ -246,14 +252,14 @@ def _opened_judge(store: Store, oracle: ComparedOracle, deep: str | None) -> Ite
             yield named
         return
     stored = second_looks.oracle_of(store.connection, oracle.digest)
-    same, why = open_same(stored, net_files(store, []), None)
-    if same is None:
+    judge, reason = open_same(stored, net_files(store, []), None)
+    if judge is None:
         raise UsageError(
-            f"--regret: {stored.label} judges the moves, and it cannot be run again: {why}; "
+            f"--regret: {stored.label} judges the moves, and it cannot be run again: {reason}; "
             "name another judge: --deep stockfish:nodes=20000"
         )
-    with same:
-        yield same
+    with judge:
+        yield judge
 
 
 def _player(net: Net, scale: float, nodes: int) -> Oracle:

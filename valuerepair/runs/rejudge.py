@@ -63,7 +63,7 @@ def rejudge(
     command: str,
     quiet: bool,
 ) -> Remeasured:
-    """The comparison, with that by a deeper judge as `rejudged`. Searches what the store lacks and stores it.
+    """The comparison, with that by a deeper judge as `rejudged`. Makes the searches that the store lacks, stores them.
 
     Both judges' centipawns become Q by one alpha, that of the comparison. Raises KeyboardInterrupt after a signal,
     UsageError for a judge that is not deeper than the first, the errors of `open_oracle`, and ValueRepairError if it
@@ -94,20 +94,19 @@ def rejudge(
 
 
 def _estimate(remeasured: Remeasured, judge: str, plan: rejudged.Draw, deep_q: Floats, *, held_out: bool) -> Rejudged:
-    everything, of = remeasured.all_kinds, remeasured.all_kinds.kind == GAME
+    all_kinds, is_of_game = remeasured.all_kinds, remeasured.all_kinds.kind == GAME
     deeper, strata = rejudged.deeper_values(plan, deep_q)
-    scores, of_games = everything.of_games(), deeper.of(of)
+    scores, of_games = all_kinds.of_games(), deeper.of(is_of_game)
     net_q = scores.disagreement + scores.deep_q  # calibrated if the question is for calibrated Q
     by_game = (scores.weight, scores.game_id, remeasured.threshold)
     nets: list[RejudgedNet] = [
-        rejudged.rejudged_net(net.name, own, scores.deep_q, of_games, plan.stratum[of], *by_game)
-        for net, own in zip(remeasured.nets, net_q, strict=True)
+        rejudged.rejudged_net(net.name, q, scores.deep_q, of_games, plan.stratum[is_of_game], *by_game)
+        for net, q in zip(remeasured.nets, net_q, strict=True)
     ]
     pairs = []
     for i, pair in enumerate(remeasured.comparisons, 1):
-        both = (net_q[0], net_q[i])
-        candidates, mean_abs = rejudged.rejudged_pair(both, scores.deep_q, of_games, *by_game)
-        rows = everything.by_kind(i, deeper)
+        candidates, mean_abs = rejudged.rejudged_pair((net_q[0], net_q[i]), scores.deep_q, of_games, *by_game)
+        rows = all_kinds.by_kind(i, deeper)
         judgement = better_judge(rows, held_out=held_out)
         pairs.append(RejudgedPair(pair.first, pair.second, candidates, mean_abs, rows, judgement))
     drawn, judged = (sum(getattr(stratum, name) for stratum in strata) for name in ("drawn", "judged"))
@@ -139,7 +138,7 @@ class _DeeperScores(NamedTuple):
 
 
 def _judge(store: Store, oracle: Oracle, run: Run, ids: Ids, quiet: bool) -> _DeeperScores:
-    """The oracle's scores of these positions: those in the store, and new searches of the others, which it stores."""
+    """The oracle's scores of these positions: searches those that the store lacks, and stores the results."""
     number = store.add_oracle(oracle.identity)
     failed = (position for position, stage in second_looks.failed(store.connection, number) if stage == REJUDGED)
     done = {*_read(store, number, ids).ids.tolist(), *failed}

@@ -58,7 +58,7 @@ class SampledRun(Loop):
         raise NotImplementedError
 
     def summary(self, state: str) -> MineSummary:
-        """What the run came to."""
+        """The results of the run."""
         raise NotImplementedError
 
     def work(self) -> str:
@@ -89,7 +89,7 @@ def run_sampled(
     *,
     uncut: bool = False,
 ) -> MineSummary:
-    """Makes a run with `start`, which gets a reader of `paths` and the run's record, works it off and records its end.
+    """Begins a run by `start`, which gets a reader of `paths` and the run's record; does its work and records its end.
 
     With `uncut` the reader's batches are not cut into chunks. Raises ValueRepairError when no position could be
     sampled, and the errors of the run, of reading and of the store; what was scored before is stored. Raises UsageError
@@ -185,7 +185,7 @@ class SampledPositions:
         self._reading = True
         self._read_error: Exception | None = None
         self._chunk_requested, self._in_net = False, 0
-        self._met, self._sampled, self._again, self._valued = SeenPositions(), 0, 0, 0
+        self._seen, self._sampled, self._sampled_twice, self._valued = SeenPositions(), 0, 0, 0
         alpha = options.question.alpha
         self._scale = RunScale(values.Alpha(alpha or values.DEFAULT_ALPHA, "given" if alpha else "default"))
         self._refit_at = self._found = 0
@@ -200,11 +200,11 @@ class SampledPositions:
         """Whether a position has a deep value."""
         return bool(self.pairs.count or self.pairs.open)
 
-    def ask(self) -> None:
+    def request_chunk(self) -> None:
         """Requests a chunk of positions, unless one is already requested or the net has enough to do."""
         if self._reading and not self._chunk_requested and (self.line is None or self._in_net < self.line.at_once):
             self._chunk_requested = True
-            self._reader.ask()
+            self._reader.request_chunk()
 
     def take_ending(self, event: object) -> None:
         """Records that reading has ended; raises the error of a net that broke."""
@@ -214,17 +214,17 @@ class SampledPositions:
             self._reading, self._read_error = False, event.error
 
     def take_chunk(self, event: Sampled) -> tuple[NDArray[np.int64], PositionBatch, NDArray[np.bool_]]:
-        """Records sampled positions; returns ids and rows that the run had not met, and which of them are new."""
+        """Records sampled positions; returns ids and rows that the run had not seen, and which are new to the store."""
         self._chunk_requested = False
         ids, batch, new = self._store.add_positions(event.batch, self._run)
         for position_id, kind in zip(ids.tolist(), batch.origin.kind, strict=True):
             if kind != GAME:
                 self.kinds[position_id] = kind
-            elif self.kinds.pop(position_id, None):  # it was met beside a game before, and now in one
+            elif self.kinds.pop(position_id, None):  # it was sampled beside a game before, and now in a game
                 self._store.take_over_expanded(np.array([position_id], np.int64), self.pair[1])
-        rows = self._met.first(ids)
+        rows = self._seen.first(ids)
         self._sampled += len(rows)
-        self._again += len(ids) - len(rows)
+        self._sampled_twice += len(ids) - len(rows)
         return ids[rows], batch.take(rows), new[rows]
 
     def stage(self, position_id: int) -> str:
@@ -280,10 +280,10 @@ class SampledPositions:
         self._store.commit()
         question = self._options.question
         scale = run_scale(self._store, self.pair, question)
-        report = replace(  # a position both beside a game and, later, in one was sampled twice
+        report = replace(  # a position beside a game that came later in a game was sampled twice
             self._reader.report,
-            positions=self._reader.report.positions - self._again,
-            duplicates=self._reader.report.duplicates + self._again,
+            positions=self._reader.report.positions - self._sampled_twice,
+            duplicates=self._reader.report.duplicates + self._sampled_twice,
         )
         rates = self._rates(scale)
         return MineSummary(
@@ -325,11 +325,11 @@ class SampledPositions:
         ids, weights = read["position_id"], np.ones(len(net_q))
         disagreement = scale.disagreement(ids, net_q, deep_q)
         passages = passage_columns(self._store, *self.pair)
-        left_ladder = self._met.among(passages.ids) & ~np.isnan(passages.cut_at)
+        left_ladder = self._seen.among(passages.ids) & ~np.isnan(passages.cut_at)
         probability = np.where(passages.searched, passages.probability, np.inf)[left_ladder]
         _, of_rows, of_left = np.intersect1d(ids, passages.ids[left_ladder], return_indices=True)
         weights[of_rows] = audit_weights(probability)[of_left]
-        usable = self._met.among(ids) & ~np.isnan(disagreement)
+        usable = self._seen.among(ids) & ~np.isnan(disagreement)
         return {
             kind: weighted(is_candidate(disagreement[rows], question.threshold), weights[rows], read["game_id"][rows])
             for kind in KINDS
@@ -351,7 +351,7 @@ class SampledPositions:
 
 
 class EarlierValues:
-    """Values that the store had before the run: `scored` positions had a deep value, `cut` ones had left the ladder."""
+    """Values that the store had before the run. `scored` positions had a deep value; a ladder had `cut` others."""
 
     def __init__(
         self,
@@ -372,7 +372,7 @@ class EarlierValues:
     def take(
         self, ids: NDArray[np.int64], new: NDArray[np.bool_], cut: AbstractSet[int]
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Uses the values that the store has of the positions `ids` [n], except `new` ones; `cut` ones left the ladder.
+        """Uses the values that the store has of the positions `ids` [n], except `new` ones; a ladder has cut `cut`.
 
         Returns bool[n] twice: which positions go to the net, and which get a deep value. Earlier failures are only
         counted. With a ladder, all positions to search go to the net first.

@@ -28,10 +28,10 @@ from valuerepair.store.store import Store
 log = logging.getLogger(__name__)
 
 
-def net_files(store: Store, given: Sequence[str]) -> dict[str, str]:
-    """The available net files by SHA-256: the `given` ones, those that the store's values are from, and pulled nets."""
+def net_files(store: Store, paths: Sequence[str]) -> dict[str, str]:
+    """The available net files by SHA-256: `paths`, the nets that the store's values are from, and pulled nets."""
     pulled = {net.sha256: str(net.cached) for net in KNOWN_NETS.values() if is_pulled(net)}
-    return pulled | files.existing_nets(store) | {read_net_file(path).sha256: path for path in given}
+    return pulled | files.existing_nets(store) | {read_net_file(path).sha256: path for path in paths}
 
 
 def open_same(
@@ -50,11 +50,11 @@ def open_same(
     kind = kind_of(oracle.kind)
     if not kind.searches:
         return None, "they were recorded in archives, nothing was searched"
-    wanted = split_key(kind.net_of(oracle) or "")[0]
-    path = files.get(wanted)
+    net_sha256 = split_key(kind.net_of(oracle) or "")[0]
+    path = files.get(net_sha256)
     if kind.takes_net and path is None:
-        return None, f"no file of its net (SHA-256 {wanted[:12]}) was found: give it by --net"
-    shared = net if net is not None and net.identity.sha256 == wanted else None
+        return None, f"no file of its net (SHA-256 {net_sha256[:12]}) was found: give it by --net"
+    shared = net if net is not None and net.identity.sha256 == net_sha256 else None
     try:
         with without_remarks():
             opened = open_oracle(deep or stored_spec(oracle), net_path=path, net=shared, workers=workers)
@@ -102,9 +102,9 @@ def open_found(
     file = net_file(question)
     with open_stored(store, attrs["net"], file, **net_options) as net:
         available = net_files(store, [file] if file else [])
-        opened, why = open_same(oracle, available, deep, net=net, workers=workers)
+        opened, reason = open_same(oracle, available, deep, net=net, workers=workers)
         if opened is None:
-            raise UsageError(f"the candidates were found by {oracle.label}, and it cannot be run again: {why}")
+            raise UsageError(f"the candidates were found by {oracle.label}, and it cannot be run again: {reason}")
         with opened:
             log.info(f"net: {net.identity.name} on {net.where}")
             log.info(f"deep search: {opened.identity.label}, {opened.workers} at once")
@@ -118,8 +118,8 @@ DEFAULT_TIMES = 10.0
 
 @dataclass(frozen=True)
 class Depth:
-    """How deep the second look is: by an oracle of its own (`deep`, a ``--deep`` text), by `nodes`, or by `times` the
-    first look's limit; at most one of the three. The default is `DEFAULT_TIMES` the limit.
+    """How deep the second look is: by another oracle (`deep`, a ``--deep`` text), by `nodes`, or by the first look's
+    limit multiplied by `times`; at most one of the three. The default is `DEFAULT_TIMES`.
 
     Raises UsageError for more than one, and for values that do not look deeper.
     """
@@ -129,8 +129,8 @@ class Depth:
     times: float | None = None
 
     def __post_init__(self) -> None:
-        given = {"--deep": self.deep, "--nodes": self.nodes, "times": self.times}
-        names = [name for name, value in given.items() if value is not None]
+        options = {"--deep": self.deep, "--nodes": self.nodes, "times": self.times}
+        names = [name for name, value in options.items() if value is not None]
         if len(names) > 1:
             raise UsageError(f"{names[0]} and {names[1]} both say how deep the second look is: give one of them")
         check_least("--nodes", self.nodes)
@@ -141,8 +141,8 @@ class Depth:
 def second_spec(first: StoredOracle, depth: Depth) -> str | None:
     """The ``--deep`` text of the second look at what `first` searched; None for the default oracle.
 
-    Without an oracle of its own it is the first one's engine and options with more nodes. Recorded evaluations get a
-    real search. Raises UsageError if the store does not know how to open the first oracle again.
+    Without `depth.deep` it is the first look's engine and options, with more nodes; after recorded evaluations, a real
+    search. Raises UsageError if the store does not know how to open the first oracle again.
     """
     if depth.deep is not None:
         parse_spec(depth.deep)
@@ -213,11 +213,11 @@ def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
         raise UsageError(f"{second.label} took the first look; give more --nodes or another --deep")
     before, after = first.limits.get("nodes"), second.limits.get("nodes")
     # Searches with another net, or other options, are other oracles, and may be shallower.
-    one, other = (
+    first_search, second_search = (
         (oracle.kind, oracle.engine, oracle.sha256, {k: str(v) for k, v in oracle.options.items() if k != "Hash"})
         for oracle in (first, second)
     )
-    if one == other and before and after and after <= before:
+    if first_search == second_search and before and after and after <= before:
         raise UsageError(f"--deep: the first look had {before:,} nodes, this one {after:,}; a second look is deeper")
 
 
@@ -225,18 +225,18 @@ def _net_path(
     store: Store, first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None
 ) -> str | None:
     """The file of the net to search with: that of the first look, or with another oracle that of the mined net."""
-    wanted = split_key(str(net["sha256"]))[0]
+    sha256 = split_key(str(net["sha256"]))[0]
     kind = kind_of(first.kind)
     if depth.deep is None and kind.searches:
-        wanted = kind.net_of(first) or ""
-    for name in (net_file, files.net_option(store, wanted)):
+        sha256 = kind.net_of(first) or ""
+    for name in (net_file, files.net_option(store, sha256)):
         if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
             path = Path(locate(name))
-            if read_net_file(path).sha256 == wanted:
+            if read_net_file(path).sha256 == sha256:
                 return str(path)
     if not kind.searches:
         return None
     raise UsageError(
-        f"the second look searches with a net, and {files.reason_missing(store, wanted[:12], wanted)}; "
+        f"the second look searches with a net, and {files.reason_missing(store, sha256[:12], sha256)}; "
         "give its file by --net FILE, or as weights=FILE in --deep"
     )

@@ -75,8 +75,9 @@ def next_command(
     expanded: str = "no",
     split: str = "",
 ) -> str:
-    """The command, such as ``vr books``, for the question that a run answered, without options at their defaults or
-    that the store knows. It can be pasted into a shell.
+    """The command `name` (``vr books``) for the question that a run answered, to be pasted into a shell.
+
+    It leaves out options at their defaults and those that the store knows.
 
     `pair` are the options that choose net and oracle (`Store.pair_options`), `split` is the file of the store's split.
     """
@@ -106,7 +107,7 @@ class MineSummary:
     is the rate at the threshold, by `alpha`, among positions of games; `beside` has that of each other kind. `nodes`
     and `seconds` are of this run only. `workers` is the number of searches at a time, None if evaluations were recorded
     and nothing was searched; `remarks` are on these evaluations, or on the ladder. `turned` are warnings that values
-    seem to be from another point of view; then no next command is proposed. `calibration` names the calibration of
+    seem to be from another point of view; then no next command is proposed. `calibration` describes the calibration of
     candidates beyond scale, empty without one; `pair` are the options that choose net and oracle, empty if the store
     needs none; `split` is the file of the store's split. `state` is ``finished``, ``interrupted`` (by a signal) or
     ``limited`` (by ``--limit``).
@@ -293,11 +294,12 @@ class SeenPositions:
 
 # A game's result for White, as a cell of the table g.
 RESULT = "CASE g.result WHEN '1-0' THEN 1.0 WHEN '0-1' THEN -1.0 WHEN '1/2-1/2' THEN 0.0 END"
-# The positions of a side that are needed to judge; values do not agree if their correlation is surely below the bound.
+# The positions of a side, and games, that are needed to judge. Values disagree if their correlation is surely below the
+# bound.
 ENOUGH, ENOUGH_GAMES = 100, 50
 NO_CORRELATION = 0.2
 # The positions that are needed to see that scores have the wrong sign.
-_ENOUGH_TURNED = 30
+_ENOUGH_REVERSED = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,21 +313,21 @@ class Agreement:
     high: float
 
     @property
-    def none(self) -> bool:
+    def disagrees(self) -> bool:
         """Whether they surely do not agree."""
         return self.n >= ENOUGH and self.high < NO_CORRELATION
 
     @property
-    def turned(self) -> bool:
+    def is_reversed(self) -> bool:
         """Whether they surely contradict each other: the correlation is below 0."""
-        return self.n >= _ENOUGH_TURNED and self.high < 0
+        return self.n >= _ENOUGH_REVERSED and self.high < 0
 
     def __str__(self) -> str:
         return f"{self.r:.2f} of {self.n:,}"
 
 
 def agreement(q: Floats, reference: Floats) -> Agreement:
-    """The correlation over the rows where both are numbers; NaN, which is never `none`, if one of them is constant."""
+    """The correlation over the rows where both are numbers. If one is constant it is NaN, which never `disagrees`."""
     both = ~(np.isnan(q) | np.isnan(reference))
     x, y = q[both], reference[both]
     if len(x) < 4 or not x.std() or not y.std():
@@ -344,23 +346,23 @@ def by_side(white: Flags, q: Floats, reference: Floats) -> dict[str, Agreement]:
 
 
 def view_warning(
-    sides: Mapping[str, Agreement], wrong: Sequence[str], whose: str, what: str, advice: Mapping[str, str]
+    sides: Mapping[str, Agreement], wrong: Sequence[str], q_name: str, reference_name: str, advice: Mapping[str, str]
 ) -> str | None:
-    """The warning that `whose` values do not agree with `what` for the sides `wrong`; None without such sides.
+    """The warning that values do not agree with a reference, both given by name; None if no side is `wrong`.
 
-    `sides` is `by_side`; `advice` says what to do if it is ``White``, ``Black`` or ``both``.
+    `sides` is `by_side`, `wrong` names sides of it; `advice` says what to do if ``White``, ``Black`` or ``both`` are.
     """
     if not wrong:
         return None
     if len(wrong) == 2:
         return (
-            f"warning: {whose} do not agree with {what} (correlation {sides['White']} where White is to move, "
-            f"{sides['Black']} where Black is): {advice['both']}"
+            f"warning: {q_name} do not agree with {reference_name} (correlation {sides['White']} where White is to "
+            f"move, {sides['Black']} where Black is): {advice['both']}"
         )
     (name,) = wrong
     other = "Black" if name == "White" else "White"
     return (
-        f"warning: where {name} is to move {whose} do not agree with {what} (correlation {sides[name]}), "
+        f"warning: where {name} is to move {q_name} do not agree with {reference_name} (correlation {sides[name]}), "
         f"where {other} is to move they do ({sides[other]}); {advice[name]}"
     )
 
@@ -368,9 +370,9 @@ def view_warning(
 def engine_view(store: Store, pair: tuple[int, int], q_from: QFrom) -> list[str]:
     """Warnings if an engine seems not to score from the side to move; `pair` are net and oracle in the store.
 
-    Only kinds that accept any program are checked. Scores are compared with the results of the games, otherwise with
-    the other of the pair, on all sampled positions, including those that a ladder cut: a ladder favours positions where
-    the two differ.
+    Only kinds that accept any program are checked. Scores are compared with the results of the games; if that shows no
+    fault, net and oracle with each other. All sampled positions count, those that a ladder cut too: it favours
+    positions where the two differ.
     """
     connection = store.connection
     query = "SELECT n.name, n.history_fill, o.label, o.kind FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
@@ -389,22 +391,24 @@ def engine_view(store: Store, pair: tuple[int, int], q_from: QFrom) -> list[str]
         outcome = outcomes[np.searchsorted(ids, games)]
         result = np.where(white, outcome, -outcome)
         warnings = [
-            _turned(white, q, result, f"the scores of {whose}", "the results of the games") for whose, q in in_question
+            _reversal(white, q, result, f"the scores of {name}", "the results of the games") for name, q in in_question
         ]
     if not any(warnings):
-        whose, other = (net, oracle) if net_in_question else (oracle, net)
-        who = "one of the two engines" if len(in_question) == 2 else "the engine"
-        warnings = [_turned(white, net_q, deep_q, f"the scores of {whose}", other, who)]
+        first, second = (net, oracle) if net_in_question else (oracle, net)
+        suspect = "one of the two engines" if len(in_question) == 2 else "the engine"
+        warnings = [_reversal(white, net_q, deep_q, f"the scores of {first}", second, suspect)]
     return [warning for warning in warnings if warning]
 
 
-def _turned(white: Flags, q: Floats, reference: Floats, whose: str, what: str, who: str = "the engine") -> str | None:
+def _reversal(
+    white: Flags, q: Floats, reference: Floats, q_name: str, reference_name: str, suspect: str = "the engine"
+) -> str | None:
     """A warning if these values contradict `reference` for a side to move, unless that may be chance."""
     sides = by_side(white, q, reference)
-    wrong = [name for name, agreed in sides.items() if agreed.turned]
+    wrong = [name for name, agreed in sides.items() if agreed.is_reversed]
     if len(wrong) == 1 and not any(agreed.low > 0 for agreed in sides.values()):
         return None
     views = {"Black": "White's view", "White": "Black's view", "both": "the view of the side that is not to move"}
     remedy = "but a UCI score is from the side to move: correct that and mine again"
-    advice = {side: f"{who} seems to score from {view}, {remedy}" for side, view in views.items()}
-    return view_warning(sides, wrong, whose, what, advice)
+    advice = {side: f"{suspect} seems to score from {view}, {remedy}" for side, view in views.items()}
+    return view_warning(sides, wrong, q_name, reference_name, advice)

@@ -71,7 +71,7 @@ class _Stopped(Exception):
 
 
 class ArchiveReader(threading.Thread):
-    """Samples archives within its context, and puts one chunk into `events` for each call of `ask`."""
+    """Samples archives within its context, and puts one chunk into `events` for each call of `request_chunk`."""
 
     def __init__(
         self,
@@ -82,20 +82,20 @@ class ArchiveReader(threading.Thread):
         kept: KeptSample | None = None,
         net: NetLines | None = None,
     ) -> None:
-        """With `uncut` the batches of the sample are the chunks, for runs without a net, which needs small ones. `kept`
-        and `net` are for `sample`."""
+        """With `uncut` each batch of the sample is a chunk; a run with a net needs smaller chunks. `kept` and `net` are
+        for `sample`."""
         super().__init__(name="mine-reader", daemon=True)
         self.paths, self._uncut, self._kept, self._net = paths, uncut, kept, net
         self.events: Events = SimpleQueue()
         self.report = ReadReport()
         self.bytes_read = 0  # of the packed files, up to where their games have been found
         self._options = options
-        self._asked = threading.Semaphore(0)
+        self._requests = threading.Semaphore(0)
         self._stopped = threading.Event()
 
-    def ask(self) -> None:
+    def request_chunk(self) -> None:
         """Allows one more chunk."""
-        self._asked.release()
+        self._requests.release()
 
     def __enter__(self) -> ArchiveReader:
         self.start()
@@ -107,7 +107,7 @@ class ArchiveReader(threading.Thread):
 
     def run(self) -> None:
         try:
-            # `sample` is a generator, typed as the iterator it is; closed, it ends its own threads.
+            # `sample` returns a generator, though its type says iterator; closing it ends its threads.
             batches = cast(
                 "Generator[PositionBatch, None, None]",
                 sample(self.paths, self._options, self.report, on_bytes=self._count, kept=self._kept, net=self._net),
@@ -141,7 +141,7 @@ class ArchiveReader(threading.Thread):
     def _wait(self) -> bool:
         """Waits until a chunk is requested; False if the reading must end."""
         while not self._stopped.is_set():
-            if self._asked.acquire(timeout=_POLL_S):
+            if self._requests.acquire(timeout=_POLL_S):
                 return True
         return False
 
@@ -185,9 +185,9 @@ class NetThread(threading.Thread):
 
     def submit(self, ids: NDArray[np.int64], batch: PositionBatch) -> None:
         """Queues positions; an `Evaluated` event answers. The writer limits their number."""
-        self.ask(lambda: Evaluated(ids, self._net.evaluate(batch)))
+        self.submit_work(lambda: Evaluated(ids, self._net.evaluate(batch)))
 
-    def ask(self, work: Callable[[], Any]) -> None:
+    def submit_work(self, work: Callable[[], Any]) -> None:
         """Queues any work with the net; its result becomes an event."""
         self._jobs.put(work)
 
