@@ -30,7 +30,15 @@ from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import open_net
 from valuerepair.play.game import CHECKMATE, DRAW_AGREED, RESIGNED, RULES, TOO_LONG
-from valuerepair.play.lc0_selfplay import Lc0Settings, arguments, parse_ready, play_with_lc0, search_options, write_book
+from valuerepair.play.lc0_selfplay import (
+    Lc0Chunks,
+    Lc0Settings,
+    arguments,
+    parse_ready,
+    play_with_lc0,
+    search_options,
+    write_book,
+)
 from valuerepair.play.openings import Opening, read_openings
 from valuerepair.play.pgn import read_written
 
@@ -82,7 +90,7 @@ def test_games_are_those_that_lc0_plays_by_itself(lc0: str, maia: Path, book: Pa
     assert theirs is not None
     openings = read_openings(book, strict=True)
     settings = Lc0Settings(maia, visits=3, resign=25, parallel=1, lc0=lc0, name="maia")
-    ours = list(play_with_lc0(openings, settings, chunks=tmp_path / "chunks"))
+    ours = list(play_with_lc0(openings, settings, chunks=Lc0Chunks(tmp_path / "chunks")))
     assert [game.number for game in ours] == [game.opening for game in ours] == [0, 1, 2, 3]
     for game, other, opening in zip(ours, theirs, openings, strict=True):
         assert game.result == other.result
@@ -105,7 +113,9 @@ def test_games_are_those_that_lc0_plays_by_itself(lc0: str, maia: Path, book: Pa
 
 def test_thoughts_are_the_records_values(lc0: str, maia: Path, book: Path, tmp_path: Path) -> None:
     settings = Lc0Settings(maia, visits=4, parallel=4, resign=15, lc0=lc0)
-    games = list(play_with_lc0(read_openings(book), settings, numbers=[7, 9, 11, 20], chunks=tmp_path / "chunks"))
+    games = list(
+        play_with_lc0(read_openings(book), settings, numbers=[7, 9, 11, 20], chunks=Lc0Chunks(tmp_path / "chunks"))
+    )
     assert {game.number: game.opening for game in games} == {7: 0, 9: 1, 11: 2, 20: 3}
     for game in filter(lambda played: played.thoughts, games):
         own = records(tmp_path / "chunks" / f"game_{game.number:06d}.gz")
@@ -244,7 +254,7 @@ def processes_below() -> list[psutil.Process]:
 
 
 def test_a_run_to_its_end(fake: Lc0Settings, tmp_path: Path) -> None:
-    games = list(play_with_lc0(OPENINGS, fake, chunks=tmp_path / "chunks"))
+    games = list(play_with_lc0(OPENINGS, fake, chunks=Lc0Chunks(tmp_path / "chunks")))
     assert [(game.number, game.result, game.ending) for game in games] == [(i, "0-1", CHECKMATE) for i in range(5)]
     assert [thought.q for thought in games[0].thoughts] == [None] * 4  # records that do not fit the moves
     assert not processes_below()
@@ -252,7 +262,7 @@ def test_a_run_to_its_end(fake: Lc0Settings, tmp_path: Path) -> None:
 
 def test_death_in_the_middle_and_going_on(fake: Lc0Settings, tmp_path: Path) -> None:
     (tmp_path / "script").write_text("die-after 2")
-    running, done = play_with_lc0(OPENINGS, fake, chunks=tmp_path / "chunks"), []
+    running, done = play_with_lc0(OPENINGS, fake, chunks=Lc0Chunks(tmp_path / "chunks")), []
     done += [next(running).number, next(running).number]
     with pytest.raises(ValueRepairError) as died:
         next(running)
@@ -265,8 +275,8 @@ def test_death_in_the_middle_and_going_on(fake: Lc0Settings, tmp_path: Path) -> 
     assert not processes_below()
     (tmp_path / "script").write_text("")
     with pytest.raises(UsageError, match="not empty"):
-        list(play_with_lc0(OPENINGS, fake, chunks=tmp_path / "chunks"))
-    rest = play_with_lc0(OPENINGS[2:], fake, numbers=[2, 3, 4], chunks=tmp_path / "chunks", resume=True)
+        list(play_with_lc0(OPENINGS, fake, chunks=Lc0Chunks(tmp_path / "chunks")))
+    rest = play_with_lc0(OPENINGS[2:], fake, numbers=[2, 3, 4], chunks=Lc0Chunks(tmp_path / "chunks"), resume=True)
     assert [(game.number, game.opening) for game in rest] == [(2, 2), (3, 3), (4, 4)]
     assert len(list((tmp_path / "chunks").iterdir())) == 5
 
@@ -357,9 +367,9 @@ def test_no_orphans_whatever_ends_us(fake: Lc0Settings, tmp_path: Path, number: 
     (tmp_path / "script").write_text("hang-after 1\nchild")
     program = (
         "import sys\nfrom valuerepair.play.lc0_selfplay import play_with_lc0\n"
-        "from valuerepair.play.lc0_selfplay import Lc0Settings\nfrom tests.play_doubles import INITIAL\n"
+        "from valuerepair.play.lc0_selfplay import Lc0Chunks, Lc0Settings\nfrom tests.play_doubles import INITIAL\n"
         "for game in play_with_lc0([INITIAL] * 3, Lc0Settings(sys.argv[1], lc0=sys.argv[2]),\n"
-        "                          chunks=sys.argv[3]):\n    print(game.number, flush=True)\n"
+        "                          chunks=Lc0Chunks(sys.argv[3])):\n    print(game.number, flush=True)\n"
     )
     command = [sys.executable, "-c", program, str(fake.weights), str(fake.lc0), str(tmp_path / "chunks")]
     parent = subprocess.Popen(

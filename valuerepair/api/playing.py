@@ -156,10 +156,10 @@ def experiment_selfplay(
     Returns the `ExperimentTable`, whose `rows` are those of `play.experiment.selfplay_row`, with intervals at 0.95 over
     openings. Raises UsageError and ValueRepairError.
     """
-    from valuerepair.play.experiment import USUAL_SETTINGS, name_of, setting_of
+    from valuerepair.play.experiment import DEFAULT_SETTINGS, name_of, setting_of
     from valuerepair.report.experiment import match_lines, selfplay_lines
 
-    sweep = [setting_of(text) for text in dict.fromkeys(settings or USUAL_SETTINGS)]
+    sweep = [setting_of(text) for text in dict.fromkeys(settings or DEFAULT_SETTINGS)]
     target = setting_of(match) if match is not None else None
     if target is not None and name_of(target) not in map(name_of, sweep):
         raise UsageError(f"--match {match}: is not one of the settings of the sweep")

@@ -60,7 +60,7 @@ class Breadth:
 
 
 def breadth_tags(game: GameRecord) -> dict[str, str]:
-    """The tags WhiteBreadth and BlackBreadth of a game; only for a side played by our own search."""
+    """The tags WhiteBreadth and BlackBreadth of a game, for the sides that our own search played."""
     white_first = game.start_fen.split()[1] == "w"
     white_begins = white_first == (len(game.book) % 2 == 0)  # White plays the first of the thoughts
     sides = {"White": game.thoughts[not white_begins :: 2], "Black": game.thoughts[white_begins::2]}

@@ -125,8 +125,8 @@ def crosstable(
         match = joined_matches(matches, (player, OTHERS))
     if sprt is not None and match is None:
         raise UsageError(f"--sprt: there are {len(matches):,} matches; say --player NAME")
-    total = _standing(match, sprt) if match is not None else None
-    standings = [total] if len(matches) == 1 and total is not None else [_standing(match) for match in matches]
+    whole = _standing(match, sprt) if match is not None else None
+    standings = [whole] if len(matches) == 1 and whole is not None else [_standing(match) for match in matches]
     pairings = {frozenset(m.names) for m in matches}
     counted = [game for game in games if frozenset((game.white, game.black)) in pairings]
     undecided = tuple(game for game in counted if game.result not in POINTS)
@@ -137,7 +137,7 @@ def crosstable(
         len(counted),
         player,
         tuple(sorted(standings, key=lambda match: -match.games)),
-        total,
+        whole,
         undecided,
         sum(seconds) / len(seconds) if seconds else None,
         without_moves,
@@ -164,8 +164,8 @@ def _no_match(paths: Sequence[str], games: Sequence[TaggedGame], player: str | N
     names = sorted({name for game in games for name in (game.white, game.black)})
     if player is None or player in names:
         return ValueRepairError(f"{files}: one player plays itself, so there is no Elo")
-    near = [name for name in names if player.casefold() in name.casefold()]
-    proposed = near or names
-    named = ", ".join(proposed[:_MOST_NAMED]) + (", ..." if len(proposed) > _MOST_NAMED else "")
-    advice = f"did you mean {named}?" if near else f"there are {named}"
+    similar = [name for name in names if player.casefold() in name.casefold()]
+    proposed = similar or names
+    listed = ", ".join(proposed[:_MOST_NAMED]) + (", ..." if len(proposed) > _MOST_NAMED else "")
+    advice = f"did you mean {listed}?" if similar else f"there are {listed}"
     return UsageError(f"--player {player}: has no game in {files}; {advice}")

@@ -136,14 +136,17 @@ class Estimate(NamedTuple):
 
 
 def elo_of(share: float) -> float:
-    """The Elo that expects this share of the points: ``400 log10(s / (1 - s))``, ±inf at 0 and 1, NaN of NaN."""
+    """The Elo difference at which this share of the points is expected: ``400 log10(s / (1 - s))``.
+
+    It is ±inf for 0 and 1, NaN for NaN.
+    """
     if share <= 0:
         return -math.inf
     return math.inf if share >= 1 else 0.0 - 400 * math.log10(1 / share - 1)  # 0 for an even share, not -0
 
 
 def share_of(elo: float) -> float:
-    """The share of the points that an Elo difference expects, the inverse of `elo_of`."""
+    """The share of the points that is expected at an Elo difference, the inverse of `elo_of`."""
     return 1 / (1 + math.pow(10, -elo / 400))
 
 
@@ -179,7 +182,7 @@ def few(results: Results) -> bool:
     """Whether fewer than `FEW` outcomes differ from the most frequent one: too few for a normal distribution.
 
     For openings, whose shares are seldom equal: whether they count as fewer than `FEWEST`, or all have the same share,
-    which may be chance and would make an interval of no width.
+    perhaps by chance, so that a normal interval would have no width.
     """
     if isinstance(results, ByOpening):
         openings, _, variance = results.moments()

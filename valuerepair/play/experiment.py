@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 # The settings that a sweep of self-play compares by default.
-USUAL_SETTINGS = (
+DEFAULT_SETTINGS = (
     *(f"n_scl={n}" for n in ("5", "10", "32", "100", "inf")),
     *(f"temperature={tau}" for tau in ("0.25", "0.5", "0.75", "1")),
 )
@@ -126,7 +126,7 @@ class Experiment:
         return match_row(first, second, standing) | {"planned": self.games}
 
     def equal_temperature(self, setting: EngineSpec, rows: Sequence[Row]) -> tuple[float, bool] | None:
-        """The temperature with the same (w + l) / d as `setting`, to two decimals, and whether `rows` enclose it.
+        """The temperature with the same (w + l) / d as `setting`, to two decimals; whether it lies between two `rows`.
 
         None if no ratio is finite. A match that has begun keeps its temperature.
         """

@@ -124,13 +124,13 @@ def disagreements(games: Sequence[PlayedGame], threshold: float) -> Rate:
     return share_by_game(hits, [len(game.gaps) for game in games], games)
 
 
-def share_by_game(hits: Sequence[float], of: Sequence[int], games: Sequence[PlayedGame]) -> Rate:
-    """sum(hits) / sum(of), both by game, with its 95 % interval; NaN if the sum of `of` is 0.
+def share_by_game(hits: Sequence[float], counts: Sequence[int], games: Sequence[PlayedGame]) -> Rate:
+    """sum(hits) / sum(counts), both by game, with its 95 % interval; NaN if the sum of the counts is 0.
 
     The interval is that of `weighted` for games clustered by opening; copies of a game are one game with their weight.
     It has no bounds (NaN) for games of one opening, which do not show how openings differ.
     """
-    total = sum(of)
+    total = sum(counts)
     if not total:
         return Rate(0, 0, math.nan, math.nan, math.nan)
     copies, first_line = defaultdict[tuple[int, tuple[str, ...]], list[int]](list), dict[tuple[str, ...], int]()
@@ -140,8 +140,8 @@ def share_by_game(hits: Sequence[float], of: Sequence[int], games: Sequence[Play
         copies[first_line[game.beginning], game.sans].append(place)
     flags, weights, openings = list[bool](), list[float](), list[int]()
     for (opening, _), places in copies.items():
-        hit, all_of = (sum(numbers[i] for i in places) for numbers in (hits, of))
-        for flag, mass in ((True, hit), (False, all_of - hit)):
+        hit, count = (sum(numbers[i] for i in places) for numbers in (hits, counts))
+        for flag, mass in ((True, hit), (False, count - hit)):
             rows = math.ceil(mass / len(places))
             flags += [flag] * rows
             weights += [mass / rows / total] * rows if rows else []

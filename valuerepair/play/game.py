@@ -122,9 +122,9 @@ class Player(Protocol):
 class Game:
     """The position after the moves so far, by the compiled rules; repetitions count within the known history.
 
-    As lc0 ends games (chess/position.cc, PositionHistory::ComputeGameResult): checkmate, stalemate, neither side can
-    mate, the third occurrence of a position, 100 plies without capture or pawn move. Two positions are the same when
-    they are for lc0, its e.p. flag (a pawn that could capture, pinned or not) included.
+    Games end as in lc0 (chess/position.cc, PositionHistory::ComputeGameResult): by checkmate, by stalemate, when
+    neither side can mate, at the third occurrence of a position, after 100 plies without capture or pawn move. As in
+    lc0, the e.p. flag (a pawn could capture, pinned or not) distinguishes positions.
     """
 
     def __init__(self, opening: Opening) -> None:
@@ -157,7 +157,7 @@ class Game:
         return sum(piece.isupper() == white for piece in pieces) > 1
 
     @property
-    def fresh(self) -> bool:
+    def fits_tablebase(self) -> bool:
         """Whether a tablebase knows the value: right after a capture or a pawn move, without castling rights."""
         ply = len(self.moves)
         return clock(self._rows, ply) == 0 and not self._rows[ply, STATE] & RIGHTS

@@ -35,7 +35,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import read_regular, unpack_gzip
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 from valuerepair.nets.conversion import find_lc0
-from valuerepair.nets.registry import locate
+from valuerepair.nets.registry import DEFAULT_NET, locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.play.game import DRAW_AGREED, RESIGNED, TABLEBASE, TOO_LONG, Game, GameRecord, Thought
 from valuerepair.play.openings import Opening
@@ -45,17 +45,9 @@ from valuerepair.signals import holding
 
 PARALLEL_GAMES = 8  # lc0's own default
 _HELP_LIMIT_S = 60
-# Parameters of our own search: with a field in `Lc0Settings`, and unknown to lc0.
-_OWN = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy")
-_FOREIGN = (
-    "q_scale",
-    "certainty",
-    "lookahead",
-    "auto_extend",
-    "n_scl",
-    "seed",
-    "lc0_floats",
-)
+# Parameters of our own search that have a field in `Lc0Settings`, and those that lc0 lacks.
+_WITH_FIELD = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy")
+_NOT_IN_LC0 = ("q_scale", "certainty", "lookahead", "auto_extend", "n_scl", "seed", "lc0_floats")
 _RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
 _LISTEN_S = 0.5  # between two calls of `stop`
 _READY, _FINAL = "gameready ", "tournamentstatus final"
@@ -65,9 +57,9 @@ _READY, _FINAL = "gameready ", "tournamentstatus final"
 class Lc0Settings:
     """How lc0 plays. `weights` is an lc0 net file; `visits` those of the root for each move.
 
-    The defaults give the most accurate results and exact visits: temperature 0, no noise, batches of one position per
-    game (lc0 gathers those of parallel games), missing history filled as in its UCI mode, which nets are trained for.
-    `resign` is lc0's percentage of winning chance, 0 for never. `extra` are other options by lc0's names
+    The defaults give the most accurate results and exact visits: temperature 0, no noise, one position per game in a
+    batch (lc0 joins those of parallel games), and missing history filled as in its UCI mode, for which nets are
+    trained. `resign` is lc0's percentage of winning chance, 0 for never. `extra` are other options by lc0's names
     (`search_options`), ``cpuct=1.5`` or ``no-two-fold-draws``. `lc0` is the program, None to search for it.
     """
 
@@ -143,7 +135,7 @@ def search_options(params: SearchParams) -> tuple[str, ...]:
     """
     options = []
     for name in PARAMETERS:
-        if name in (*_OWN, *_FOREIGN):
+        if name in (*_WITH_FIELD, *_NOT_IN_LC0):
             continue
         value, option = getattr(params, name), name.replace("_", "-")
         if isinstance(value, bool):
@@ -157,7 +149,7 @@ def search_options(params: SearchParams) -> tuple[str, ...]:
 def _available_options(program: str) -> frozenset[str]:
     """The long options of `lc0 selfplay`; empty if its help lists none. Raises ValueRepairError."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, "selfplay", "--help", "--show-hidden"],
             capture_output=True,
             text=True,
@@ -168,7 +160,7 @@ def _available_options(program: str) -> frozenset[str]:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ValueRepairError(f"{program}: does not run: {error}") from None
-    return frozenset(re.findall(r"--(?:\[no-\])?([a-z0-9][a-z0-9-]*)(?=[=\s])", done.stdout))
+    return frozenset(re.findall(r"--(?:\[no-\])?([a-z0-9][a-z0-9-]*)(?=[=\s])", process.stdout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +244,13 @@ def _ending(game: Game, result: str, settings: Lc0Settings) -> str:
     over = game.ending()
     if over is not None and over[0] == result:
         return over[1]
-    if settings.syzygy and game.fresh:
+    if settings.syzygy and game.fits_tablebase:
         return TABLEBASE
     return DRAW_AGREED if result == "1/2-1/2" else RESIGNED
 
 
 def _thoughts(moves: Sequence[str], chunk: Path | None) -> tuple[Thought, ...]:
-    """The moves, each with the value of the search's choice and the root's visits; without values if records lack."""
+    """The moves, each with the value of the search's choice and the root's visits; without values if there are none."""
     records = _records(chunk) if chunk is not None else None
     if records is None or len(records) != len(moves):
         return tuple(Thought(move) for move in moves)
@@ -290,14 +282,14 @@ def play_with_lc0(
     settings: Lc0Settings,
     *,
     numbers: Sequence[int] | None = None,
-    chunks: str | Path | Lc0Chunks | None = None,
+    chunks: Lc0Chunks | None = None,
     resume: bool = False,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[GameRecord]:
     """Lets lc0 play one game from each opening, in order, and yields the games as they end.
 
     `numbers` [n] are the games' numbers in their run (default: from 0 on); to resume a run, give the remaining openings
-    and their numbers. With `chunks` the training records of game 7 go to game_000007.gz in that folder, which must be
+    and their numbers. With `chunks` the training records of game 7 go to game_000007.gz in its folder, which must be
     empty unless `resume` is set. The thoughts of a record have the value of the move that lc0's search chose and the
     visits of its root. A game that lc0 dropped as too long comes last, undecided and without moves.
 
@@ -306,8 +298,6 @@ def play_with_lc0(
     when lc0 dies: the games yielded before are complete.
     """
     command = arguments(settings, len(openings))
-    if isinstance(chunks, str | Path):
-        chunks = Lc0Chunks(chunks)
     if chunks is not None:
         _make_folder(chunks.folder, resume)
     if not openings:
@@ -358,8 +348,8 @@ def _ready_games(process: LineProcess, stop: Callable[[], bool], games: int) -> 
 class Lc0Chunks:
     """The training records that lc0 writes, in a folder, by the numbers of their games.
 
-    `cut` removes the records that must not stay from a game's file, before the file gets its name; it removes the file
-    if no record is left.
+    Before a game's file gets its name, `cut` removes the records that must not be there, and the file if no record is
+    left.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -411,7 +401,7 @@ def _make_folder(chunks: str | Path, resume: bool) -> None:
     except OSError as error:
         raise ValueRepairError(f"{chunks}: {error.strerror}: training records cannot be written there") from None
     if content and not resume:
-        raise UsageError(f"{chunks}: the folder is not empty; training records need a folder of their own")
+        raise UsageError(f"{chunks}: the folder is not empty; training records need an empty one")
 
 
 @holding
@@ -464,8 +454,8 @@ class Lc0Source:
 
 def lc0_settings(net: str | None, params: SearchParams, nodes: int, parallel: int | None, rules: Rules) -> Lc0Settings:
     """The same search by lc0. Raises UsageError for settings that lc0 lacks: search-contempt, a seed, adjudication."""
-    if foreign := [name for name in _FOREIGN if getattr(params, name) != getattr(SearchParams(), name)]:
-        raise UsageError(f"--engine lc0: it has no {foreign[0]}; leave it out, or play with --engine mcts")
+    if missing := [name for name in _NOT_IN_LC0 if getattr(params, name) != getattr(SearchParams(), name)]:
+        raise UsageError(f"--engine lc0: it has no {missing[0]}; leave it out, or play with --engine mcts")
     if rules.draw or rules.no_resign_share or rules.max_plies != MAX_PLIES:
         raise UsageError("--engine lc0: it has its own rules for the end of a game; only --resign can be given")
     return Lc0Settings(
@@ -479,5 +469,5 @@ def lc0_settings(net: str | None, params: SearchParams, nodes: int, parallel: in
         rules.resign,
         params.syzygy or rules.syzygy,
         extra=search_options(params),
-        name=f"lc0 {Path(net).name if net else 'maia-1900'}",
+        name=f"lc0 {Path(net).name if net else DEFAULT_NET}",
     )

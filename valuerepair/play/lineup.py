@@ -25,7 +25,7 @@ from valuerepair.play.uci_player import UciPlayer
 
 _MOST_ON_CPU = 128  # games at once
 EXAMPLE = "for example net=maia-1900,nodes=800,n_scl=5 or stockfish:nodes=1000 or /path/engine,option.Hash=16"
-_USUAL = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
+_DEFAULT_OPTIONS = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class Lineup:
             # Games of nets in this process slow each other down.
             on_device = SHARE_ON_CPU if all(net and net.on_cpu for net in nets) else SHARE_ON_GPU
             self.share = 0.0 if None in nets else on_device
-            first = [side.name or (net.identity.name if net else "") for side, net in zip(sides, nets, strict=True)]
-            names = distinct(first, sides, limits)
+            names = [side.name or (net.identity.name if net else "") for side, net in zip(sides, nets, strict=True)]
+            names = distinct(names, sides, limits)
             self.seats: tuple[Seat, ...] = tuple(
                 self._seat(side, limit, net, name)
                 for side, limit, net, name in zip(sides, limits, nets, names, strict=True)
@@ -129,7 +129,7 @@ class Lineup:
         self.close(cancel=self.abandons_searches or kind is not None)
 
     def _net(self, side: EngineSpec) -> Net:
-        """The side's net, which sides that name the same file share."""
+        """The side's net; sides with the same file and history fill share one."""
         from valuerepair.nets.net import open_net
         from valuerepair.nets.registry import locate
         from valuerepair.nets.weights import read_net_file
@@ -147,20 +147,20 @@ class Lineup:
         limits: Sequence[Mapping[str, int]],
         games: int,
     ) -> int:
-        own = [
+        searches = [
             (net, limit["nodes"], params_of(side))
             for side, net, limit in zip(sides, nets, limits, strict=True)
             if net is not None
         ]
-        if len(own) < len(sides):
+        if len(searches) < len(sides):
             threads = [v for side in sides for k, v in side.options.items() if k.lower() == "threads"]
-            most = max([int(v) for v in threads if v.isdecimal()] or [1])
-            return max(1, min(games, usable_cores() // max(1, most)))
+            most_threads = max([int(v) for v in threads if v.isdecimal()] or [1])
+            return max(1, min(games, usable_cores() // max(1, most_threads)))
         from valuerepair.play.forest_player import games_at_once
 
-        # One of a game's two players waits while the other thinks; on the CPU more games are not played faster.
-        most = _MOST_ON_CPU if all(net.on_cpu for net, _, _ in own) else games
-        return max(1, min(games, games_at_once(own), most))
+        # One of a game's two players waits while the other thinks. On the CPU, more games at once are not faster.
+        most_games = _MOST_ON_CPU if all(net.on_cpu for net, _, _ in searches) else games
+        return max(1, min(games, games_at_once(searches), most_games))
 
     def _seat(self, side: EngineSpec, limits: Mapping[str, int], net: Net | None, name: str) -> Seat:
         if net is None:
@@ -177,16 +177,15 @@ class Lineup:
     def _engine(self, side: EngineSpec, limits: Mapping[str, int]) -> Seat:
         kind = side.kind
         file = kind.net(side, DEFAULT_NET)
-        setup = kind.launch(side, _USUAL, file)
+        setup = kind.launch(side, _DEFAULT_OPTIONS, file)
         net = "" if file is None else file.name
         facts = [*kind.facts(side, setup), *([] if file is None else [f"net sha256:{file.sha256[:12]}"])]
         movetime = limits.get("movetime", 0) / 1000
         seconds, rate = kind.pace
         first = seconds + movetime + limits.get("nodes", 0) / rate
         limit = TimeLimit(timeout=side.timeout, first=first, nodes=limits.get("nodes"), movetime=movetime)
-        own_name = net if kind.built_in else None
         files = _named_files(side, os.path.dirname(setup.path))  # before the engine starts and writes to them
-        player = UciPlayer(setup, limits, limit, name=side.name or own_name)
+        player = UciPlayer(setup, limits, limit, name=side.name or (net if kind.built_in else None))
         self._players.append(player)
         options = {name: value for name, value in player.settings.items() if name != "WeightsFile"}
         words = [player.engine_name, net, _words({**limits, **options}), *side.arguments, *facts]
@@ -248,14 +247,14 @@ def limits_of(side: EngineSpec, control: TimeControl | None) -> dict[str, int]:
     if side.limits:
         return dict(side.limits)
     if control is None or control.nodes is None:
-        raise UsageError(f"{side.where}has no limit; give --nodes or --tc, or nodes= or movetime= of its own")
+        raise UsageError(f"{side.where}has no limit; give --nodes or --tc, or the side's own nodes= or movetime=")
     return {"nodes": control.nodes}
 
 
 def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence[Mapping[str, int]]) -> list[str]:
-    """The names, made different: equal ones get the side's settings, or else a number, added.
+    """The names, made different by adding the side's settings or, if these are equal, a number.
 
-    An empty name, which is not known yet, stays empty.
+    Names of which one is empty, because it is not known yet, stay as they are.
     """
     if len(set(names)) == len(names) or not all(names):
         return list(names)

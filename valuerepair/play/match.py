@@ -324,7 +324,7 @@ class _Facts:
         self.run = hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     def keep_names(self, game: WrittenGame) -> None:
-        """Gives the games to come the players' names of an earlier game, which earlier versions cut."""
+        """Names the players of the games to come as in an earlier game: earlier versions cut names."""
         white, black = game.tags["White"], game.tags["Black"]
         self._names = [black, white] if game.number % 2 else [white, black]
 
@@ -370,19 +370,20 @@ class _Facts:
         return "its limits were different"
 
     def changed_file(self, games: Sequence[WrittenGame]) -> str | None:
-        """The first file of a side that is not what it was in the written games, in words; None without one.
+        """The first file of a side that has changed since the written games, in words; None without such a file.
 
         A file that some game does not name is left out: its engine wrote it before that game ended, or the game is of
-        an earlier version, which named none.
+        an earlier version, which named no files.
         """
         for side, files in enumerate(self._files):
             texts = dict.fromkeys(game.tags.get(_files_tag(side, game.number), "") for game in games)
             written = [dict(_NAMED_FILE.findall(text)) for text in texts]
             now = dict(_NAMED_FILE.findall(one_line(" ".join(file.content for file in files))))
-            for name, digest in ((name, digest) for of_game in written for name, digest in of_game.items()):
-                if all(name in of_game for of_game in written) and now.get(name) != digest:
-                    is_now = f"is {name}#{now[name]}" if name in now else "is missing"
-                    return f"a file of side {'AB'[side]} was {name}#{digest} and now {is_now}"
+            for game_files in written:
+                for name, digest in game_files.items():
+                    if all(name in others for others in written) and now.get(name) != digest:
+                        is_now = f"is {name}#{now[name]}" if name in now else "is missing"
+                        return f"a file of side {'AB'[side]} was {name}#{digest} and now {is_now}"
         return None
 
 

@@ -73,7 +73,7 @@ class ResultChances:
 
     def at(self, elo: float) -> ResultChances:
         """The most likely chances at a difference of `elo`, given these. Raises UsageError if no chances give it."""
-        return ResultChances(_at(self.game, elo), self.pair and _at(self.pair, elo), self.paired)
+        return ResultChances(_chances_at(self.game, elo), self.pair and _chances_at(self.pair, elo), self.paired)
 
     @property
     def counted(self) -> tuple[float, ...]:
@@ -147,10 +147,11 @@ class MatchLength:
             lines += table_lines(columns, rows, "  ")
         if self.sprt is not None:
             lines.append(f"{self.sprt}: games on average until it decides" + (f", {drawn}" if not lines else ""))
-            at = [_difference(test, self.sprt) for test in self.tests]
+            differences = [_difference(test, self.sprt) for test in self.tests]
+            width = max(map(len, differences))
             lines += [
-                f"  {words:<{max(map(len, at))}}{self._text(test.games):>20}, H1 accepted in {100 * test.h1:.1f} %"
-                for words, test in zip(at, self.tests, strict=True)
+                f"  {difference:<{width}}{self._text(test.games):>20}, H1 accepted in {100 * test.h1:.1f} %"
+                for difference, test in zip(differences, self.tests, strict=True)
             ]
         if self.repeated:
             lines.append("openings are repeated in these games; the plan takes each pair as one of a new opening")
@@ -279,7 +280,7 @@ def _difference(test: SprtLength, sprt: Sprt) -> str:
     return f"at {test.of_model:+g} {sprt.model} ({plain}):"
 
 
-def _at(chances: tuple[float, ...], elo: float) -> tuple[float, ...]:
+def _chances_at(chances: tuple[float, ...], elo: float) -> tuple[float, ...]:
     """The most likely chances with the share of the points at `elo`, given `chances`. Raises UsageError."""
     shares = [i / (len(chances) - 1) for i in range(len(chances))]
     try:

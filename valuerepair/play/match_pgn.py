@@ -190,9 +190,9 @@ def counted_games(games: Sequence[TaggedGame]) -> tuple[list[TaggedGame], Counte
 def matches_of(games: Iterable[TaggedGame], player: str | None = None) -> list[Match]:
     """The match of each pair of players, in the order of their first games, seen by White of the first game.
 
-    With `player` only its own matches, from its side. Games of `vr match` are ordered by their numbers, which also
-    determine the pairs; others keep their order (see `_pairs`). Matches share no number and no opening. Skips games of
-    a player against itself.
+    With `player` only its matches, from its side. Games of `vr match` are ordered by their numbers, which also
+    determine the pairs; others keep their order (see `_pairs`). Numbers and openings of different matches differ. Skips
+    games of a player against itself.
     """
     by_players: dict[frozenset[str], list[TaggedGame]] = {}
     for game in games:
@@ -246,8 +246,8 @@ def _game(text: bytes, place: int) -> TaggedGame | None:
     tags, moves = read_headers(text), read_text(movetext(text))
     if not tags.get("White") or not tags.get("Black"):
         return None
-    # Games of vr selfplay have no BookOrder; two successive ones do not share an opening.
-    own = {"Run", "BookLine", "BookOrder"} <= tags.keys() and tags.get("Round", "").isdecimal()
+    # Games of vr selfplay have no BookOrder; their successive games do not share an opening.
+    of_vr_match = {"Run", "BookLine", "BookOrder"} <= tags.keys() and tags.get("Round", "").isdecimal()
     result = game_result(tags, text) or "*"
     return TaggedGame(
         place,
@@ -258,8 +258,8 @@ def _game(text: bytes, place: int) -> TaggedGame | None:
         int_of_text(tags.get("PlyCount", "")) or 0,
         _seconds(tags, moves),
         _opening(tags, moves),
-        sys.intern(tags["Run"]) if own else "",
-        int(tags["Round"]) - 1 if own else 0,
+        sys.intern(tags["Run"]) if of_vr_match else "",
+        int(tags["Round"]) - 1 if of_vr_match else 0,
         _ANY_MOVE.match(moves) is not None,
     )
 
@@ -302,13 +302,13 @@ def _beginning(moves: str, bare: bool) -> list[str]:
 
 
 def _ending(tags: Mapping[str, str], moves: str, result: str) -> str:
-    """The ending of a game, in the words of `vr match` if it has one for it."""
+    """The ending of a game, in the word of `vr match` if there is one for it."""
     if "Ending" in tags:
         return tags["Ending"].partition(": ")[0]
     comment = _LAST_COMMENT.search(moves[-400:])
     last_words = comment[1].rpartition(", ")[2] if comment else ""
     for text in (last_words, tags.get("TerminationDetails", ""), tags.get("Termination", "")):
-        if text and (ending := _named(_without_names(text, tags))) is not None:
+        if text and (ending := _ending_in(_without_names(text, tags))) is not None:
             return ending or (DRAW_AGREED if result == "1/2-1/2" else WIN_AGREED)
     if _MATE.search(moves[-400:]):
         return CHECKMATE
@@ -326,7 +326,7 @@ def _without_names(text: str, tags: Mapping[str, str]) -> str:
 
 
 @lru_cache(1000)
-def _named(text: str) -> str | None:
+def _ending_in(text: str) -> str | None:
     """The ending that a text names, "" for an adjudication, None if it names no ending."""
     lowered = text.lower()
     return next((ending for words, ending in _ENDINGS if words.search(lowered)), None)

@@ -23,7 +23,8 @@ from valuerepair.play.referee import Rules
 
 WRAP_COLUMNS = 100
 _GAME = b"[Event "
-# Tags with the texts of books and engines, which may be of any length. All others are whole: they say what played.
+# Tags with texts of books and engines, which may be of any length and are cut. The others, which say what played, are
+# not.
 _CUT = {"ECO", "Opening", "Variation", "Source", "Ending"}
 _COMMENT = re.compile(r"\{[^}]*\}")
 _NO_BREAK = "\0"  # a blank at which a line must not end
@@ -154,7 +155,7 @@ class WrittenGame:
         return int(self.tags["Round"]) - 1
 
     def has(self, name: str, text: str) -> bool:
-        """Whether the tag was written for this text; no tag for an empty one. Earlier versions cut tags."""
+        """Whether the tag was written for this text; for an empty text there is no tag. Earlier versions cut tags."""
         written = one_line(text)
         return self.tags.get(name, "") in (written, written[:MAX_TAG_LENGTH])
 
@@ -178,6 +179,12 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
     if not outputs.GAMES.fits(path):
         raise ValueRepairError(f"{path}: is not {outputs.GAMES.name}; give another -o FILE")
     games, end = [], 0
+
+    def foreign_text() -> ValueRepairError:
+        return ValueRepairError(
+            f"{path}: at byte {end} there is no game of vr selfplay or vr match; give another -o FILE"
+        )
+
     while end < len(raw):
         moves = raw.find(b"\n\n", end)
         stop = raw.find(b"\n\n", moves + 2) if moves >= 0 else -1
@@ -185,16 +192,12 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
             break
         game = WrittenGame.of_text(raw[end : stop + 2].decode("utf-8", "replace"))
         if not game.text.startswith("[Event ") or not game.tags.get("Round", "").isdecimal() or "Run" not in game.tags:
-            raise ValueRepairError(
-                f"{path}: at byte {end} there is no game of vr selfplay or vr match; give another -o FILE"
-            )
+            raise foreign_text()
         games.append(game)
         end = stop + 2
     unread = raw[end : end + len(_GAME)]
     if not _GAME.startswith(unread) and unread.strip(b"\0"):  # a power cut leaves zeros
-        raise ValueRepairError(
-            f"{path}: at byte {end} there is no game of vr selfplay or vr match; give another -o FILE"
-        )
+        raise foreign_text()
     return games, end
 
 

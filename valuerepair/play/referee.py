@@ -73,7 +73,10 @@ class GameEnd:
 
 
 def own_q(thought: Thought) -> float | None:
-    """The player's Q for itself: its own, or from its mate, WDL or centipawns (default logistic); else None."""
+    """The player's Q from its own side: the one it gave, else of its mate, WDL or centipawns (by the default alpha).
+
+    None if it gave no value.
+    """
     if thought.q is not None:
         return thought.q
     if thought.mate is not None:
@@ -114,7 +117,7 @@ class Referee:
         return None
 
     def _table_result(self, game: Game) -> str | None:
-        if not self._tables.men or not game.fresh or game.men > self._tables.men:
+        if not self._tables.men or not game.fits_tablebase or game.men > self._tables.men:
             return None
         value = self._tables.probe(game.fen)
         if value is None:

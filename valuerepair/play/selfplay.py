@@ -43,13 +43,13 @@ TICK_S = 1.0
 class ForestSource:
     """Games of the built-in MCTS. A context manager that closes the nets it has opened.
 
-    `specs` are one or two names or files of nets. It plays `parallel` games at a time; None: as many as fill the nets'
-    batches. `net_options` are those of `open_net`.
+    `net_names` are one or two names or files of nets. It plays `parallel` games at a time; None: as many as fill the
+    nets' batches. `net_options` are those of `open_net`.
     """
 
     def __init__(
         self,
-        specs: Sequence[str | None],
+        net_names: Sequence[str | None],
         params: SearchParams,
         nodes: int,
         *,
@@ -65,7 +65,7 @@ class ForestSource:
         self._rules, self._seed = rules, seed
         self._stack = ExitStack()
         try:
-            nets = [self._stack.enter_context(open_net(spec, **net_options)) for spec in specs]
+            nets = [self._stack.enter_context(open_net(name, **net_options)) for name in net_names]
             for net in nets:
                 net.tune()
             self.params = replace(params, history_fill=nets[0].history_fill)
@@ -113,7 +113,7 @@ def _names(nets: Sequence[Net]) -> list[str]:
 
 
 def _identity(nets: Sequence[Net], params: SearchParams, nodes: int) -> tuple[tuple[str, str], dict[str, str]]:
-    """The nets of the two sides; and tags for all else that the moves depend on: nodes, parameters, device, search."""
+    """The nets of the two sides; and tags for the rest that the moves depend on: nodes, parameters, device, search."""
     engine, facts = search_facts(nets[0], params, nodes)
     sides = [f"{net.identity.name} sha256:{net.identity.key[:16]}" for net in nets]
     words = [f"{name}={text}" for name, text in sorted(facts.items(), key=lambda fact: (fact[0] != "nodes", fact[0]))]
@@ -121,7 +121,7 @@ def _identity(nets: Sequence[Net], params: SearchParams, nodes: int) -> tuple[tu
 
 
 class GameSource(Protocol):
-    """Plays games: begins them in order, `jobs` at a time, and yields each as it ends."""
+    """Plays games: begins them in order, `jobs` at a time, and yields each game as it ends."""
 
     def games(self, pairings: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]: ...
     @property
@@ -137,10 +137,10 @@ _HELD_OUT = "held out"  # the tag Chunk of a game whose records are all held out
 
 
 class Chunks(Protocol):
-    """Writes training records: `write` returns the file of a game's records, None without records. The file does not
-    exist if all of the game's records are held out.
+    """Writes training records: `training.records.ChunkWriter` and `play.lc0_selfplay.Lc0Chunks`.
 
-    `training.records.ChunkWriter` is one, `play.lc0_selfplay.Lc0Chunks` another.
+    `write` returns the file of a game's records, None without records. The file does not exist if all of the game's
+    records are held out.
     """
 
     def write(self, game: GameRecord) -> Path | None: ...
@@ -152,8 +152,8 @@ class SelfplayPlan:
     """The games of a run: `games` from the openings in turn, the whole book before any line is played again.
 
     `sides` are the two players, which may be the same; they change colours (`pairing`). `facts` are tags of every game
-    that must not change when a run is resumed: the search, and all else that moves depend on. `seed` is None for a
-    search without one (lc0).
+    that must not change when a run is resumed: the search, and the rest that moves depend on. `seed` is None for a
+    search without a seed (lc0).
     """
 
     openings: Sequence[Opening]
@@ -275,40 +275,40 @@ def play_selfplay(
         if written:
             resuming = "; resuming" if len(written) < plan.games else ""
             log.info(f"{path}: {len(written):,} of {plan.games:,} games are played already{resuming}")
-        keeper = _Keeper(plan, PgnWriter(path, size), store, chunks, command)
+        output = _GameOutput(plan, PgnWriter(path, size), store, chunks, command)
         try:
-            keeper.note(written)  # the store may lack the last games
-            return _play(plan, source, keeper, len(written), progress)
+            output.add(written)  # the store may lack the last games
+            return _play(plan, source, output, len(written), progress)
         except BaseException:
             with suppress(ValueRepairError):
-                keeper.end("interrupted")
+                output.end("interrupted")
             raise
         finally:
-            keeper.close()
+            output.close()
 
 
-def _play(plan: SelfplayPlan, source: GameSource, keeper: _Keeper, before: int, progress: Progress) -> SelfplayEnd:
+def _play(plan: SelfplayPlan, source: GameSource, output: _GameOutput, before: int, progress: Progress) -> SelfplayEnd:
     begun = time.monotonic()
-    done, turns = {game.number for game in keeper.games}, Turns(source.jobs, share=source.share)
+    done, turns = {game.number for game in output.games}, Turns(source.jobs, share=source.share)
     noted_at, nodes = 0.0, 0
     pairings = each_timed((plan.pairing(number) for number in range(plan.games) if number not in done), turns)
     progress.set_total(plan.games)
     progress.advance(before)
     with signals.left_to_loop():
         for record in source.games(pairings, lambda: signals.count() > 0):
-            keeper.keep(record)
+            output.write(record)
             nodes += sum(thought.nodes for thought in record.thoughts)
             now = time.monotonic()
             turns.ended(record.number)
             if now - noted_at >= TICK_S:
                 noted_at = now
-                remaining = turns.remaining(plan.games - len(keeper.games))
-                progress.note(_note(keeper.games, nodes / (now - begun), remaining))
+                remaining = turns.remaining(plan.games - len(output.games))
+                progress.note(_note(output.games, nodes / (now - begun), remaining))
             progress.advance()
         interrupted = signals.count() > 0
-    keeper.end("interrupted" if interrupted else "finished")
-    seconds, store = time.monotonic() - begun, None if keeper.store is None else keeper.store.path
-    return SelfplayEnd(keeper.games, plan.games, before, interrupted, nodes, seconds, source.fill, store)
+    output.end("interrupted" if interrupted else "finished")
+    seconds, store = time.monotonic() - begun, None if output.store is None else output.store.path
+    return SelfplayEnd(output.games, plan.games, before, interrupted, nodes, seconds, source.fill, store)
 
 
 def _note(games: Sequence[PlayedGame], rate: float, remaining: Remaining | None) -> str:
@@ -319,7 +319,7 @@ def _note(games: Sequence[PlayedGame], rate: float, remaining: Remaining | None)
     return f"{MatchScore(wins, draws, losses)}, {rate:,.0f} nodes/s{time_left}"
 
 
-class _Keeper:
+class _GameOutput:
     """Writes games to the training records, the PGN file and the store."""
 
     def __init__(
@@ -333,14 +333,14 @@ class _Keeper:
             options = {**plan.common, "sides": plan.sides, "games": plan.games}
             self._run = store.begin_run(RunRecord(plan.run, command, options, plan.seed or 0, versions))
 
-    def keep(self, record: GameRecord) -> None:
+    def write(self, record: GameRecord) -> None:
         """Writes a finished game."""
         tags = {**self._plan.tags(record.number), "Date": today()}
         if self._chunks is not None and (chunk := self._chunks.write(record)) is not None:
             tags["Chunk"] = chunk.name if chunk.exists() else _HELD_OUT
         text = game_text(record, tags)
         self._writer.write(text)
-        self.note([PlayedGame.of_written(WrittenGame.of_text(text))])
+        self.add([PlayedGame.of_written(WrittenGame.of_text(text))])
 
     def end(self, state: str) -> None:
         """Records in the store that the run has ended."""
@@ -350,7 +350,7 @@ class _Keeper:
     def close(self) -> None:
         self._writer.close()
 
-    def note(self, games: Sequence[PlayedGame]) -> None:
+    def add(self, games: Sequence[PlayedGame]) -> None:
         """Adds games of the file to those of the run and to the store."""
         self.games += games
         if self.store is not None and self._run is not None and games:
@@ -372,17 +372,17 @@ def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> N
     for game in games:
         if game.tags.get("Chunk") == _HELD_OUT:
             continue
-        chunk, end = chunks.path(game.number), PlayedGame.of_written(game)
-        # Version 0.1.0 wrote neither tag: any decided game may have records.
-        from_0_1 = "Date" not in game.tags and end.z is not None and end.plies > 0
-        if "Chunk" in game.tags or from_0_1:
+        chunk, played = chunks.path(game.number), PlayedGame.of_written(game)
+        may_have_records = played.z is not None and played.plies > 0
+        # Version 0.1.0 wrote neither the tag Date nor the tag Chunk.
+        if "Chunk" in game.tags or ("Date" not in game.tags and may_have_records):
             expected.add(game.tags.get("Chunk", chunk.name))
             if not chunk.exists():
                 raise UsageError(
                     f"{chunk} is not there, but its game, Round {game.number + 1}, is in {path}: give the folder of "
                     "its training records, or another -o FILE"
                 )
-        elif end.z is not None and end.plies:
+        elif may_have_records:
             raise UsageError(
                 f"{path}: Round {game.number + 1} was played without training records; leave out --training, or give "
                 "another -o FILE"

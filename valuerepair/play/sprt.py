@@ -133,10 +133,10 @@ def with_mean(shares: Sequence[float], observed: Sequence[float], mean: float) -
 def _normalized(shares: Sequence[float], observed: Sequence[float], t: float) -> list[float]:
     """The most likely distribution whose mean is `t` standard deviations above 1/2 (second paper, section 4.1).
 
-    Iterates from the observed distribution, each time with mean and deviation of the last solution. If the observed
-    mean is nearer to 1/2, the first one is moved towards the outcome at that end until its mean is as far: from such a
-    one every step has a solution, while from others a large `t` has none. Outcomes that never occurred have no chance.
-    Raises ValueError if the others cannot have this mean.
+    Iterates from the observed distribution, each step with mean and deviation of the last solution. If the observed
+    mean is fewer than `t` deviations from 1/2, the start is first moved towards the extreme outcome on that side until
+    its mean is as far: then every step has a solution, which for a large `t` it otherwise may not have. Outcomes that
+    never occurred have no chance. Raises ValueError if the others cannot have this mean.
     """
     solved = list(observed)
     ends = [share for share, p in zip(shares, observed, strict=True) if p > 0]

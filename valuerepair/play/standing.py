@@ -323,8 +323,8 @@ def report_lines(standing: Standing) -> list[str]:
     tally, results = standing.tally, standing.results
     undecided = f", {tally.undecided:,} undecided" if tally.undecided else ""
     lines = [f"{first} against {second}: {quantity(standing.games, 'game')}{undecided}"]
-    for what, score in (("all", tally.score), ("White", tally.as_white), ("Black", tally.as_black)):
-        lines.append(f"  {what:<6} {score_words(score)}")
+    for colour, score in (("all", tally.score), ("White", tally.as_white), ("Black", tally.as_black)):
+        lines.append(f"  {colour:<6} {score_words(score)}")
     lines += _pairs_lines(standing)
     if moments(results)[0]:
         interval, finding = standing.levels[0.95]
@@ -354,15 +354,15 @@ def _counted(standing: Standing) -> str:
 
 
 def _normal_words(results: MatchScore | Pentanomial | ByOpening) -> str:
-    """The normal interval, as other programs print it, to compare with the exact one; empty if all outcomes agree."""
+    """The normal interval, as other programs print it, to compare with the exact one; empty if all outcomes are equal."""
     if isinstance(results, ByOpening) or not few(results) or not moments(results)[2]:
         return ""
     program = "fastchess" if isinstance(results, Pentanomial) else "cutechess"
     return f"; the normal one, as {program} prints it: {bounds_words(normal_elo_interval(results))}"
 
 
-def _verdict_words(first: str, shown: str) -> str:
-    return "no difference shown" if shown == NOT_SHOWN else f"{first} is {shown}"
+def _verdict_words(first: str, verdict: str) -> str:
+    return "no difference shown" if verdict == NOT_SHOWN else f"{first} is {verdict}"
 
 
 def level_lines(standing: Standing) -> list[str]:
@@ -430,10 +430,10 @@ def _endings(standing: Standing) -> str:
 def _faults(standing: Standing) -> str:
     words = []
     for fault in FAULTS:
-        by = [counts[fault] for counts in standing.faults]
-        whose = [f"{name} {count:,}" for name, count in zip(standing.names, by, strict=True) if count]
+        counts = [faults[fault] for faults in standing.faults]
+        players = [f"{name} {count:,}" for name, count in zip(standing.names, counts, strict=True) if count]
         # If time runs out without a loser, the game was drawn by the rules; a crash without a loser is still a crash.
-        unknown = 0 if fault == OUT_OF_TIME else standing.endings[fault] - sum(by)
-        whose += [f"unknown player {unknown:,}"] if unknown else []
-        words.append(f"{_PLURAL[fault]} {sum(by) + unknown:,}" + (f" ({', '.join(whose)})" if whose else ""))
+        unknown = 0 if fault == OUT_OF_TIME else standing.endings[fault] - sum(counts)
+        players += [f"unknown player {unknown:,}"] if unknown else []
+        words.append(f"{_PLURAL[fault]} {sum(counts) + unknown:,}" + (f" ({', '.join(players)})" if players else ""))
     return ", ".join(words)

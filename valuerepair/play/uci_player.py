@@ -54,7 +54,7 @@ class UciPlayer:
         self._incidents = 0
         self.name, self.restarts = name or setup.where, Restarts(setup)
         first = _EngineThread(self)
-        self._free, self._games, self._seats = [first], dict[int, _EngineThread](), [first]
+        self._free, self._games, self._workers = [first], dict[int, _EngineThread](), [first]
         try:
             probe = _go(self._limits, _PROBE) if limits else "go wtime 100 btime 100"
             engine = signals.result_of(first.thread.submit(first.begin, probe))
@@ -70,35 +70,35 @@ class UciPlayer:
 
     def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
         """Queues the search of a move; see `Player`. The seed is not used: UCI has none."""
-        if (seat := self._games.get(game)) is None:
+        if (worker := self._games.get(game)) is None:
             if not self._free:
-                self._seats.append(seat := _EngineThread(self))
+                self._workers.append(worker := _EngineThread(self))
             else:
-                seat = self._free.pop()
-            self._games[game] = seat
+                worker = self._free.pop()
+            self._games[game] = worker
         allowed = self._limits.get("movetime")
         if clock is None:
             go = _go(self._limits)
         else:
             go, allowed = _go_by_clock(clock), clock.white if position.white_to_move else clock.black
-        return seat.thread.submit(seat.find_move, position, go, allowed)
+        return worker.thread.submit(worker.find_move, position, go, allowed)
 
     def forget(self, game: int) -> None:
         """Frees the engine of a game that is over for another game."""
-        seat = self._games.pop(game, None)
-        if seat is not None:
-            seat.thread.submit(seat.prepare)
-            self._free.append(seat)
+        worker = self._games.pop(game, None)
+        if worker is not None:
+            worker.thread.submit(worker.prepare)
+            self._free.append(worker)
 
     def close(self, *, cancel: bool = False) -> None:
         """Ends all engines after the searches in flight; with `cancel` these are abandoned and raise CancelledError."""
         if cancel:
             self.restarts.given_up.set()
-        seats, self._seats = self._seats, []
-        for seat in seats:
-            seat.end(kill=cancel)
-        for seat in seats:
-            seat.thread.shutdown()
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.end(kill=cancel)
+        for worker in workers:
+            worker.thread.shutdown()
 
     def seconds(self) -> float:
         """The seconds after which a search without a time counts as hung."""
@@ -237,7 +237,10 @@ def _ending(error: EngineFailure) -> str:
 
 
 def _legal_move(fen: str, report: SearchReport) -> str:
-    """The engine's move, of which castling may be king takes rook. Raises GarbledAnswer if there is no legal one."""
+    """The engine's move, with castling as e1g1 even if it wrote king takes rook.
+
+    Raises GarbledAnswer if there is no legal move.
+    """
     last_note = f"; it says: {report.notes[-1][:200]}" if report.notes else ""
     if report.best_move is None:
         raise GarbledAnswer(f"gave no move although there are legal ones{last_note}")
