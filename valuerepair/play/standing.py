@@ -354,7 +354,7 @@ def _counted(standing: Standing) -> str:
 
 
 def _normal_words(results: MatchScore | Pentanomial | ByOpening) -> str:
-    """The normal interval, as other programs print it, to compare with the exact one; empty if all outcomes are equal."""
+    """The normal interval, as other programs print it, to compare with the exact one; empty for equal outcomes."""
     if isinstance(results, ByOpening) or not few(results) or not moments(results)[2]:
         return ""
     program = "fastchess" if isinstance(results, Pentanomial) else "cutechess"

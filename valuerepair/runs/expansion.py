@@ -282,7 +282,7 @@ class KnownGames:
         for batch in read_games(self.games, recorded, ReadReport()):
             games = batch.origin.game
             changed = np.array([game_row(game)[2] != self.games[game.source][game.number] for game in games], np.bool_)
-            changed_archives |= dict.fromkeys(games[i].source for i in np.flatnonzero(changed))
+            changed_archives |= dict.fromkeys(games[i].source for i in np.flatnonzero(changed).tolist())
             yield batch.take(np.flatnonzero(~changed)) if changed.any() else batch
         for name in changed_archives:
             log.info(f"{name} has changed since it was mined: games that have changed are left out")
