@@ -105,7 +105,7 @@ class Player(Protocol):
         """Queues the search of a move. `game` is the game's number, `seed` its seed; a game has one search at a time.
 
         `position` has the game's whole history and a legal move. `clock` is None in games without a clock, where the
-        player's own limit (nodes, time a move) holds. The future raises Fault if the player thereby loses the game
+        player's own limit (nodes, time a move) holds. The future raises Fault if the player loses the game by this move
         (crash, time, illegal move), and ValueRepairError if no more games can be played.
         """
         ...

@@ -190,7 +190,7 @@ class MatchEnd:
 @dataclass(frozen=True, kw_only=True)
 class MatchOptions:
     """A match as typed. `games` is by default two per opening; `openings` is a PGN, EPD or FEN file, by default the
-    built-in lines; `nodes` or `tc` (``10+0.1``) limits the sides that have no limit of their own; `sprt` is a test,
+    built-in lines; `nodes` or `tc` (``10+0.1``) limits the sides whose text has no limit; `sprt` is a test,
     ``elo0=0,elo1=5``; the others are as in `MatchPlan` and `Lineup`."""
 
     games: int | None = None

@@ -257,7 +257,8 @@ class _SecondLooks(StoredSearches):
         self._frame = frame
         self._rows = {int(number): row for row, number in enumerate(frame["position_id"])}
         # A frame may have None or NaN in place of a missing move.
-        moves = ([move if isinstance(move, str) else "" for move in frame[f"{who}_best"]] for who in ("net", "deep"))
+        columns = ("net_best", "deep_best")
+        moves = ([move if isinstance(move, str) else "" for move in frame[column]] for column in columns)
         self._preferred = list(zip(*moves, strict=True))
         self._failed = 0
         work, self._limited = self._plan(options)
