@@ -180,10 +180,12 @@ class Lineup:
         setup = kind.launch(side, _DEFAULT_OPTIONS, file)
         net = "" if file is None else file.name
         facts = [*kind.facts(side, setup), *([] if file is None else [f"net sha256:{file.sha256[:12]}"])]
-        movetime = limits.get("movetime", 0) / 1000
-        seconds, rate = kind.pace
-        first = seconds + movetime + limits.get("nodes", 0) / rate
-        limit = TimeLimit(timeout=side.timeout, first=first, nodes=limits.get("nodes"), movetime=movetime)
+        limit = TimeLimit(
+            timeout=side.timeout,
+            first=kind.first_seconds(limits),
+            nodes=limits.get("nodes"),
+            movetime=limits.get("movetime", 0) / 1000,
+        )
         files = _named_files(side, os.path.dirname(setup.path))  # before the engine starts and writes to them
         player = UciPlayer(setup, limits, limit, name=side.name or (net if kind.built_in else None))
         self._players.append(player)
