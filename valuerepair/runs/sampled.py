@@ -98,9 +98,9 @@ def run_sampled(
     sampling = sampling_options(options.sample)
     work = mining_work(paths, sampling, net, oracle)
     record = RunRecord.of(work, options.command, sampling, options.sample.seed, net.provider)
-    kept_sample, lines = KeptSample(f"{store.path}.sample", record.identity), lines_of(net, options.sample)
+    kept, lines = KeptSample(f"{store.path}.sample", record.identity), lines_of(net, options.sample)
     with (
-        ArchiveReader(paths, options.sample, uncut=uncut, kept=kept_sample, net=lines) as reader,  # starts to sample
+        ArchiveReader(paths, options.sample, uncut=uncut, kept=kept, net=lines) as reader,  # samples from here on
         store.running(record) as run,
     ):
         store.commit()
@@ -114,7 +114,7 @@ def run_sampled(
                 keep_priors(store, net, sampled.positions.pair, options.question, beside=bool(summary.beside))
     store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
     if state == "finished":
-        kept_sample.remove()
+        kept.remove()
     if not summary.sampled and state == "finished":
         raise ValueRepairError(nothing_sampled(paths, summary.report))
     return summary

@@ -82,8 +82,8 @@ class ArchiveReader(threading.Thread):
         kept: KeptSample | None = None,
         net: NetLines | None = None,
     ) -> None:
-        """With `uncut` each batch of the sample is a chunk; a run with a net needs smaller chunks. `kept` and `net` are
-        for `sample`."""
+        """With `uncut` the batches of the sample are the chunks, for runs without a net, which needs small ones. `kept`
+        and `net` are for `sample`."""
         super().__init__(name="mine-reader", daemon=True)
         self.paths, self._uncut, self._kept, self._net = paths, uncut, kept, net
         self.events: Events = SimpleQueue()
@@ -107,7 +107,7 @@ class ArchiveReader(threading.Thread):
 
     def run(self) -> None:
         try:
-            # `sample` returns a generator, though its type says iterator; closing it ends its threads.
+            # `sample` is a generator, typed as the iterator it is; closed, it ends its own threads.
             batches = cast(
                 "Generator[PositionBatch, None, None]",
                 sample(self.paths, self._options, self.report, on_bytes=self._count, kept=self._kept, net=self._net),
