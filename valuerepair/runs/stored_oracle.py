@@ -141,8 +141,8 @@ class Depth:
 def second_spec(first: StoredOracle, depth: Depth) -> str | None:
     """The ``--deep`` text of the second look at what `first` searched; None for the default oracle.
 
-    Without `depth.deep` it is the first look's engine and options, with more nodes; after recorded evaluations, a real
-    search. Raises UsageError if the store does not know how to open the first oracle again.
+    If `depth` names no oracle, it is the first look's engine and options, with more nodes; after recorded evaluations,
+    a real search. Raises UsageError if the store does not know how to open the first oracle again.
     """
     if depth.deep is not None:
         parse_spec(depth.deep)
