@@ -25,7 +25,7 @@ def begin_visit(trees: Trees, node: int) -> None:
 
 @kernel
 def end_visit(trees: Trees, node: int) -> None:
-    """Takes back the pending visit of `begin_visit`, which has arrived."""
+    """Takes back the pending visit of `begin_visit`, when its value has arrived."""
     while node >= 0:
         trees.nodes[node, layout.PENDING] -= 1
         node = np.int64(trees.nodes[node, layout.PARENT])
@@ -178,27 +178,27 @@ def back_up_means(trees: Trees, rules: SearchRules, tree: int, leaf: int, depth:
     root, node, (wl, draw, plies_left) = tree * rules.node_room, leaf, value
     spreading = rules.sticky and trees.nodes[leaf, layout.VISITS] == 0 and has_bounds(trees, leaf)
     draw_score = worth_of_draw(trees, rules, tree, depth)
-    fix, wl_change, draw_change, left_change = 0, F0, F0, F0
+    revalued, wl_change, draw_change, left_change = 0, F0, F0, F0  # the number of earlier visits, and their changes
     while True:
         if trees.nodes[node, layout.KIND] != layout.OPEN:
             wl, draw = np.float32(trees.means[node, layout.WL]), np.float32(trees.means[node, layout.DRAW])
             plies_left = np.float32(trees.means[node, layout.LEFT])
         add_visit(trees, node, wl, draw, plies_left)
-        if fix > 0 and trees.nodes[node, layout.KIND] == layout.OPEN:
-            revalue(trees, node, wl_change, draw_change, left_change, fix)
+        if revalued > 0 and trees.nodes[node, layout.KIND] == layout.OPEN:
+            revalue(trees, node, wl_change, draw_change, left_change, revalued)
         parent = trees.nodes[node, layout.PARENT]
         if parent < 0:
             break
         refresh_edge(trees, node, draw_score)
         if trees.nodes[parent, layout.KIND] != layout.OPEN:
-            fix = 0
+            revalued = 0
         if spreading and parent != root and trees.nodes[parent, layout.KIND] == layout.OPEN:
             before = trees.nodes[parent, layout.VISITS]
             old_wl, old_draw = np.float32(trees.means[parent, layout.WL]), np.float32(trees.means[parent, layout.DRAW])
             old_left = np.float32(trees.means[parent, layout.LEFT])
             spreading, settled = spread_bounds(trees, parent, plies_left)
             if settled:
-                fix = before
+                revalued = before
                 wl_change = -np.float32(trees.means[parent, layout.WL] - np.float64(old_wl))
                 draw_change = np.float32(trees.means[parent, layout.DRAW]) - old_draw
                 left_change = np.float32(trees.means[parent, layout.LEFT]) - old_left

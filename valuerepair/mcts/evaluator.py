@@ -32,7 +32,7 @@ class Leaves(NamedTuple):
     | field   | type           |                                                                        |
     |---------|----------------|------------------------------------------------------------------------|
     | masks   | uint64[n, 112] | lc0's input planes, bit 8 * rank + file; all ones where a plane is one |
-    | rule50  | float32[n]     | what plane 109 is multiplied by (divided by 100 where the format wants) |
+    | rule50  | float32[n]     | the factor of plane 109 (divided by 100 if the format says so)          |
     | indices | uint16[k]      | indices into the net's 1858 policy outputs, one per legal move         |
     | offsets | int64[n + 1]   | those of row i are ``indices[offsets[i]:offsets[i+1]]``                |
     """
@@ -84,11 +84,10 @@ MAX_DIFFERENCE = 0.05
 
 
 class NetEvaluator(LeafEvaluator):
-    """Evaluates by an open net. Several threads may call it at once; `streams` is the number that pays off.
+    """Evaluates by a net, which must stay open. Several threads may call it at once; more than `streams` gain nothing.
 
-    The net must stay open meanwhile. `compact` says whether the net takes bitboards and legal moves
-    (`valuerepair.nets.compact`); by default it does on a GPU, if the net's file allows it and both ways agree on a
-    position. On the CPU unpacking here is faster.
+    `compact` says whether the net takes bitboards and legal moves (`valuerepair.nets.compact`); by default it does on a
+    GPU, if the net's file allows it and both ways agree on a position. On the CPU unpacking here is faster.
     """
 
     def __init__(self, net: Net, *, compact: bool | None = None) -> None:

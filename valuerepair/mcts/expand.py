@@ -49,7 +49,7 @@ def draw_by_rule(rows: Boards, r: int, depth: int, two_fold: bool) -> int:
 def settle(trees: Trees, node: int, kind: int, wl: int, plies_left: np.float32) -> None:
     """Gives a node a final value (lc0's MakeTerminal): `wl` is -1, 0 or 1, seen by the player who moved there.
 
-    A move proven lost loses its prior, so that it draws no visits any more.
+    A move that is proven to lose gets no prior, so that it gets no more visits.
     """
     trees.nodes[node, layout.KIND] = kind
     trees.means[node, layout.WL], trees.means[node, layout.DRAW] = np.float64(wl), 1.0 if wl == 0 else 0.0
@@ -129,9 +129,9 @@ def look_ahead(trees: Trees, tree: int, node: int, depth: int) -> None:
 
 @inlined_kernel
 def wants_probe(trees: Trees, rules: SearchRules, tree: int, depth: int) -> bool:
-    """The position is one that tablebases know: few men, no castling rights, right after a capture or pawn move.
+    """Whether tablebases may know the position: few men, no castling rights, right after a capture or pawn move.
 
-    When tables chose the root's moves, the search does not probe them again, as in lc0: it only has to find the mate.
+    If tables chose the root's moves, the search does not probe them again, as in lc0: it only has to find the mate.
     """
     if rules.tablebase_men == 0 or depth == 0 or trees.slots[tree, layout.PROBED] == layout.IN_TABLES:
         return False
@@ -165,7 +165,7 @@ def set_priors(trees: Trees, rules: SearchRules, node: int, logits: NDArray[np.f
 
 @kernel
 def force(trees: Trees, node: int) -> None:
-    """Makes a node with a single move a link of a chain: it has no evaluation of its own."""
+    """Makes a node with a single move a link of a chain, which the net does not evaluate."""
     trees.nodes[node, layout.FORCED] = 1
     trees.nodes[node, layout.ARRANGED] = 1
     trees.prior[trees.nodes[node, layout.FIRST]] = np.float32(1)
@@ -198,12 +198,12 @@ def generation_rank(rows: Boards, r: int, move: int) -> int:
 def order_as_generated(trees: Trees, row: int, first: int, count: int) -> None:
     """Brings the moves of new edges into the order in which lc0 generates them."""
     for i in range(first + 1, first + count):
-        move, at = trees.move[i], i
+        move, edge = trees.move[i], i
         rank = generation_rank(trees.rows, row, np.int64(move))
-        while at > first and generation_rank(trees.rows, row, np.int64(trees.move[at - 1])) > rank:
-            trees.move[at] = trees.move[at - 1]
-            at -= 1
-        trees.move[at] = move
+        while edge > first and generation_rank(trees.rows, row, np.int64(trees.move[edge - 1])) > rank:
+            trees.move[edge] = trees.move[edge - 1]
+            edge -= 1
+        trees.move[edge] = move
 
 
 @kernel
@@ -242,7 +242,7 @@ def partition(trees: Trees, first: int, last: int) -> int:
 def sort_as_lc0(trees: Trees, first: int, count: int) -> None:
     """Sorts new edges by descending prior as libstdc++'s std::sort does, which lc0 calls and which is not stable.
 
-    It never switches to heap sort, as std::sort does after too many unlucky partitions: no position's moves need it.
+    Unlike std::sort it never switches to heap sort after too many unlucky partitions: no position's moves need that.
     """
     # The column of children, which new edges do not have, holds the ends of the segments to sort.
     begin, level = first, 0
@@ -255,7 +255,7 @@ def sort_as_lc0(trees: Trees, first: int, count: int) -> None:
         else:
             begin, level = end, level - 1
     for i in range(first + 1, first + count):
-        at = i
-        while at > first and trees.prior[at] > trees.prior[at - 1]:
-            swap(trees, at, at - 1)
-            at -= 1
+        edge = i
+        while edge > first and trees.prior[edge] > trees.prior[edge - 1]:
+            swap(trees, edge, edge - 1)
+            edge -= 1

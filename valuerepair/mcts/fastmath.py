@@ -57,6 +57,6 @@ def logistic(x: float) -> float:
 def stored_prior(p: np.float32) -> np.float32:
     """A prior in [0, 1] after lc0 has stored it in 16 bits: 5 of exponent, 11 of significand."""
     bits = np.int64(np.float32(p).view(np.int32)) + (1 << 11) - (3 << 28)
-    kept = 0 if bits < 0 else bits >> 12
-    result: np.float32 = np.int32(kept << 12 | 3 << 28).view(np.float32)
+    stored = 0 if bits < 0 else bits >> 12
+    result: np.float32 = np.int32(stored << 12 | 3 << 28).view(np.float32)
     return result

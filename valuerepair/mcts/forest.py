@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import islice
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class Forest:
         self._leaves = empty_round(trees * self.params.minibatch_size)
         self._lines = lines
         self._tags: list[object] = [None] * trees
-        self._root_moves: dict[int, tuple[str, ...]] = {}  # to keep when a root is expanded; other roots keep all
+        self._root_moves: dict[int, tuple[str, ...]] = {}  # by slot: the moves that a root keeps when it is expanded
         self._in_tables: set[int] = set()  # trees whose root's moves the tables chose
         self._free = list(range(trees - 1, -1, -1))
 
@@ -153,10 +153,8 @@ class Forest:
             while nodes := more(tag, result):
                 if not self.is_proven(slot):  # a proven tree counts as searched to any number of visits
                     self._make_room_for(nodes)
-                    self._trees.slots[slot, [layout.LIMIT, layout.STATE]] = (
-                        nodes,
-                        layout.SEARCHING,
-                    )  # the same search: its counts go on
+                    # It is the same search: its counts go on.
+                    self._trees.slots[slot, [layout.LIMIT, layout.STATE]] = nodes, layout.SEARCHING
                     break
             else:
                 finished.append((tag, result))
@@ -191,8 +189,7 @@ class Forest:
         return read_snapshot(self._trees, self._rules, self.params, slot, most)
 
     def evaluated_line(self, slot: int, number: int) -> Moves | None:
-        """The moves to the position below the root that the net evaluated as the `number`-th, from 1; None if it
-        evaluated fewer."""
+        """The moves to the `number`-th position (from 1) below the root that the net evaluated; None without it."""
         return read_evaluated_line(self._trees, self._rules, slot, number)
 
     def evaluated(self, slot: int) -> int:
@@ -210,18 +207,15 @@ class Forest:
 
         It takes positions as trees become free, so that all trees are busy until the end.
         """
-        numbered = zip(count(), positions, strict=False)
-        more = True
-        while more or self.busy:
-            while more and self.free:
-                following = next(numbered, None)
-                if following is None:
-                    more = False
-                else:
-                    self.add(following[1], nodes, following[0])
-            for index, result in self.step():
-                assert isinstance(index, int)
-                yield index, result
+        numbered = enumerate(positions)
+        while True:
+            for index, position in islice(numbered, self.free):
+                self.add(position, nodes, index)
+            if not self.busy:
+                return
+            for tag, result in self.step():
+                assert isinstance(tag, int)
+                yield tag, result
 
     def _gather(self) -> int:
         """Gathers the leaves of this round; grows the forest and probes the tables as trees need it."""
@@ -234,7 +228,7 @@ class Forest:
         return filled
 
     def _probe(self, slot: int, filled: int) -> int:
-        """Probes the tables for the leaf that a tree waits with."""
+        """Probes the tables for the leaf of a tree that waits for them."""
         row = int(self._trees.slots[slot, layout.ROOT_ROW] + self._trees.slots[slot, layout.PROBED_DEPTH])
         wl = self._tables.probe(fens(self._trees.rows[row : row + 1])[0])
         has_table, value = wl is not None, -(wl or 0)
@@ -258,7 +252,7 @@ class Forest:
                         and self.visits(slot) < state[layout.LIMIT]
                         and not solved(self._trees, node)
                     ):
-                        state[layout.STATE] = layout.SEARCHING  # a move that is left out had proved the root
+                        state[layout.STATE] = layout.SEARCHING  # only a move that is left out had proved the root
         return done
 
     def _make_room_for(self, nodes: int) -> None:
@@ -389,7 +383,7 @@ def warm_up(evaluator: LeafEvaluator, params: SearchParams) -> None:
 
 
 def _call_kernels(evaluator: LeafEvaluator, params: SearchParams) -> None:
-    """Calls every kernel that a search can call: what is not called here is compiled in the middle of a game."""
+    """Calls every kernel that a search can call: any other kernel would be compiled in the middle of a game."""
     start, later = read_position("startpos"), read_position("startpos moves e2e4")
     forest = Forest(evaluator, params, trees=1, nodes=2)
     slot = forest.add(start, 2, root_moves=later.moves)  # so that the move has a visit, and its tree can be kept
@@ -399,7 +393,7 @@ def _call_kernels(evaluator: LeafEvaluator, params: SearchParams) -> None:
     forest.advance(slot, later, later.moves)
     forest.go_on(slot, 2)
     solved(forest._trees, 0)  # after proofs
-    game, _ = play(later)  # what follows is for tables, and for the statistics of root moves
+    game, _ = play(later)  # from here on: for tables, and for the statistics of root moves
     repeated_since_zeroing(game)
     answer_probe(forest._trees, forest._rules, slot, False, 0, forest._leaves, 0)
     policy_indices(parse_fens(fens(game[-1:])), *legal_moves(game[-1:]), evaluator.input_format)

@@ -24,7 +24,7 @@ from valuerepair.mcts.params import CHOICES, SearchParams
 FIRST, COUNT, OPENED, ARRANGED, PARENT, EDGE, VISITS, PENDING, KIND, LOWER, UPPER, FORCED, FROZEN = range(13)
 OWN_DRAW = 13  # the net's own share of draws, in parts of DRAW_UNIT
 DRAW_UNIT = 1 << 30
-OWN_LEFT = 14  # the net's own plies to the end, in parts of LEFT_UNIT; -1 where OWN is not what the net said
+OWN_LEFT = 14  # the net's own plies to the end, in parts of LEFT_UNIT; -1 where OWN is not the net's value
 LEFT_UNIT = 1 << 20
 MOST_LEFT = 2047  # plies that fit
 NODE = 16  # 64 bytes: a line of the cache
@@ -33,7 +33,7 @@ WL, DRAW, LEFT, OWN = range(4)
 MEAN = 4
 # Columns of Trees.slots.
 STATE, USED_NODES, USED_EDGES, FIRST_ROW, ROOT_ROW, INITIAL, LIMIT = range(7)
-EVALUATIONS, LEAVES, DEPTHS, DEEPEST, RANDOM, PROBED, PROBED_DEPTH, ASKED, POLICY = range(7, 16)
+EVALUATIONS, LEAVES, DEPTHS, DEEPEST, RANDOM, PROBED, PROBED_DEPTH, REQUESTED, POLICY = range(7, 16)
 IN_TABLES = -1  # in the column PROBED: tables chose the root's moves
 SLOT = 16  # two lines of the cache
 # Values of the column STATE.
@@ -56,17 +56,17 @@ class Trees(NamedTuple):
     |---------|----------------------|---------------------------------------------------------------------|
     | rows    | uint64[T * R, ROW]   | boards: the game up to the root, then the line being searched       |
     | nodes   | int32[T * N, NODE]   | columns FIRST (edge) to OWN_LEFT; FROZEN: edges opened at freezing  |
-    | means   | float64[T * N, MEAN] | over all visits: WL, DRAW, LEFT (plies); OWN is the net's Q of it   |
+    | means   | float64[T * N, MEAN] | over all visits: WL, DRAW, LEFT (plies); OWN is the net's Q         |
     | move    | uint16[T * E]        | seen from the side to move                                          |
     | prior   | float32[T * E]       | P                                                                   |
     | child   | int32[T * E]         | node                                                                |
     | visits  | int32[T * E]         | of the child                                                        |
     | q       | float32[T * E]       | of the child, draw score included                                   |
-    | certain | int8[T * E] or [0]   | proven value, else `UNPROVEN`; kept with certainty or look-ahead    |
-    | frozen  | int32[T * E] or [0]  | visits when its node was frozen; kept with search-contempt          |
-    | slots   | int64[T, SLOT]       | columns STATE to POLICY; ASKED: leaves in this round                |
+    | certain | int8[T * E] or [0]   | proven value, else `UNPROVEN`; only with certainty or look-ahead    |
+    | frozen  | int32[T * E] or [0]  | visits when its node was frozen; only with search-contempt          |
+    | slots   | int64[T, SLOT]       | columns STATE to POLICY; REQUESTED: leaves in this round            |
     | policy  | float32[T, MAX_MOVES] | the net's own priors of the root, without noise or proofs          |
-    | policy_move | uint16[T, MAX_MOVES] | their moves; the column POLICY of slots says how many, 0: unknown |
+    | policy_move | uint16[T, MAX_MOVES] | their moves; the column POLICY of slots is their number, 0: unknown |
     """
 
     rows: Boards
@@ -85,7 +85,7 @@ class Trees(NamedTuple):
 
 
 class SearchRules(NamedTuple):
-    """`SearchParams` in the types of the kernels, with what else does not change inside a tree."""
+    """`SearchParams` in the types of the kernels, and everything else that is fixed for a tree."""
 
     cpuct: np.float32
     cpuct_base: np.float32
@@ -197,9 +197,10 @@ def room_for(nodes: int) -> tuple[int, int]:
 
 def tree_bytes(rules: SearchRules) -> int:
     """Memory of one tree in bytes; it grows where positions have more moves."""
-    an_edge = 2 + 4 * 4 + (rules.certainty or rules.lookahead) + 4 * (rules.n_scl > 0)
-    of_root = 6 * MAX_MOVES + 8 * SLOT
-    return rules.node_room * (4 * NODE + 8 * MEAN) + rules.edge_room * an_edge + rules.row_room * 8 * ROW + of_root
+    node_bytes = 4 * NODE + 8 * MEAN
+    edge_bytes = 2 + 4 * 4 + (rules.certainty or rules.lookahead) + 4 * (rules.n_scl > 0)
+    root_bytes = 6 * MAX_MOVES + 8 * SLOT
+    return rules.node_room * node_bytes + rules.edge_room * edge_bytes + rules.row_room * 8 * ROW + root_bytes
 
 
 def grown(trees: Trees, old: SearchRules, new: SearchRules) -> Trees:

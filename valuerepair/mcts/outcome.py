@@ -97,7 +97,7 @@ def proven_draw(trees: Trees, edge: int, opened: bool) -> bool:
 
 @kernel
 def best_at_root(trees: Trees, root: int, draw_score: float, certainty: bool) -> int:
-    """The edge to play from a root: `best_edge`, or with certainty a proven draw if that one is valued below a draw.
+    """The edge to play from a root: `best_edge`, or with certainty a proven draw if `best_edge` is valued below a draw.
 
     `draw_score` is what a draw is worth to the player to move. A draw of a small prior may have no visit.
     """
@@ -122,8 +122,8 @@ def best_at_root(trees: Trees, root: int, draw_score: float, certainty: bool) ->
 def ordered(trees: Trees, node: int, best: int) -> NDArray[np.int64]:
     """The edges of a node, the best one first.
 
-    It does not follow from the order of the others, as `preferred` is not transitive: it compares draws by their
-    length, other moves by visits.
+    The best one must be given, because the order does not determine it: `preferred` is not transitive, as it compares
+    draws by their length, other moves by visits.
     """
     first, count = np.int64(trees.nodes[node, layout.FIRST]), np.int64(trees.nodes[node, layout.COUNT])
     last_opened = first + trees.nodes[node, layout.OPENED]
@@ -132,18 +132,18 @@ def ordered(trees: Trees, node: int, best: int) -> NDArray[np.int64]:
     for edge in range(first, first + count):
         if edge == best:
             continue
-        at = filled
-        while at > 1 and preferred(trees, edge, order[at - 1], last_opened):
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = edge
+        rank_of_edge = filled
+        while rank_of_edge > 1 and preferred(trees, edge, order[rank_of_edge - 1], last_opened):
+            order[rank_of_edge] = order[rank_of_edge - 1]
+            rank_of_edge -= 1
+        order[rank_of_edge] = edge
         filled += 1
     return order
 
 
 @kernel
 def principal_line(trees: Trees, root: int, edge: int, black: int, line: Moves) -> int:
-    """Writes the moves (absolute squares) expected from the root on, the move of the given edge first.
+    """Writes the moves (absolute squares) that are expected from the root, the move of the given edge first.
 
     Returns their number; the line ends where there are no visits.
     """
@@ -239,7 +239,8 @@ def _passed_over(trees: Trees, tree: int, searched: Sequence[RootMove], black: i
 def own_policy(trees: Trees, tree: int, order: NDArray[np.int64]) -> list[float]:
     """The net's own priors of these edges of a root, NaN where they are lost.
 
-    The root of a kept tree was evaluated as a node: it has lost only the priors of proven losses.
+    A root that was a node of an earlier search has no stored policy: the priors of its edges are the net's own, but for
+    proven losses, whose priors are lost.
     """
     count = int(trees.slots[tree, layout.POLICY])
     if not count:
@@ -281,8 +282,9 @@ def choose_move(result: SearchResult, params: SearchParams, ply: int, seed: int)
     """The move to play (UCI). `ply` is the position's, `seed` the game's; moves of a game are drawn independently.
 
     Without temperature it is the first of `result.moves`. With temperature it is drawn by (N + offset)^(1 /
-    temperature) among the moves whose Q is not too far below that of the most visited (lc0's
-    GetBestRootChildWithTemperature); but a proven win is always played, and the longest proven loss only if all lose.
+    temperature) among the moves whose Q is not too far below that of the most visited move (lc0's
+    GetBestRootChildWithTemperature); but a proven win is always played, and a proven loss, the longest, only if all
+    moves lose.
     """
     temperature = temperature_at(params, ply)
     # Moves of the root that tables left out have no prior.
@@ -304,12 +306,12 @@ def unvisited_value(result: SearchResult, params: SearchParams) -> float:
 
 
 def _weights(moves: Sequence[RootMove], params: SearchParams, temperature: float, unvisited: float) -> list[float]:
-    most = max(moves, key=lambda m: (m.visits, m.prior))
-    if most.visits + params.temp_visit_offset <= 0:
+    most_visited = max(moves, key=lambda m: (m.visits, m.prior))
+    if most_visited.visits + params.temp_visit_offset <= 0:
         bases = [m.prior for m in moves]
     else:
         values = [unvisited if math.isnan(m.q) else m.q for m in moves]
-        least = values[moves.index(most)] - params.temp_value_cutoff / 50
+        least = values[moves.index(most_visited)] - params.temp_value_cutoff / 50
         bases = [
             max(m.visits + params.temp_visit_offset, 0.0) if value >= least else 0.0
             for m, value in zip(moves, values, strict=True)

@@ -35,18 +35,18 @@ class SearchParams:
     - `q_scale`: the search multiplies the net's Q by it, and keeps it between -1 and 1: a net that is s times as steep
       as another one is searched with 1 / s as that one would be. Proofs by the rules of chess or by tables keep their
       value. All values that the search gives are on the new scale, the net's own Q of the root included.
-    - `moves_left_...`: how much more a shorter win or longer loss is worth, of nets that say how many plies are left,
-      where |Q| is above `moves_left_threshold`; `moves_left_max_effect` 0 turns it off.
+    - `moves_left_...`: how much more a shorter win or longer loss is worth where |Q| is above `moves_left_threshold`,
+      for nets that predict the plies left; `moves_left_max_effect` 0 turns it off.
     - `minibatch_size`: leaves of one tree in a batch, kept apart by virtual visits; 1 is the sequential search.
     - `certainty`: proven values spread by minimax, replace averages and end visits to proven nodes (MCTS-solver).
-      It takes the place of `sticky_endgames`, lc0's milder form of it.
+      It replaces `sticky_endgames`, lc0's milder form of it.
     - `lookahead`: moves that end the game are found when their parent is expanded, one ply earlier.
     - `auto_extend`: a chain of single legal moves is one state, valued by its end.
-    - `n_scl`: search-contempt, visits of an opponent's node after which its visit distribution is frozen and
+    - `n_scl`: search-contempt: after this number of visits of an opponent's node, its visit distribution is frozen and
       sampled; 0 stands for infinity, which is plain PUCT.
     - `syzygy`: folders of Syzygy tables, separated as in PATH; empty for none.
-    - `syzygy_fast_play`: at a root that the tables know, only the moves nearest to the next capture or pawn move, as
-      after a repetition; without it all moves that surely win within the 50 moves.
+    - `syzygy_fast_play`: at a root that the tables know, searches only the moves nearest to the next capture or pawn
+      move, as after a repetition; without it, all moves that surely win within the 50 moves.
     - `lc0_floats`: lc0's approximate logarithm and exponential and its priors of 16 bits, to reproduce its visits.
     - `seed`: of noise, temperature and search-contempt.
     """

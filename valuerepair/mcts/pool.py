@@ -44,7 +44,7 @@ class ForestPool:
         self._wake = threading.Condition()
         self._waiting: deque[_TreeJob[Any]] = deque()
         self._running = 0
-        self._growing: list[set[_TreeJob[Any]]] = [set() for _ in forests]
+        self._growing: list[set[_TreeJob[Any]]] = [set() for _ in forests]  # searches in progress, by forest
         self._closed = self._abandoned = False
         self._broken: ValueRepairError | None = None
         self._threads = [
@@ -193,6 +193,6 @@ def search_broke(error: BaseException) -> ValueRepairError:
     if isinstance(error, ValueRepairError):
         return error
     reason = str(error).strip().splitlines() or [""]
-    broken = ValueRepairError(f"the search broke: {type(error).__name__}: {reason[0]}".rstrip(": "))
-    broken.__cause__ = error
-    return broken
+    failure = ValueRepairError(f"the search broke: {type(error).__name__}: {reason[0]}".rstrip(": "))
+    failure.__cause__ = error
+    return failure

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from valuerepair.mcts import fastmath
 
-NAN = float("nan")  # one object, so that equal results compare as such
+NAN = float("nan")  # one object: results with NaN in the same places compare as equal
 
 
 class Value(NamedTuple):
@@ -131,10 +131,10 @@ class SearchResult:
 
     @property
     def effective_moves(self) -> float:
-        """The effective number of root moves: exp(-sum p log p) over their shares p of the visits; n of n equal shares.
+        """The effective number of root moves: exp(-sum p log p) over their shares p of the visits, n for equal shares.
 
-        NaN without a visit below the root. A tree kept from an earlier search also has that search's visits, which it
-        spent on finding another move: the number then says nothing about this search.
+        NaN without a visit below the root. A tree kept from an earlier search also has that search's visits, which were
+        spent on another move: then the number says nothing about this search.
         """
         visits = [move.visits for move in self.moves if move.visits]
         if not visits:

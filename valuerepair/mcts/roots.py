@@ -29,7 +29,7 @@ def play_game(start: Boards, moves: Moves) -> Boards:
 
 @kernel
 def put_game(trees: Trees, rules: SearchRules, tree: int, game: Boards, initial: bool) -> None:
-    """Copies the end of a game, up to the root, into a tree's rows: positions that the net sees or that may recur."""
+    """Copies the end of a game, up to the root, into a tree's rows: the positions that the net sees or may recur."""
     last = len(game) - 1
     plies_before = min(max(clock(game, last), HISTORY), layout.HISTORY_ROWS - 1, last)
     base = tree * rules.row_room
@@ -69,29 +69,29 @@ def find_edge(trees: Trees, node: int, move: int) -> int:
 
 @kernel
 def keep_moves(trees: Trees, rules: SearchRules, tree: int, moves: Moves) -> None:
-    """Drops all edges of an expanded root, none of them opened, but those of `moves` (absolute squares)."""
+    """Drops the edges of an expanded root that are not in `moves` (absolute squares); no edge must be opened yet."""
     root = tree * rules.node_room
     turn = FLIP * black_to_move(trees.rows, trees.slots[tree, layout.ROOT_ROW])
-    first, kept = np.int64(trees.nodes[root, layout.FIRST]), 0
+    first, count = np.int64(trees.nodes[root, layout.FIRST]), 0
     for edge in range(first, first + trees.nodes[root, layout.COUNT]):
         for move in moves:
             if np.int64(move) ^ turn == np.int64(trees.move[edge]):
-                to = first + kept
+                to = first + count
                 trees.move[to], trees.prior[to] = trees.move[edge], trees.prior[edge]
                 if len(trees.certain):
                     trees.certain[to] = trees.certain[edge]
-                kept += 1
+                count += 1
                 break
-    trees.nodes[root, layout.COUNT], trees.nodes[root, layout.ARRANGED] = kept, 0
+    trees.nodes[root, layout.COUNT], trees.nodes[root, layout.ARRANGED] = count, 0
 
 
 @allocating_kernel
 def make_root(trees: Trees, rules: SearchRules, tree: int, move: int) -> bool:
     """Makes the node after a move (absolute squares) the root; False if it has no visits or its moves have no priors.
 
-    Drops all nodes that are not below it; indices still ascend from parent to child. Undoes repetitions that counted as
-    draws but whose first occurrence is now before the root (lc0's EnsureNodeTwoFoldCorrectForDepth). The rows of the
-    tree must still be those of the old root; they are out of date afterwards.
+    Drops all nodes that are not below it; indices still ascend from parent to child. A repetition that counted as a
+    draw does so no longer if its first occurrence is now before the root (lc0's EnsureNodeTwoFoldCorrectForDepth). The
+    rows of the tree must be those of the old root; afterwards they are out of date.
     """
     base = tree * rules.node_room
     black = black_to_move(trees.rows, trees.slots[tree, layout.ROOT_ROW])
@@ -124,15 +124,15 @@ def make_root(trees: Trees, rules: SearchRules, tree: int, move: int) -> bool:
 @allocating_kernel
 def compact(trees: Trees, rules: SearchRules, tree: int, root: int) -> NDArray[np.int64]:
     """Moves the nodes below `root`, and their edges, to the front of the tree; returns their depths."""
-    base, used, kept = tree * rules.node_room, trees.slots[tree, layout.USED_NODES], 0
+    base, used, count = tree * rules.node_room, trees.slots[tree, layout.USED_NODES], 0
     to, depths, firsts = np.full(used, -1), np.zeros(used, np.int64), np.zeros(used, np.int64)
     for i in range(root - base, used):
-        node, new = base + i, base + kept
+        node, new = base + i, base + count
         parent = np.int64(trees.nodes[node, layout.PARENT]) - base
         if node != root and (parent < 0 or to[parent] < 0):
             continue
-        to[i], depths[kept], firsts[kept] = (
-            kept,
+        to[i], depths[count], firsts[count] = (
+            count,
             0 if node == root else depths[to[parent]] + 1,
             trees.nodes[node, layout.FIRST],
         )
@@ -141,11 +141,11 @@ def compact(trees: Trees, rules: SearchRules, tree: int, root: int) -> NDArray[n
         for column in range(layout.MEAN):
             trees.means[new, column] = trees.means[node, column]
         trees.nodes[new, layout.PARENT] = -1 if node == root else base + to[parent]
-        kept += 1
-    trees.slots[tree, layout.USED_NODES] = kept
+        count += 1
+    trees.slots[tree, layout.USED_NODES] = count
     trees.nodes[base, layout.EDGE] = -1
-    compact_edges(trees, rules, tree, firsts[:kept])
-    return depths[:kept]
+    compact_edges(trees, rules, tree, firsts[:count])
+    return depths[:count]
 
 
 @allocating_kernel
@@ -155,8 +155,8 @@ def compact_edges(trees: Trees, rules: SearchRules, tree: int, firsts: NDArray[n
     # In the order of the edges: a node whose visits were taken back has new edges after those of later nodes.
     for i in np.argsort(firsts):
         node = base + i
-        for at in range(trees.nodes[node, layout.COUNT]):
-            copy_edge(trees, firsts[i] + at, end + at)
+        for offset in range(trees.nodes[node, layout.COUNT]):
+            copy_edge(trees, firsts[i] + offset, end + offset)
         trees.nodes[node, layout.FIRST] = end
         end += trees.nodes[node, layout.COUNT]
     trees.slots[tree, layout.USED_EDGES] = end - tree * rules.edge_room
@@ -181,7 +181,7 @@ def copy_edge(trees: Trees, edge: int, to: int) -> None:
 def take_back(trees: Trees, drawn: int, draw_score: np.float32) -> None:
     """Removes the visits of a two-fold draw from all means above it, and makes it a node without visits again.
 
-    Above a proven node all its visits are worth the proven value, these as well.
+    In the means above a proven node, all visits of that node have the proven value, these too.
     """
     visits, node = trees.nodes[drawn, layout.VISITS], np.int64(drawn)
     wl, draw, plies_left = 0.0, 1.0, trees.means[drawn, layout.LEFT]

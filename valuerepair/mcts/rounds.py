@@ -53,7 +53,7 @@ def write_leaf(trees: Trees, rules: SearchRules, tree: int, node: int, depth: in
     for i in range(trees.nodes[node, layout.COUNT]):
         leaves.indices[begin + i] = policy_index(trees.rows, row, np.int64(trees.move[first + i]), transform)
     leaves.offsets[n + 1] = begin + trees.nodes[node, layout.COUNT]
-    trees.slots[tree, layout.ASKED] += 1
+    trees.slots[tree, layout.REQUESTED] += 1
     leaves.leaf[n, 0], leaves.leaf[n, 1], leaves.leaf[n, 2] = tree, node, depth
     if rules.batch > 1:
         begin_visit(trees, node)
@@ -86,7 +86,7 @@ def wants_visit(trees: Trees, rules: SearchRules, tree: int) -> bool:
 def extend_chain(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -> tuple[int, int]:
     """Follows single legal moves from an extended leaf to the first position with a choice; returns its node and depth.
 
-    A chain also ends where the game ends, and where tablebases may know the value.
+    A chain also ends where the game ends, and where tablebases may know the position.
     """
     for _ in range(LONGEST_CHAIN):
         if trees.nodes[node, layout.KIND] != layout.OPEN or trees.nodes[node, layout.COUNT] != 1 or depth == 0:
@@ -156,13 +156,13 @@ def gather(trees: Trees, rules: SearchRules, leaves: RoundLeaves, n: int) -> tup
     lacking, begins = False, n == 0
     for tree in range(len(trees.slots)):
         if begins:
-            trees.slots[tree, layout.ASKED] = 0
-        while trees.slots[tree, layout.ASKED] < rules.batch and pick_leaf(trees, rules, tree, leaves, n):
+            trees.slots[tree, layout.REQUESTED] = 0
+        while trees.slots[tree, layout.REQUESTED] < rules.batch and pick_leaf(trees, rules, tree, leaves, n):
             n += 1
         if trees.slots[tree, layout.STATE] >= layout.NEEDS_NODES:
             lacking = True
         else:
-            trees.slots[tree, layout.ASKED] = rules.batch  # no more leaves, even if the others need another call
+            trees.slots[tree, layout.REQUESTED] = rules.batch  # no more leaves, even if other trees need another call
     return n, lacking
 
 

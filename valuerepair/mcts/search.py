@@ -25,7 +25,7 @@ class Search:
     """
 
     def __init__(self, evaluator: LeafEvaluator, params: SearchParams | None = None, *, nodes: int = 1_000_000) -> None:
-        """`nodes` is the room. Raises UsageError for parameters that make no sense."""
+        """`nodes` is the `room` of a tree. Raises UsageError for parameters that make no sense."""
         self._forest = Forest(evaluator, params, trees=1, nodes=min(nodes, FIRST_ROOM))
         self.room = nodes
         self._slot: int | None = None
@@ -39,17 +39,17 @@ class Search:
         return 0 if self._slot is None else self._forest.visits(self._slot)
 
     def set_position(self, position: Position) -> bool:
-        """Sets the position to search; True if a part of the previous tree is kept.
+        """Sets the position to search; True if a part of the previous tree can be used for it.
 
-        It is kept if the position is the same game some moves later. Raises ValueRepairError for an illegal or
-        finished position; the previous one then stays set.
+        That is so if the position comes later in the same game. Raises ValueRepairError for an illegal or finished
+        position; the previous one then stays set.
         """
         play(position)
-        kept = self._keep(position)
-        if not kept:
+        is_later = self._advance_to(position)
+        if not is_later:
             self.forget()
         self._position = position
-        return kept
+        return is_later
 
     def forget(self) -> None:
         """Drops the tree."""
@@ -98,7 +98,7 @@ class Search:
         if self._position is None:
             raise UsageError("no position to search")
         if self._slot is not None and (root_moves or self._restricted):
-            self.forget()  # a tree of only some moves is of no use for others
+            self.forget()  # a tree that has only some root moves cannot be used for other moves
         self.nodes_before = self.nodes
         if self._slot is not None:
             self._forest.go_on(self._slot, nodes)
@@ -110,12 +110,12 @@ class Search:
         self._restricted = bool(root_moves)
         return slot
 
-    def _keep(self, position: Position) -> bool:
-        """Makes the node of a later position of the same game the root; False if the tree cannot be kept."""
+    def _advance_to(self, position: Position) -> bool:
+        """Makes the node of a later position of the same game the root; False if the tree has no such node."""
         last = self._position
         if last is None or self._slot is None or self._restricted or last.start_fen != position.start_fen:
             return False
         if position.moves[: len(last.moves)] != last.moves:
             return False
-        further = position.moves[len(last.moves) :]
-        return not further or self._forest.advance(self._slot, position, further)
+        new_moves = position.moves[len(last.moves) :]
+        return not new_moves or self._forest.advance(self._slot, position, new_moves)

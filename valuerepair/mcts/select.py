@@ -44,7 +44,7 @@ def cpuct(rules: SearchRules, visits: int, at_root: bool) -> np.float32:
 
 @inlined_kernel
 def closed(trees: Trees, rules: SearchRules, edge: int, at_root: bool) -> bool:
-    """The edge is proven, so that no visit goes there. At the root a draw stays open: visits choose the move there."""
+    """Whether an edge is proven, so that no visit goes there. At the root a draw stays open: its visits count."""
     if not rules.certainty:
         return False
     proven = trees.certain[edge]
@@ -54,14 +54,14 @@ def closed(trees: Trees, rules: SearchRules, edge: int, at_root: bool) -> bool:
 @inlined_kernel
 def arrange(trees: Trees, rules: SearchRules, node: int, at_root: bool) -> bool:
     """Moves the unopened edge of the highest prior right behind the opened ones; False if no edge can be opened."""
-    first, count, at = (
+    first, count, opened = (
         trees.nodes[node, layout.FIRST],
         trees.nodes[node, layout.COUNT],
         trees.nodes[node, layout.OPENED],
     )
-    if trees.nodes[node, layout.ARRANGED] > at:
+    if trees.nodes[node, layout.ARRANGED] > opened:
         return True
-    begin, best, highest = first + at, -1, np.float32(-1)
+    begin, best, highest = first + opened, -1, np.float32(-1)
     for edge in range(begin, first + count):
         if trees.prior[edge] > highest and not closed(trees, rules, edge, at_root):
             best, highest = edge, trees.prior[edge]
@@ -77,7 +77,7 @@ def arrange(trees: Trees, rules: SearchRules, node: int, at_root: bool) -> bool:
         for edge in range(best, begin, -1):
             trees.certain[edge] = trees.certain[edge - 1]
         trees.certain[begin] = proven
-    trees.nodes[node, layout.ARRANGED] = at + 1
+    trees.nodes[node, layout.ARRANGED] = opened + 1
     return True
 
 
@@ -161,7 +161,7 @@ def freeze(trees: Trees, node: int) -> None:
 
 @kernel
 def sampled(trees: Trees, rules: SearchRules, tree: int, node: int) -> int:
-    """An edge drawn by the frozen visits; -1 if all of these edges are proven."""
+    """An edge that is drawn by the frozen visits; -1 if all edges with such visits are proven."""
     first, total = trees.nodes[node, layout.FIRST], 0
     last = first + trees.nodes[node, layout.FROZEN]
     for edge in range(first, last):
@@ -171,11 +171,11 @@ def sampled(trees: Trees, rules: SearchRules, tree: int, node: int) -> int:
         return -1
     state = np.uint64(trees.slots[tree, layout.RANDOM]) + GOLDEN
     trees.slots[tree, layout.RANDOM] = np.int64(state)
-    at = np.int64((random_word(state) >> np.uint64(11)) % np.uint64(total))
+    remaining = np.int64((random_word(state) >> np.uint64(11)) % np.uint64(total))
     for edge in range(first, last):
         if not closed(trees, rules, edge, False):
-            at -= trees.frozen[edge]
-            if at < 0:
+            remaining -= trees.frozen[edge]
+            if remaining < 0:
                 return edge
     return -1
 

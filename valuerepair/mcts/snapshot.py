@@ -66,7 +66,7 @@ class TreeNode:
 class Snapshot:
     """The `nodes` of a tree in the order of their first visits, the root first; `size` is the number of all its nodes.
 
-    After them come their moves that look-ahead proved before any visit. `params` are those of the search.
+    After the nodes come those of their moves that look-ahead proved before any visit. `params` are the search's.
     """
 
     nodes: tuple[TreeNode, ...]
@@ -75,16 +75,16 @@ class Snapshot:
 
 
 def read_snapshot(trees: Trees, rules: SearchRules, params: SearchParams, tree: int, most: int) -> Snapshot:
-    """The at most `most` most visited nodes of a tree whose root has a visit; of equal visits, the earlier nodes."""
+    """The most visited nodes of a tree whose root has a visit, at most `most`; of equal visits, the earlier nodes."""
     root = tree * rules.node_room
     visits = trees.nodes[root : root + int(trees.slots[tree, layout.USED_NODES]), layout.VISITS]
-    # A node comes before the nodes below it and has no fewer visits: so the nodes above a kept node are kept.
-    kept = np.sort(np.argsort(-visits, kind="stable")[:most])
-    kept = root + kept[visits[kept] > 0]
-    reader = _TreeReader(trees, rules, tree, {int(node): i for i, node in enumerate(kept)})
-    nodes = [reader.node(int(node)) for node in kept]
+    # A node comes before the nodes below it and has no fewer visits: so the nodes above a chosen node are chosen, too.
+    chosen = np.sort(np.argsort(-visits, kind="stable")[:most])
+    chosen = root + chosen[visits[chosen] > 0]
+    reader = _TreeReader(trees, rules, tree, {int(node): i for i, node in enumerate(chosen)})
+    nodes = [reader.node(int(node)) for node in chosen]
     if len(trees.certain):
-        nodes += [proven for i, node in enumerate(kept) for proven in reader.looked_ahead(int(node), nodes[i].depth)]
+        nodes += [proven for i, node in enumerate(chosen) for proven in reader.looked_ahead(int(node), nodes[i].depth)]
     return Snapshot(tuple(nodes), int((visits > 0).sum()), params)
 
 
@@ -104,7 +104,7 @@ def evaluated_nodes(trees: Trees, rules: SearchRules, tree: int) -> NDArray[np.i
 
 
 def read_evaluated_line(trees: Trees, rules: SearchRules, tree: int, number: int) -> Moves | None:
-    """The moves from the root to the `number`-th (from 1) of `evaluated_nodes`; None if there are fewer nodes."""
+    """The moves from the root to the `number`-th (from 1) of `evaluated_nodes`; None without it."""
     evaluated = evaluated_nodes(trees, rules, tree)
     if len(evaluated) < number:
         return None

@@ -58,10 +58,10 @@ class Tables:
     def root_moves(self, fen: str, *, nearest: bool) -> tuple[tuple[str, ...], bool] | None:
         """The moves (UCI) that preserve a position's result, and whether DTZ ranked them; None without a table.
 
-        As lc0's root_probe. Won positions: all moves that surely win within the 50-move rule; if no move does, or with
-        `nearest` (as after a repetition), those with the shortest distance to the next capture or pawn move. Lost
-        positions: all moves, or those with the longest distance if the 50-move rule may save the game. Without DTZ
-        tables (.rtbz): all moves that keep the win, draw or loss.
+        As in lc0's root_probe: in won positions, all moves that surely win within the 50-move rule; if no move does, or
+        with `nearest` (as after a repetition), those with the shortest distance to the next capture or pawn move. In
+        lost positions, all moves, or those with the longest distance if the 50-move rule may save the game. Without DTZ
+        tables (.rtbz), all moves that keep the win, draw or loss.
         """
         board = chess.Board(fen)
         with _damage_reported(fen):
@@ -83,7 +83,7 @@ class Tables:
             board.pop()
 
     def _rank_by_dtz(self, board: chess.Board, move: chess.Move, nearest: bool) -> int:
-        """How good a move is, with the plies to the next capture or pawn move; higher is better for its player."""
+        """How good a move is, also by the plies to the next capture or pawn move; higher is better for its player."""
         clock = board.halfmove_clock
         board.push(move)
         try:

@@ -82,7 +82,8 @@ class UciServer:
     def run(self, lines: Iterable[str]) -> None:
         """Answers commands until ``quit``, which stops a running search, or to the end of the input, which does not.
 
-        Returns before the other thread has ended if that compiles or loads a net; it then ends with the process.
+        If the other thread compiles or loads a net, this returns before that thread has ended; it ends with the
+        process.
         """
         quitting = True
         self._worker.start()
@@ -203,8 +204,8 @@ class UciServer:
 
     def _set_position(self, text: str) -> None:
         words = text.split()
-        if lost := lost_rights(words[1:]) if words[:1] == ["fen"] else "":
-            remaining = "".join(right for right in words[3] if right not in lost) or "-"
+        if impossible := impossible_rights(words[1:]) if words[:1] == ["fen"] else "":
+            remaining = "".join(right for right in words[3] if right not in impossible) or "-"
             self._say(f"castling {words[3]} is {remaining} here: king or rook is not at home")
             words[3] = remaining
         try:
@@ -277,7 +278,7 @@ class UciServer:
         return tuple(dict.fromkeys(legal))
 
 
-def lost_rights(fen: Sequence[str]) -> str:
+def impossible_rights(fen: Sequence[str]) -> str:
     """The castling rights in a FEN's fields whose king or rook is not at home; some board editors send such FENs."""
     board = chess.Board(None)
     try:
@@ -325,7 +326,7 @@ class Switch:
             self._changed.notify_all()
 
     def mark_endless(self) -> None:
-        """Says that the search has no limit, as one by the other side's clock."""
+        """Records that the search has no limit, as when only the other side's clock is given."""
         self._endless = True
 
     def ponderhit(self) -> None:
@@ -350,8 +351,8 @@ class Switch:
 class Thinking:
     """The search for one ``go``. `search` has its position set. `write` writes a line.
 
-    `game` is the number of the game; with it moves drawn by temperature differ between games. `clock` is that of the
-    game.
+    `game` is the number of the game, by which moves that are drawn by temperature differ between games; `clock` is that
+    of the game.
     """
 
     net: OpenedNet
@@ -446,7 +447,7 @@ class Thinking:
 
 _MIDPOINT, _STEEPNESS = 51.5, 7.0  # of the log-logistic distribution of game lengths, in moves
 _FIRST_MOVE = 2.8  # shares of the time for the first move, which has no tree to resume
-_OF_THE_CLOCK = 0.5  # the most that a move may take, unless it is the last before more time
+_MOST_OF_CLOCK = 0.5  # the largest share that a move may take, unless it is the last before more time
 _PRUNING_FROM_S = 0.2  # of search, before its speed may end it
 _TOLERANCE_NODES = 300  # added to the nodes so far when their speed is computed
 
@@ -477,7 +478,7 @@ class TimeManager:
         target_ms = share * (_FIRST_MOVE if self._is_first else 1) + extra_ms
         self._is_first = False
         usable = max(0.0, clock_ms - overhead_ms)
-        return min(target_ms, usable if moves <= 1 else max(share, _OF_THE_CLOCK * usable), usable) / 1000
+        return min(target_ms, usable if moves <= 1 else max(share, _MOST_OF_CLOCK * usable), usable) / 1000
 
     def spent(self, budget: float, seconds: float) -> None:
         """Records how many seconds a move with this budget took."""
@@ -493,7 +494,7 @@ def moves_left(ply: int) -> float:
 def is_settled(result: SearchResult, new_nodes: int, seconds: float, seconds_left: float, factor: float) -> bool:
     """Whether more search cannot change the move: `seconds_left` remain after `new_nodes` in `seconds`.
 
-    It cannot with a single legal move, with a proven win, when all moves but one lose, and when the second move cannot
+    That is so with a single legal move, with a proven win, if all moves but one lose, and if the second move cannot
     overtake the first by visits at the speed so far divided by `factor`. With a factor of 0 no search is settled.
     """
     if factor <= 0:
@@ -589,7 +590,7 @@ def _number(word: str, text: str) -> int | str:
 def info_lines(
     result: SearchResult, seconds: float, new_nodes: int, settings: EngineSettings, *, has_wdl: bool, room: int
 ) -> list[str]:
-    """One line for each of the best moves, as many as the settings say.
+    """One line for each of the best moves; `settings.multipv` is their number.
 
     `new_nodes` are the visits of this search, in `seconds`; `has_wdl`: the net has a WDL head; `room` is the tree's, in
     nodes.
