@@ -136,7 +136,7 @@ class NetEvaluator(LeafEvaluator):
         answer = Evaluations(*(np.zeros_like(part) for part in plain))
         try:
             run_masks(session, leaves, slice(0, len(leaves.masks)), answer)
-        except Exception as error:  # ONNX Runtime raises a dozen classes of its own for this
+        except Exception as error:  # ONNX Runtime raises any of a dozen classes for this
             raise ValueRepairError(f"{onnx}: cannot be run with bitboards: {first_line(error)}") from None
         parts = [np.abs(a - b) / np.maximum(np.abs(a), 1) for a, b in zip(plain, answer, strict=True)]
         difference = float(np.concatenate(parts).max())

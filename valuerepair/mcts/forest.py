@@ -185,7 +185,7 @@ class Forest:
         return read_result(self._trees, self._rules, slot, lines, in_tables=slot in self._in_tables)
 
     def snapshot(self, slot: int, most: int) -> Snapshot:
-        """The `most` most visited nodes of a tree whose root has a visit."""
+        """The most visited nodes, at most `most`, of a tree whose root has a visit."""
         return read_snapshot(self._trees, self._rules, self.params, slot, most)
 
     def evaluated_line(self, slot: int, number: int) -> Moves | None:

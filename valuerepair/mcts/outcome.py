@@ -231,9 +231,9 @@ def _passed_over(trees: Trees, tree: int, searched: Sequence[RootMove], black: i
     names = {move.move for move in searched}
     count = int(trees.slots[tree, layout.POLICY])
     moves = decode_moves(trees.policy_move[tree, :count] ^ np.uint16(FLIP * black))
-    for move, own in zip(moves, trees.policy[tree, :count].tolist(), strict=True):
+    for move, net_prior in zip(moves, trees.policy[tree, :count].tolist(), strict=True):
         if move not in names:
-            yield RootMove(move, 0, 0.0, NAN, NAN, NAN, NAN, None, None, (move,), own)
+            yield RootMove(move, 0, 0.0, NAN, NAN, NAN, NAN, None, None, (move,), net_prior)
 
 
 def own_policy(trees: Trees, tree: int, order: NDArray[np.int64]) -> list[float]:

@@ -33,7 +33,7 @@ class _TreeJob(Generic[T]):
 
 
 class ForestPool:
-    """Feeds positions to forests, each in a thread of its own; a finished tree makes room for the next position.
+    """Feeds positions to forests, each in its own thread; a finished tree makes room for the next position.
 
     Threads share the positions evenly, so that a few of them keep all threads busy, too. A tree's result does not
     depend on its forest, nor on the other trees there.

@@ -224,7 +224,7 @@ def recompute_means(trees: Trees, depths: NDArray[np.int64], base: int, black: i
 def reopen(trees: Trees, root: int) -> None:
     """Makes a proven node that has become the root an ordinary one (lc0's MakeNotTerminal).
 
-    Its value then comes from its moves, and from the proven value, which takes the place of its own evaluation.
+    Its value then comes from its moves, and from the proven value, which replaces its own evaluation.
     """
     wl, draw, visits = 0.0, 0.0, 1
     if trees.nodes[root, layout.FORCED]:

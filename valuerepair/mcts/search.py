@@ -88,7 +88,7 @@ class Search:
         return self._forest.result(slot, lines)
 
     def snapshot(self, most: int) -> Snapshot:
-        """The `most` most visited nodes of the tree. Raises UsageError before a search."""
+        """The most visited nodes of the tree, at most `most`. Raises UsageError before a search."""
         if self._slot is None:
             raise UsageError("nothing is searched yet")
         return self._forest.snapshot(self._slot, most)

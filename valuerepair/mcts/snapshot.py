@@ -32,7 +32,7 @@ class TreeNode:
     own value, with the draw score, too, NaN where the net did not evaluate the node. `lower` and `upper` are proven
     bounds on the value of the game's end. `kind` is open; proven, where the bounds are equal; tablebase, where a table
     gave them; repetition, worth a draw without proof. Bounds and kind of the root are those of its moves; its means
-    stay means. `forced` is a position of a single move that has no value of its own (auto-extend). `sampled`:
+    stay means. `forced` is a position with a single move, which the net did not evaluate (auto-extend). `sampled`:
     search-contempt froze this position, and draws its further visits; `frozen` are the visits that the move had when
     the position before it was frozen, None if it was not. `moves` is the number of moves that are searched: the legal
     ones, at the root those that tables left; 0 where the game, or the search of it, ends.

@@ -17,7 +17,17 @@ from valuerepair import outputs
 from valuerepair.books.emit import MAX_TAG_LENGTH, one_line, tag_lines
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed
-from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, RULES, STOPPED, TOO_LONG, GameRecord, Thought
+from valuerepair.play.game import (
+    CRASHED,
+    ILLEGAL_MOVE,
+    OUT_OF_TIME,
+    RESIGNED,
+    RULES,
+    STOPPED,
+    TOO_LONG,
+    GameRecord,
+    Thought,
+)
 from valuerepair.play.openings import Opening, book_digest
 from valuerepair.play.referee import Rules
 
@@ -30,7 +40,7 @@ _COMMENT = re.compile(r"\{[^}]*\}")
 _NO_BREAK = "\0"  # a blank at which a line must not end
 # PGN's words (supplement to the standard, 1994); all other endings are adjudications.
 _TERMINATION = {
-    **dict.fromkeys((*RULES, "resigned"), "normal"),
+    **dict.fromkeys((*RULES, RESIGNED), "normal"),
     OUT_OF_TIME: "time forfeit",
     ILLEGAL_MOVE: "rules infraction",
     CRASHED: "abandoned",

@@ -44,7 +44,7 @@ from valuerepair.text import finite, quantity
 
 POINTS = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}  # of White
 FAULTS = (CRASHED, OUT_OF_TIME, ILLEGAL_MOVE)
-_PLURAL = {"crashed": "crashes", "out of time": "losses on time", "illegal move": "illegal moves"}
+_PLURAL = {CRASHED: "crashes", OUT_OF_TIME: "losses on time", ILLEGAL_MOVE: "illegal moves"}
 
 
 class Tally:
