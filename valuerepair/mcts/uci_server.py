@@ -590,7 +590,7 @@ def _number(word: str, text: str) -> int | str:
 def info_lines(
     result: SearchResult, seconds: float, new_nodes: int, settings: EngineSettings, *, has_wdl: bool, room: int
 ) -> list[str]:
-    """One line for each of the best moves; `settings.multipv` is their number.
+    """One line for each of the best moves; their number is `multipv` of the settings.
 
     `new_nodes` are the visits of this search, in `seconds`; `has_wdl`: the net has a WDL head; `room` is the tree's, in
     nodes.
