@@ -248,7 +248,7 @@ class SearchReader:
         )
 
     def _score(self, latest: dict[str, int]) -> Info | None:
-        """The last exact score, else the last bound. Writes the last value of every number to `latest` on the way."""
+        """The last exact score, else the last bound. Also writes the last value of each number to `latest`."""
         bound = None
         for line in (self._unscored, *reversed(self._scored)):
             info = parse_info(line)

@@ -40,9 +40,9 @@ class _Cached(NamedTuple):
 class CachedEvaluator(LeafEvaluator):
     """Caches the latest answers of another evaluator. For one thread.
 
-    A search begins without a tree, as in ``lc0 selfplay``, but half of its positions were evaluated before: with the
-    cache self-play takes half the time (docs/performance.md). lc0's key is the position alone; here it is the net's
-    whole input, history and clock included, so that a cached answer is exactly the net's.
+    Each search begins without a tree, as in ``lc0 selfplay``, but earlier searches have evaluated half of its
+    positions: with the cache self-play takes half the time (docs/performance.md). lc0's key is the position alone; here
+    it is the net's whole input, with history and clock, so that a cached answer is exactly the net's.
 
     It keeps at least the last `entries` / 2 answers, at most `entries`; 0 turns the cache off. `rows` counts leaves,
     `hits` the leaves in the cache, `runs` the calls of the other evaluator.

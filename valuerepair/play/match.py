@@ -309,7 +309,7 @@ def _play(
 
 
 class _Facts:
-    """The tags of this match's games; those in `run`, a digest, must not change from run to run."""
+    """The tags of this match's games. `run` is a digest of those that must not change from run to run."""
 
     def __init__(self, plan: MatchPlan, lineup: Lineup) -> None:
         self._names = [seat.player.name for seat in lineup.seats]

@@ -40,8 +40,8 @@ _MOST_ELO = 1000
 class ResultChances:
     """The chances of each result of a game (loss, draw, win), and of a pair of games with one opening, by points.
 
-    `pair` is None if the two games of a pair are independent; if not `paired`, the pairs are not known, and matches
-    are counted game by game.
+    `pair` is None if the two games of a pair are independent. If not `paired`, the pairs are not known, and the games
+    of matches are counted one by one.
     """
 
     game: tuple[float, ...]
@@ -113,12 +113,12 @@ class SprtLength:
 
 @dataclass(frozen=True)
 class MatchLength:
-    """The length of a match that shows a difference of `elo`, for `outcomes` of games (at 0 Elo).
+    """The length of a match that shows a difference of `elo`, if games have these `outcomes` (at 0 Elo).
 
-    `games` has, by level, the number for each of `POWERS`, the chance that a match of that length shows the difference
-    at that level; it is empty without `elo`. `tests` are the lengths of an SPRT at its elo0, in the middle, at its
-    elo1, and at `elo`. Hours are for `seconds` per game, `jobs` games at a time. `repeated`: the games behind the
-    outcomes repeated openings; the plan assumes new ones.
+    `games` has, by level, a number of games for each of `POWERS`, which are the chances that a match of this length
+    shows the difference at this level; it is empty without `elo`. `tests` are the lengths of an SPRT at its elo0, in
+    the middle, at its elo1, and at `elo`. Hours are for `seconds` per game, `jobs` games at a time. `repeated`: the
+    games that gave the outcomes repeated openings; the plan assumes new openings.
     """
 
     elo: float | None

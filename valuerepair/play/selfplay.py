@@ -171,7 +171,7 @@ class SelfplayPlan:
         return Pairing(number, self.openings[line], white, 1 - white)
 
     def copies(self) -> int:
-        """The number of games with the opening and the White of an earlier one; without randomness they repeat it."""
+        """The number of games with opening and White player of an earlier game; without randomness they repeat it."""
         pairings = [self.pairing(number) for number in range(self.games)]
         openings = [opening_of(pairing.opening.start_fen, pairing.opening.moves) for pairing in pairings]
         whites = [self.sides[pairing.white] for pairing in pairings]

@@ -194,8 +194,8 @@ class Standing:
     def q_scale(self) -> QScale | None:
         """The factor that makes the first player's Q, as used in the search, as steep as the second's.
 
-        It compares the nets' values of the roots of their own moves, which alternate in the same games; the interval is
-        over openings. None if one player is not our own search, and before the first roots.
+        It compares the values that each net gives the positions in which it moves, which alternate in the same games;
+        the interval is over openings. None if a player is not our own search, and before the first moves.
         """
         sums = np.array([*self._q_squares.values()]).reshape(-1, 2).T
         return q_scale_of_sums(*sums) if sums.any(1).all() else None

@@ -185,7 +185,7 @@ class ExpandSummary:
         return replace(self, figures=figures)
 
     def counts(self) -> dict[str, Any]:
-        """The counts that the store records; they do not depend on how often the run was interrupted."""
+        """The counts that the store records, however often the run was interrupted."""
         tally = asdict(self.tally)
         return {"roots": len(self.start.candidates), **tally, "failed": self.failed, "why": self.why}
 

@@ -290,7 +290,7 @@ class PlannedSearches:
 
     @property
     def may_plan(self) -> bool:
-        """Whether the results that the next batch depends on are known."""
+        """Whether the results are known on which the plan of the next batch depends."""
         return len(self._batches) < 2 or all(search.outcome for search in self._batches[0])
 
     def add(self, batch: list[PlannedSearch]) -> None:

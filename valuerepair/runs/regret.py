@@ -174,7 +174,7 @@ class _RegretSearches:
     def play(
         self, net: ComparedNet, scale: float, nodes: int, net_options: Mapping[str, Any]
     ) -> dict[int, tuple[str, int]]:
-        """The moves that searches with a net choose, and their milliseconds, by position."""
+        """By position, the move that a search with the net chooses, and the milliseconds of the search."""
         from valuerepair.nets.net import fill_of, open_net
 
         if net.history_fill == ENGINE_FILL:
