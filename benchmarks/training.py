@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -57,7 +58,7 @@ def chunks(data: BenchData) -> Comparison:
     def theirs() -> float:
         for _ in range(REPEATS):
             for content in finished:
-                compressed(content, LC0_LEVEL)
+                gzip.compress(content, LC0_LEVEL)
         return REPEATS * records
 
     return compare("training-records", "records", "gzip as lc0 does it", ours, theirs, target=0.8, floor=20_000)

@@ -65,8 +65,8 @@ def test_positions_are_the_same_but_for_clocks_and_idle_ep_squares() -> None:
 @given(st.integers(0, 10_000), st.integers(0, 120))
 def test_the_material_family_is_of_both_sides_whatever_the_colours(seed: int, plies: int) -> None:
     board = _line(seed, plies)
-    family = material_family({"fen": board.fen()})
-    assert family == material_family({"fen": board.mirror().fen()})
+    family = material_family(board.fen())
+    assert family == material_family(board.mirror().fen())
     sides = sorted(side.removeprefix("K") for side in family.split("v"))
     letters = [
         "".join(letter for letter in "QRBN" if board.pieces(chess.Piece.from_symbol(letter).piece_type, colour))
@@ -86,7 +86,7 @@ def test_the_material_family_is_of_both_sides_whatever_the_colours(seed: int, pl
     ],
 )
 def test_material_families_by_name(fen: str, family: str) -> None:
-    assert material_family({"fen": fen}) == family
+    assert material_family(fen) == family
 
 
 def test_the_opening_family_is_the_headers_or_that_of_the_moves() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,7 +129,7 @@ def test_coefficients_are_the_maximum_of_the_penalised_likelihood(calibration: L
     x, y = [], []
     for share in fit._SPREAD:
         ahead = np.abs(calibration.net_q - calibration.q[:, k - 1]) < share * 0.55
-        x.append(calibration.at(k, share * 0.55)[ahead])
+        x.append(calibration.features_after(k, share * 0.55)[ahead])
         y.append(calibration.disagreement[ahead] >= share * 0.55)
     rows = (np.concatenate(x) - model.centre) / model.scale
     design, hit = np.c_[np.ones(len(rows)), rows], np.concatenate(y)
@@ -280,7 +281,7 @@ def test_a_screen_survives_its_json(calibration: LadderRows) -> None:
     assert again.to_json() == screen.to_json()
     assert (again.positions, again.positives) == (900, int((calibration.disagreement >= 0.55).sum()))
     for k, (old, new) in enumerate(zip(screen.rungs, again.rungs, strict=True), 1):
-        rows = calibration.at(k, 0.55)
+        rows = calibration.features_after(k, 0.55)
         assert (old.chances(rows) == new.chances(rows)).all()
         assert (old.cut, old.nodes) == (new.cut, new.nodes)
         # Caution only ever raises a chance.
@@ -309,12 +310,19 @@ def test_a_screen_for_candidates_beyond_scale_keeps_its_curve(calibration: Ladde
     assert not is_calibrated('{"threshold": 0.55, "rungs": []}')
 
 
-def test_a_feature_left_out_has_no_say(calibration: LadderRows) -> None:
-    models, _ = learn(calibration, 0.55, without=("slope", "margin"))
+def test_a_feature_without_variation_has_no_say(calibration: LadderRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = [FEATURES.index(name) for name in ("slope", "margin")]
+
+    def flat(*arguments: Any) -> Floats:
+        rows = features(*arguments)
+        rows[:, columns] = 0.3
+        return rows
+
+    monkeypatch.setattr("valuerepair.screening.fit.features", flat)
+    models, _ = learn(calibration, 0.55)
     assert len(models) == len(RUNGS)
     for model in models:
-        for name in ("slope", "margin"):
-            assert model.coefficients[1 + FEATURES.index(name)] == pytest.approx(0, abs=1e-8)
+        assert model.coefficients[np.array(columns) + 1] == pytest.approx(0, abs=1e-8)
 
 
 def test_too_little_is_not_enough() -> None:

@@ -149,7 +149,7 @@ def test_text_and_json_have_the_section(path: Path, figures: dict[str, Any]) -> 
     assert f"expanded: {section['reached']:,} positions reached by vr expand, 2 rounds; at 0.55" in text
     rate = 100 * section["inferred"]["precision"]
     assert (
-        f"of those searched all the same {section['inferred']['confirmed']} of {section['inferred']['audited']}, "
+        f"of those that were searched anyway, {section['inferred']['confirmed']} of {section['inferred']['audited']}, "
         f"{rate:.2f} %" in text
     )
     assert "100.0 %" not in text
@@ -308,6 +308,6 @@ def test_of_a_few_audits_that_agree_only_the_other_end_is_said(figures: dict[str
     text = "\n".join(families.lines(small))
     end = f"at least {100 * few.low:.1f}" if right else f"at most {100 * few.high:.1f}"
     rate_words = f"{3 * right} of 3 (95 %: {end} %)"
-    assert f"of those searched all the same {rate_words} are" in text
+    assert f"of those that were searched anyway, {rate_words} are" in text
     assert "100" not in rate_words
     assert ("by their precision, at least" in text) == right

@@ -46,8 +46,7 @@ from valuerepair.nets.planes import INPUT_FORMATS
 from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
-from valuerepair.training import game_chunks
-from valuerepair.training.chunk_output import ChunkOutput
+from valuerepair.training import chunk_output
 from valuerepair.training.game_chunks import GameChunkOptions, write_game_chunks
 from valuerepair.training.judged import JudgedBoards
 from valuerepair.training.samples import of_records
@@ -670,7 +669,7 @@ class Interrupting(Progress):
 
 @pytest.fixture
 def small_tars(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(game_chunks, "ChunkOutput", partial(ChunkOutput, shard_chunks=8))
+    monkeypatch.setattr(chunk_output, "SHARD_CHUNKS", 8)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -697,9 +696,8 @@ def test_interrupted_runs_end_with_the_same_bytes(mined: tuple[Path, Path], tmp_
 
 _KILLED = """
 import os, signal, sys
-from functools import partial
-from tests.test_game_chunks import ChunkOutput, Progress, game_chunks
-game_chunks.ChunkOutput = partial(ChunkOutput, shard_chunks=8)
+from tests.test_game_chunks import Progress, chunk_output, game_chunks
+chunk_output.SHARD_CHUNKS = 8
 class Killing(Progress):
     games = 0
     def note(self, text):

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +36,7 @@ from valuerepair.pipeline.rates import Rates, rates
 from valuerepair.pipeline.run import StageNote, StageNotes, q_scales
 from valuerepair.pipeline.settings import Settings
 from valuerepair.report.training import drawing as draw_training
-from valuerepair.training import checkpoint
+from valuerepair.training import checkpoint, chunk_output
 from valuerepair.training.chunk_output import ChunkOutput
 from valuerepair.training.drawing import read_weights
 from valuerepair.training.store_chunks import ChunkOptions
@@ -90,14 +91,16 @@ def write_stages(folder: Path) -> Path:
 
 
 def write_unfinished(folder: Path) -> Path:
-    with ChunkOutput(folder / "chunks", {"seed": 1}, ChunkOptions(), shard_chunks=1) as output:
+    chunks = folder / "chunks"
+    with patch.object(chunk_output, "SHARD_CHUNKS", 1), ChunkOutput(chunks, {"seed": 1}, ChunkOptions()) as output:
         output.add(b"1", 1)
         output.add(b"2", 1)
     return folder / "chunks" / "unfinished.json"
 
 
 def go_on(path: Path) -> object:
-    with ChunkOutput(path.parent, {"seed": 1}, ChunkOptions(), shard_chunks=1) as output:
+    chunks = path.parent
+    with patch.object(chunk_output, "SHARD_CHUNKS", 1), ChunkOutput(chunks, {"seed": 1}, ChunkOptions()) as output:
         return output.chunks
 
 
@@ -317,7 +320,7 @@ def test_a_checkpoint_with_other_arrays_is_refused(kind: str, tmp_path: Path) ->
         path.write_bytes(others[kind])
     else:
         another_kind(path, kind)
-    assert "is no checkpoint that can be read" in assert_refused(load_a_checkpoint, path)
+    assert "cannot be read as a checkpoint" in assert_refused(load_a_checkpoint, path)
 
 
 # -- files of another kind --------------------------------------------------------------------------------------------

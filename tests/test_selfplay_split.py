@@ -120,7 +120,7 @@ def test_a_split_of_games_needs_the_store_that_has_them(
 
 
 def test_a_split_is_for_training_records() -> None:
-    with pytest.raises(UsageError, match="--split: training records are what it cuts; give --training too"):
+    with pytest.raises(UsageError, match="--split: cuts training records; give --training too"):
         vr.selfplay("book.pgn", "games.pgn", split=Split())
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,12 +20,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.training import chunk_output
 from valuerepair.training.chunk_output import MANIFEST, UNFINISHED, ChunkForm, ChunkOutput
 from valuerepair.training.store_chunks import ChunkOptions
 
 RUN = {"inputs": ["games.pgn"]}
 OPTIONS = ChunkOptions(seed=3)
 CHUNKS = [gzip.compress(bytes([i]) * (8356 * (1 + i % 3)), mtime=0) for i in range(25)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def ten_chunks_a_shard() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunk_output, "SHARD_CHUNKS", 10)
+        yield
 
 
 class Stopped(Exception):
@@ -36,13 +44,12 @@ def write(
     folder: Path,
     form: ChunkForm = "tar",
     stop: int | None = None,
-    shard: int = 10,
     options: ChunkOptions = OPTIONS,
     drawn: str | None = None,
 ) -> dict[str, Any]:
     """All of CHUNKS, or as far as `stop`; goes on where the folder has some."""
     run = RUN if drawn is None else {**RUN, "store": drawn}
-    with ChunkOutput(folder, run, options, form=form, shard_chunks=shard) as output:
+    with ChunkOutput(folder, run, options, form=form) as output:
         for i in range(output.chunks, len(CHUNKS)):
             if i == stop:
                 raise Stopped
@@ -105,7 +112,7 @@ def test_stopped_runs_end_with_the_same_bytes(stops: Sequence[int], form: ChunkF
         folder = Path(name)
         write(folder / "straight", form)
         for stop in stops:
-            with ChunkOutput(folder / "out", RUN, OPTIONS, form=form, shard_chunks=10) as output:
+            with ChunkOutput(folder / "out", RUN, OPTIONS, form=form) as output:
                 for i in range(output.chunks, max(stop, output.chunks)):
                     output.add(CHUNKS[i], 1 + i % 3)
             left = unpacked(folder / "out")
@@ -117,8 +124,9 @@ def test_stopped_runs_end_with_the_same_bytes(stops: Sequence[int], form: ChunkF
 
 _KILLED = """
 import sys, time
-from tests.test_training_chunk_output import CHUNKS, OPTIONS, RUN, ChunkOutput
-with ChunkOutput(sys.argv[1], RUN, OPTIONS, form=sys.argv[2], shard_chunks=10) as output:
+from tests.test_training_chunk_output import CHUNKS, OPTIONS, RUN, ChunkOutput, chunk_output
+chunk_output.SHARD_CHUNKS = 10
+with ChunkOutput(sys.argv[1], RUN, OPTIONS, form=sys.argv[2]) as output:
     for i in range(17):
         output.add(CHUNKS[i], 1 + i % 3)
     print("far enough", flush=True)
@@ -224,7 +232,7 @@ def test_loose_chunks_are_on_the_disk_before_they_are_listed(tmp_path: Path, mon
         synced.append(os.fstat(descriptor).st_ino)
 
     monkeypatch.setattr("valuerepair.files.os.fsync", noted)
-    with ChunkOutput(tmp_path / "out", RUN, OPTIONS, form="files", shard_chunks=10) as output:
+    with ChunkOutput(tmp_path / "out", RUN, OPTIONS, form="files") as output:
         for i in range(10):
             output.add(CHUNKS[i], 1 + i % 3)
         listed = (tmp_path / "out" / UNFINISHED).stat().st_ino

@@ -459,7 +459,7 @@ def test_a_checkpoint_of_another_training_is_refused(samples: Samples, tmp_path:
     with pytest.raises(UsageError, match="differs in lr; remove it"):
         run(samples, tmp_path, lr=2e-3)
     (tmp_path / "checkpoint").write_bytes(b"PK nothing")
-    with pytest.raises(ValueRepairError, match="is no checkpoint that can be read"):
+    with pytest.raises(ValueRepairError, match="cannot be read as a checkpoint"):
         run(samples, tmp_path, lr=1e-3)
 
 
@@ -514,7 +514,7 @@ def test_a_net_without_a_value_head_is_refused(samples: Samples, tmp_path: Path)
 
     with pytest.raises(ValueRepairError, match="has no value head"):
         run(samples, tmp_path, net=NoValue())
-    with pytest.raises(ValueRepairError, match="--only value: the net has no parameters of its own there"):
+    with pytest.raises(ValueRepairError, match="--only value: the net has no separate parameters for that"):
         run(samples, tmp_path, net=NoValue(), only="value")
 
 

@@ -436,7 +436,7 @@ def test_refusals(chunks: Path, tmp_path: Path) -> None:
         write_sampled(twice, tmp_path / "out", quiet=True)
     with pytest.raises(UsageError, match=r"two of the inputs have a file run.tar"):
         measure([str(chunks), str(chunks)], Soft(), tmp_path / "side.parquet", quiet=True)
-    with pytest.raises(ValueRepairError, match=r"out: of 1,\d{3} positions none is kept"):
+    with pytest.raises(ValueRepairError, match=r"out: none of 1,\d{3} positions is kept"):
         write_sampled(measurement, tmp_path / "out", quiet=True)
     assert not (tmp_path / "out").exists()
     (tmp_path / "bad").mkdir()

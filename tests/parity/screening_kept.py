@@ -22,24 +22,26 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats
 from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.engines.kinds import EngineKind
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepOutcome, GoOn, Oracle
 from valuerepair.question import Question
+from valuerepair.screening import fit as fitting
 from valuerepair.screening import ladder as ladders
 from valuerepair.screening.fit import LadderRows, curve, joined
 from valuerepair.screening.ladder import Ladder
-from valuerepair.screening.model import FEATURES, ScreenOptions, rungs_of
+from valuerepair.screening.model import FEATURES, ScreenOptions, features, rungs_of
 from valuerepair.store.columns import games_of
 from valuerepair.store.rows import FULL, DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
@@ -214,9 +216,17 @@ def print_features(stores: Sequence[Path], nodes: int | None) -> None:
         cells = []
         for alpha in ALPHAS:
             whole = [calibration(KeptOracle(path, nodes), path, alpha) for path in stores]
-            (point,) = curve(reduce(joined, whole), None, THRESHOLD, [0.97], without)
+            with patch.object(fitting, "features", partial(features_without, without)):
+                (point,) = curve(reduce(joined, whole), None, THRESHOLD, [0.97])
             cells.append(f"1/{1 / point.share:.1f}, {point.found} of {point.positives}")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def features_without(names: Sequence[str], *arguments: Any) -> Floats:
+    """`model.features`, with the columns of these features 0: a model leaves out what does not vary."""
+    rows = features(*arguments)
+    rows[:, [FEATURES.index(name) for name in names]] = 0
+    return rows
 
 
 def calibration(oracle: KeptOracle, path: Path, alpha: float) -> LadderRows:

@@ -54,7 +54,7 @@ def write_books(
     """
     from valuerepair.books.options import BookOptions
     from valuerepair.books.write import WrittenBooks, check_books, what_next, write_books
-    from valuerepair.judge.labelled import complete, lacks_policy
+    from valuerepair.judge.labelled import complete, lacks_priors
     from valuerepair.judge.labels import OF_POLICY
     from valuerepair.judge.split import split_file
 
@@ -63,7 +63,7 @@ def write_books(
     held_out, given_file = split_of(split), os.fspath(split) if isinstance(split, str | os.PathLike) else ""
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
-        lacking = OF_POLICY.intersection(options.labels) and lacks_policy(opened, opened.candidates(resolved_question))
+        lacking = OF_POLICY.intersection(options.labels) and lacks_priors(opened, opened.candidates(resolved_question))
     if lacking:
         with opened_store(store, write=True) as opened:
             complete(opened, opened.candidates(resolved_question), resolved_question.net, quiet=quiet)

@@ -373,7 +373,7 @@ def _row(parent: Parent, candidate: dict[Hashable, Any], weight: float, origin: 
     row |= {"fen": parent.fen, "moves": " ".join(parent.moves), "ply": parent.ply, "side": parent.fen.split()[1]}
     row |= {"net_q": float("nan"), "deep_q": float("nan"), "disagreement": float("nan")}
     row |= {"book_weight": weight, "plies_before": parent.plies_before, "parent_of": origin}
-    return row | {"material_family": material_family(row)}
+    return row | {"material_family": material_family(row["fen"])}
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from valuerepair.text import quantity, table_lines
 
 Finding = Literal["better", "worse", "not shown", "too few games"]
 
-# Most figures of the documentation are at the first; the second is the default.
+# Most figures in the documentation are for the first threshold; the second is the default.
 THRESHOLDS = (0.3, 0.55)
 WORDS: Mapping[str, str] = {
     GAME: "in games",
@@ -66,9 +66,9 @@ class CandidatesAt:
 class KindRow:
     """Two nets on the positions of one kind; differences are second less first, with 95 % intervals of resampled games.
 
-    `scale` are the numbers that the Q of either net is multiplied by (least squares through 0, by all games of the
-    kind; for each position the number is fitted without its own game), `squared_error` the weighted means of (scale ·
-    net Q - deep Q)², `change` their difference.
+    `scale` has the number that each net's Q is multiplied by: least squares through 0, over all games of the kind.
+    `squared_error` has the weighted means of (scale · net Q - deep Q)², where each position's scale is fitted without
+    its own game; `change` is their difference.
     """
 
     kind: str
@@ -87,7 +87,7 @@ class KindRow:
 
 @dataclass(frozen=True, slots=True)
 class BetterJudge:
-    """Whether the second net is the better judge: `shown` if that holds for every kind of position that there is.
+    """Whether the second net is the better judge: `shown` if that holds for every kind of position compared.
 
     `kinds` has the finding of each kind. `beside`: there are positions beside the games; `held_out`: all positions are
     held out from training. `sentence` says whether it is shown, `notes` what else a reader must know.
@@ -136,9 +136,9 @@ def _row(
     fold = fold_of(names)
     sums = [_GameSums.of_games(q, deep_q, deeper, weight, place, len(names)) for q in net_q]
     ones = np.ones((1, len(names)))
-    first, second = (float(of_net.error(ones, fold)[0]) for of_net in sums)
+    first, second = (float(net_sums.error(ones, fold)[0]) for net_sums in sums)
     change = Interval(second - first, *_bounds(sums, fold))
-    scaled = [q * of_net.scales(ones, fold)[0, fold][place] for q, of_net in zip(net_q, sums, strict=True)]
+    scaled = [q * net_sums.scales(ones, fold)[0, fold][place] for q, net_sums in zip(net_q, sums, strict=True)]
     return KindRow(
         kind=name,
         positions=len(deep_q),
@@ -214,13 +214,13 @@ class _GameSums:
 
     def scales(self, times: Floats, fold: Ids) -> Floats:
         """[resamples, folds] the scales by the games of the other folds; games count `times` [resamples, games]."""
-        qd, qq = (_others(self._of_folds(times, sums, fold)) for sums in (self.qd, self.qq))
+        qd, qq = (_of_other_folds(self._of_folds(times, sums, fold)) for sums in (self.qd, self.qq))
         return _ratio(qd, qq)
 
     def error(self, times: Floats, fold: Ids) -> Floats:
         """[resamples] the weighted mean of the squared errors, each game scaled by the scale of the other folds."""
         mass, qq, qd, dd = (self._of_folds(times, sums, fold) for sums in (self.mass, self.qq, self.qd, self.dd))
-        scale = _ratio(_others(qd), _others(qq))
+        scale = _ratio(_of_other_folds(qd), _of_other_folds(qq))
         errors: Floats = (scale**2 * qq - 2 * scale * qd + dd).sum(1) / mass.sum(1)
         return errors
 
@@ -230,9 +230,9 @@ class _GameSums:
         return np.stack([times[:, fold == number] @ sums[fold == number] for number in range(FOLDS)], 1)
 
 
-def _others(of_folds: Floats) -> Floats:
+def _of_other_folds(by_fold: Floats) -> Floats:
     """[resamples, folds] for each fold the sum of all other folds."""
-    others: Floats = of_folds.sum(1, keepdims=True) - of_folds
+    others: Floats = by_fold.sum(1, keepdims=True) - by_fold
     return others
 
 
@@ -242,13 +242,13 @@ def _ratio(qd: Floats, qq: Floats) -> Floats:
 
 
 def _bounds(sums: Sequence[_GameSums], fold: Ids) -> tuple[float, float]:
-    """The 95 % bounds of the difference of the errors, by resampled games, with both scale factors fitted again."""
+    """The 95 % bounds of the difference of the errors, by resampled games, with both scales fitted again."""
     games = len(fold)
     if games < FEWEST_GAMES:
         return float("nan"), float("nan")
 
     def changes(times: Ids) -> Floats:
-        first, second = (of_net.error(times.astype(np.float64), fold) for of_net in sums)
+        first, second = (net_sums.error(times.astype(np.float64), fold) for net_sums in sums)
         return second - first
 
     low, high = resampled_bounds(changes, games, resamples_within(_DRAWS, games))

@@ -21,7 +21,7 @@ from valuerepair.intervals import Interval, Rate, bootstrap, of_kept, share_chan
 from valuerepair.judge import labelled
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_for
-from valuerepair.judge.labelled import complete, labels_of, lacks_policy
+from valuerepair.judge.labelled import complete, labels_of, lacks_priors
 from valuerepair.judge.labels import OF_POLICY, LabelChange, Labels, label_changes, label_lines, shown_labels
 from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
@@ -239,8 +239,8 @@ def compare(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, q
         raise ValueRepairError(f"{missing} has no values in {store.path} yet; nothing to compare")
     words = [words_for(store, net, oracle) for net in nets]
     alpha = _alpha(store, nets, oracle, question)
-    of_oracle = replace(question, oracle=oracle.digest, alpha=alpha.value)
-    questions = [replace(of_oracle, net=net_words) for net_words in words]
+    shared_question = replace(question, oracle=oracle.digest, alpha=alpha.value)
+    questions = [replace(shared_question, net=net_words) for net_words in words]
     all_kinds, cut, without_q = _read(store, questions, oracle)
     scores = all_kinds.of_games()
     if not scores.weight.any():
@@ -251,7 +251,7 @@ def compare(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, q
         scores = replace(scores, recalibrated=np.stack(by_curves))
     wrong = is_candidate(scores.disagreement, question.threshold)
     labels = [candidate_labels(store, net_question, oracle) for net_question in questions]
-    together = _Together(names, scores, all_kinds, question.threshold, wrong, curves, labels)
+    common = _CommonPositions(names, scores, all_kinds, question.threshold, wrong, curves, labels)
     return Remeasured(
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
@@ -265,8 +265,8 @@ def compare(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, q
         effective=float(scores.weight.sum() ** 2 / (scores.weight**2).sum()),
         without_q=without_q,
         left_out={name: net.missing for name, net in zip(names, nets, strict=True) if net.missing},
-        nets=[together.rate(i, net.key) for i, net in enumerate(nets)],
-        comparisons=[together.compared(i, held_out=oracle.part is not None) for i in range(1, len(nets))],
+        nets=[common.rate(i, net.key) for i, net in enumerate(nets)],
+        comparisons=[common.compared(i, held_out=oracle.part is not None) for i in range(1, len(nets))],
         scores=scores,
         all_kinds=all_kinds,
     )
@@ -285,7 +285,7 @@ def _curves(scores: ComparedScores) -> list[CrossFit] | None:
 
 
 @dataclass(frozen=True)
-class _Together:
+class _CommonPositions:
     """k nets on the same positions; net 0 is the one that the others are compared with.
 
     `scores` are of the positions of games; `wrong` [k, n] marks each net's candidates among them. `labels` are those of
@@ -379,13 +379,15 @@ def unique_names(nets: Sequence[ComparedNet]) -> list[str]:
 
 
 def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -> tuple[ComparedScores, int, int]:
-    """The positions that the oracle has a Q of, and all nets, a question each, a value.
+    """The positions that have a Q of the oracle and a value of each net; each net has its question.
 
     Also returns how many of these a ladder cut, and how many positions have values of all nets but no deep Q.
     """
     only = ["position_id", "game_id", "kind", "net_q", "deep_q", "disagreement", *(["rung"] if oracle.cut else [])]
     # "searched" includes the positions beside the games; positions reached from candidates have no kind.
-    all_frames = (store.frame(replace(of_net, expanded="searched"), only=only, cut=oracle.cut) for of_net in questions)
+    all_frames = (
+        store.frame(replace(net_question, expanded="searched"), only=only, cut=oracle.cut) for net_question in questions
+    )
     frames = [frame.dropna(subset="kind").set_index("position_id") for frame in all_frames]
     common = reduce(lambda index, other: index.intersection(other), (frame.index for frame in frames))
     if oracle.part is not None:
@@ -428,7 +430,7 @@ def _alpha(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, qu
 
 
 def _candidates(store: Store, question: Question, oracle: ComparedOracle) -> pd.DataFrame:
-    """The candidates of a net among the compared positions: those of the part, with `cut` also cut ones."""
+    """A net's candidates among the compared positions: those of the oracle's part; with its `cut` also cut ones."""
     frame, part = store.candidates(question, cut=oracle.cut), oracle.part
     return frame if part is None else frame[part.among(frame["position_id"].to_numpy(np.int64))]
 
@@ -437,7 +439,7 @@ def candidate_labels(store: Store, question: Question, oracle: ComparedOracle) -
     """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
     frame = _candidates(store, question, oracle)
     labels = dict(zip(frame["position_id"].tolist(), labelled.names(labels_of(store, frame)), strict=True))
-    return labels, not lacks_policy(store, frame)
+    return labels, not lacks_priors(store, frame)
 
 
 def complete_policies(
@@ -454,13 +456,14 @@ def complete_policies(
     The store is opened for writing only if something is missing. If a net's policy cannot be computed, the log says so,
     and only the labels that need it are missing. An alpha of None is chosen as in `compare`.
     """
-    of_oracle = None
+    shared_question = None
     for net in {net.id: net for net in nets if net.id}.values():
         with Store.open(db) as store:
-            if of_oracle is None:
-                of_oracle = replace(question, oracle=oracle.digest, alpha=_alpha(store, nets, oracle, question).value)
-            frame = _candidates(store, replace(of_oracle, net=words_for(store, net, oracle)), oracle)
-            if not lacks_policy(store, frame):
+            if shared_question is None:
+                alpha = _alpha(store, nets, oracle, question).value
+                shared_question = replace(question, oracle=oracle.digest, alpha=alpha)
+            frame = _candidates(store, replace(shared_question, net=words_for(store, net, oracle)), oracle)
+            if not lacks_priors(store, frame):
                 continue
         try:
             with Store.open(db, write=True) as store:

@@ -186,7 +186,7 @@ def lacking(store: Store, net_id: int, oracle: ComparedOracle) -> NDArray[np.int
 
 
 def measuring_command(store: Store, path: str) -> str:
-    """The command that gives a store the values of the net of this file: it compares it with the net of most values."""
+    """The command that adds the values of this file's net to a store, by comparing it with the net of most values."""
     key, _ = store.names(*store.pick())
     names = store.nets().set_index("sha256")["name"]
     first = str(names[key]) if names.tolist().count(names[key]) == 1 else key[:12]
@@ -256,7 +256,7 @@ def _opened(net: ComparedNet, options: Mapping[str, Any]) -> Net | EngineNet:
 
 
 def measure(store: Store, net: Evaluator, oracle: ComparedOracle, progress: Progress, command: str = "") -> int:
-    """Evaluates by `net` the oracle's positions that it has not evaluated, and stores the values; returns how many.
+    """Evaluates the oracle's positions that `net` has no value of, and stores the values; returns how many.
 
     They go through the net in batches, each committed when it is done: after an interruption the same call resumes. The
     history is the one that the store has of each position. Positions that an engine gives no value of are counted.
@@ -286,5 +286,5 @@ def measure(store: Store, net: Evaluator, oracle: ComparedOracle, progress: Prog
 
 
 def evaluated(net: Evaluator, batch: PositionBatch) -> tuple[NetValues, Mapping[int, tuple[str, int]]]:
-    """The values of the rows that have one, and why the others, by row, have none; a net has one of each."""
+    """The values of the rows that have one, and why the others, by row, have none; a net has a value of every row."""
     return signals.result_of(net.answer(batch)) if isinstance(net, EngineNet) else (net.evaluate(batch), {})

@@ -1,4 +1,4 @@
-"""What `vr expand` found: by step, compared with the archive; how good inferred values are; how many roots count."""
+"""Figures of `vr expand`: candidates by step and in the archive, how good inferred values are, how many roots count."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def figures(
 
 
 class _FamilyRows:
-    """The columns of `reached.all_reached`, and of each row the disagreement by a search, and by the inferred value.
+    """The columns of `reached.all_reached`, and each row's disagreement with the searched and with the inferred value.
 
-    Masks [n]: whether a row is a candidate by each; whether it `left_ladder` (`intervals.audit_weights`) and was `cut`;
-    whether its value by a search is `known`.
+    Masks [n]: whether a row is a candidate by either value; whether it `left_ladder` (`intervals.audit_weights`) and
+    was `cut`; whether its searched value is `known`.
     """
 
     def __init__(self, columns: Columns, alpha: float, q_from: QFrom, threshold: float, *, searched_all: bool) -> None:
@@ -172,8 +172,8 @@ class _FamilyRows:
             "by_distance": [
                 {
                     "distance": int(plies),
-                    "positions": int((at := inferred & (distance == plies)).sum()),
-                    "candidates": int(self.inferred_candidate[at].sum()),
+                    "positions": int((rows := inferred & (distance == plies)).sum()),
+                    "candidates": int(self.inferred_candidate[rows].sum()),
                 }
                 for plies in np.unique(distance[inferred])
             ],
@@ -241,8 +241,8 @@ def lines(expansion: dict[str, Any]) -> list[str]:
     cells = [_cells("archive", expansion["archive"])]
     for row in sorted(expansion["steps"], key=lambda row: (STEPS.index(row["step"]), row["distance"] or 0)):
         step, distance = row["step"], row["distance"]
-        at = f"move {distance}" if step == "child" else quantity(distance or 0, "ply")
-        cells.append(_cells(_STEP_NAMES[step] if distance is None else f"  {at}", row))
+        place = f"move {distance}" if step == "child" else quantity(distance or 0, "ply")
+        cells.append(_cells(_STEP_NAMES[step] if distance is None else f"  {place}", row))
     text += table_lines(_COLUMNS, cells, "  ")
     text += _inferred_lines(expansion["inferred"])
     text += _yield_lines(expansion)
@@ -267,8 +267,8 @@ def _cells(name: str, row: dict[str, Any]) -> list[str | int]:
     rate = ""
     if row["rate"] is not None:
         rate = f"{100 * row['rate']:.1f} % (95 %: {100 * row['low']:.1f} to {100 * row['high']:.1f})"
-        which = {"drawn": f" of {row['rated']:,} drawn", "chosen": ", chosen for their yield"}
-        rate += which.get(str(row.get("rated_of")), "")
+        origins = {"drawn": f" of {row['rated']:,} drawn", "chosen": ", chosen for their yield"}
+        rate += origins.get(str(row.get("rated_of")), "")
     return [name, row["reached"], row["searched"], row["cut"], row["candidates"], spent, yields, rate]
 
 
@@ -277,13 +277,13 @@ def _inferred_lines(inferred: dict[str, Any]) -> list[str]:
         return []
     precision = "none of these was searched"
     if inferred["audited"]:
-        precision = f"of those searched all the same {_precision(inferred)} are"
-    by = ", ".join(f"{100 * row['candidates'] / row['positions']:.0f}" for row in inferred["by_distance"])
+        precision = f"of those that were searched anyway, {_precision(inferred)} are"
+    shares = ", ".join(f"{100 * row['candidates'] / row['positions']:.0f}" for row in inferred["by_distance"])
     plies = "-".join(dict.fromkeys(str(inferred["by_distance"][i]["distance"]) for i in (0, -1)))
     counts = f"{quantity(inferred['positions'], 'position')}, {quantity(inferred['candidates'], 'candidate')}"
     return [
-        f"  inferred from lines, at no node: {counts}; {precision}",
-        f"  candidates of these by plies down the line, {plies}: {by} %",
+        f"  inferred from lines, without a search: {counts}; {precision}",
+        f"  share of candidates among these at {plies} plies down the line: {shares} %",
     ]
 
 

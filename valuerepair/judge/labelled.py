@@ -23,7 +23,7 @@ from valuerepair.nets.options import device_of, heads_of, split_key
 from valuerepair.nets.registry import locate
 from valuerepair.store import files, priors
 from valuerepair.store.columns import stored_rungs
-from valuerepair.store.priors import MovesOfInterest, Prior, add, of, questions
+from valuerepair.store.priors import MovesOfInterest, Prior
 from valuerepair.store.queries import eco_headers
 from valuerepair.store.rows import ENGINE_FILL
 from valuerepair.store.second_looks import net_number
@@ -66,14 +66,15 @@ def _rung_cp(store: Store, frame: pd.DataFrame) -> pd.Series[float]:
         SELECT v.position_id, v.stage, v.cp FROM json_each(?) p CROSS JOIN json_each(?) s
         CROSS JOIN deep_values v ON v.oracle_id = ? AND v.stage = s.value AND v.position_id = p.value
     """
-    first: dict[int, tuple[int, int | None]] = {}
+    first_rungs: dict[int, tuple[int, int | None]] = {}
     ids = frame["position_id"].tolist()
     for number, stage, cp in store.connection.execute(query, (json.dumps(ids), json.dumps(wanted), oracle_id)):
-        first[number] = min(first.get(number, (int(stage), cp)), (int(stage), cp), key=itemgetter(0))
-    nothing = (math.inf, None)
+        rung = int(stage), cp
+        first_rungs[number] = min(first_rungs.get(number, rung), rung, key=itemgetter(0))
+    no_rung = (math.inf, None)
     cps = [
         np.nan if cp is None or nodes < RUNG_TIMES * rung else cp
-        for nodes, (rung, cp) in zip(frame["nodes"].tolist(), (first.get(i, nothing) for i in ids), strict=True)
+        for nodes, (rung, cp) in zip(frame["nodes"].tolist(), (first_rungs.get(i, no_rung) for i in ids), strict=True)
     ]
     column: pd.Series[float] = pd.Series(cps, frame.index, np.float64)
     return column
@@ -108,7 +109,7 @@ _WITHOUT_POLICY = {RECORDED_FILL: "recorded ones", ENGINE_FILL: "an engine's"}
 
 
 def has_policy(frame: pd.DataFrame) -> bool:
-    """Whether the net of a frame is one that can be asked for its policy."""
+    """Whether the values of a frame come from a net that has a policy."""
     return frame.attrs["net"]["history_fill"] not in _WITHOUT_POLICY
 
 
@@ -142,8 +143,8 @@ def complete(
         return add_priors(store, net, net_id, oracle_id, numbers, progress)
 
 
-def lacks_policy(store: Store, frame: pd.DataFrame) -> bool:
-    """Whether `complete` would have something to do."""
+def lacks_priors(store: Store, frame: pd.DataFrame) -> bool:
+    """Whether rows of the frame lack priors in the store, which `complete` would compute."""
     oracle_id = store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])[1]
     return bool(missing_priors(store, net_id_of(store, frame), oracle_id, frame["position_id"].tolist()))
 
@@ -217,7 +218,7 @@ def add_priors(
     for start in range(0, len(missing), BATCH_ROWS):
         chunk = missing[start : start + BATCH_ROWS]
         batch = PositionBatch.from_positions([question.position for question in chunk])
-        add(store, net_id, rows_of(chunk, net.priors(batch)))
+        priors.add(store, net_id, rows_of(chunk, net.priors(batch)))
         store.commit()
         done += len(chunk)
         if progress is not None:
@@ -230,28 +231,28 @@ def missing_priors(store: Store, net_id: int, oracle_id: int, position_ids: Sequ
 
     Positions without a legal move are never among them.
     """
-    stored = of(store, net_id, position_ids)
+    stored = priors.of(store, net_id, position_ids)
     stored_moves: dict[int, set[str]] = {}
     for number, move in zip(stored["position_id"].tolist(), stored["move"], strict=True):
         stored_moves.setdefault(number, set()).add(move)
     with_first = set(stored["position_id"][stored["rank"] == 1].tolist())
     return [
         question
-        for question in _legal(questions(store, oracle_id, position_ids))
+        for question in _legal(priors.questions(store, oracle_id, position_ids))
         if question.position_id not in with_first or not _of_interest(question) <= stored_moves[question.position_id]
     ]
 
 
-def rows_of(positions: Sequence[MovesOfInterest], priors: Priors) -> Iterator[Prior]:
+def rows_of(positions: Sequence[MovesOfInterest], policies: Priors) -> Iterator[Prior]:
     """The priors to keep: of the first move, and of the moves of interest.
 
     A move's rank is 1 plus the number of moves with a higher prior. Of several moves with the highest prior, the first
     in the list is kept, as in the net's values.
     """
-    moves, offsets, p = priors
+    moves, offsets, p = policies
     for i, question in enumerate(positions):
-        own = slice(offsets[i], offsets[i + 1])
-        names, shares = [decode_move(move) for move in moves[own].tolist()], p[own]
+        legal = slice(offsets[i], offsets[i + 1])
+        names, shares = [decode_move(move) for move in moves[legal].tolist()], p[legal]
         wanted = _of_interest(question) | {names[int(np.argmax(shares))]}
         for move in sorted(wanted):
             share = shares[names.index(move)]
@@ -263,7 +264,7 @@ def _of_interest(question: MovesOfInterest) -> set[str]:
 
 
 def _legal(positions: Sequence[MovesOfInterest]) -> list[MovesOfInterest]:
-    """The questions of positions with legal moves, without illegal moves: recorded moves come from other programs."""
+    """The positions that have a legal move, without illegal moves of interest: other programs recorded these."""
     moves, offsets = legal_moves(parse_fens([question.position.fen for question in positions]))
     questions = []
     for i, question in enumerate(positions):

@@ -48,7 +48,7 @@ _COUNTS, _HALF = 1000.0, 0.5
 
 
 class Label(NamedTuple):
-    """A label: a row of `label_frame` has it if its cell in `column` is `value`, or not empty if `value` is None.
+    """A label: a row of `label_frame` has it if its cell in `column` is `value`, or without a `value` is not empty.
 
     `of_policy`: the label is known only for rows whose net priors are known.
     """
@@ -267,8 +267,8 @@ def _split(column: pd.Series[str]) -> list[list[str]]:
     return [text.split() if isinstance(text, str) else [] for text in column.tolist()]
 
 
-def _wdl(frame: pd.DataFrame, whose: str) -> Floats:
-    return np.stack([frame[f"{whose}_{name}"].to_numpy(np.float64) for name in "wdl"], 1)
+def _wdl(frame: pd.DataFrame, prefix: str) -> Floats:
+    return np.stack([frame[f"{prefix}_{name}"].to_numpy(np.float64) for name in "wdl"], 1)
 
 
 def _shares(wdl: Floats) -> Floats:

@@ -71,7 +71,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A position and its distance: the sum, its parts, and whether its mirror image is the near one."""
+    """A position and its distance: the sum, its parts, and whether the distance is that of its mirror image."""
 
     position: Judged
     distance: float
@@ -113,9 +113,9 @@ class Similar:
         """The query, a line for each neighbour, and how many of these are candidates."""
         scale, lines = self.scale, [f"like {self.fen}"]
         if self.query is not None:
-            own = self.query
-            numbers = ", ".join(f"{name} {value}" for name, value in _values(own).items())
-            lines.append(f"  position {own.position_id} of the store: {numbers}  {_labels(own, self.threshold)}")
+            query = self.query
+            numbers = ", ".join(f"{name} {value}" for name, value in _values(query).items())
+            lines.append(f"  position {query.position_id} of the store: {numbers}  {_labels(query, self.threshold)}")
         if scale is not None:
             source = scale.alpha.source(scale.q_from) + (", by calibrated Q" if scale.calibration else "")
             lines.append(f"{scale.net} against {scale.oracle}, {source}; Q from the side to move")
@@ -125,16 +125,16 @@ class Similar:
         )
         rows = []
         for near in self.neighbours:
-            one = near.position
-            labels = _labels(one, self.threshold) + (" mirrored" if near.mirrored else "")
+            judged = near.position
+            labels = _labels(judged, self.threshold) + (" mirrored" if near.mirrored else "")
             parts = near.distance, near.material, near.pawns, near.kings
-            rows.append((*parts, *_values(one).values(), str(one.position_id), one.fen, labels))
+            rows.append((*parts, *_values(judged).values(), str(judged.position_id), judged.fen, labels))
         calibrated = "calibrated:>10 | " if scale is not None and scale.calibration is not None else ""
         lines += table_lines(_COLUMNS.format(calibrated), rows)
-        return lines if self.candidates_only else lines + self._counts()
+        return lines if self.candidates_only else lines + self._candidate_counts()
 
-    def _counts(self) -> list[str]:
-        """How many of those searched are candidates, and how many of those whose value is inferred."""
+    def _candidate_counts(self) -> list[str]:
+        """How many neighbours are candidates by a search, and how many by an inferred value."""
         sizes: dict[bool, list[float]] = {False: [], True: []}
         for near in self.neighbours:
             if not math.isnan(size := abs(near.position.disagreement)):
@@ -146,8 +146,10 @@ class Similar:
         counts = []
         if searched:
             mean = sum(searched) / len(searched)
-            at = f"candidates at {self.threshold:g}"
-            counts.append(f"{candidates[False]} of {len(searched)} scored are {at}; mean |net Q - deep Q| {mean:.3f}")
+            counts.append(
+                f"{candidates[False]} of {len(searched)} scored are candidates at {self.threshold:g}; "
+                f"mean |net Q - deep Q| {mean:.3f}"
+            )
         if inferred:
             counts.append(f"by inferred values: {candidates[True]} of {len(inferred)}")
         return counts
@@ -178,11 +180,11 @@ def find_similar(
 ) -> Similar:
     """The positions of the store nearest to the one that `words` name: a FEN, an EPD line, or a position_id.
 
-    At most `limit`, with `candidates_only` only candidates; of games or not, searched or by an inferred value, whatever
-    `question.expanded` is. The position itself is not among them. Equally near ones
-    are ordered by the number of squares with other pieces, then by id. Raises UsageError for words that are not a legal
-    position and for a limit below 1, ValueRepairError for an unknown position_id, a store without other positions, and,
-    with `candidates_only`, one without candidates.
+    The result has at most `limit` positions, without the position itself; with `candidates_only` only candidates. All
+    positions of the store count, also those that are in no game or have an inferred value, whatever `question.expanded`
+    is. Equally near ones are ordered by the number of squares with other pieces, then by id. Raises UsageError for
+    words that are not a legal position and for a limit below 1, ValueRepairError for an unknown position_id, a store
+    without other positions, and, with `candidates_only`, one without candidates.
     """
     check_least("--limit", limit)
     position, own_id = read_query(store, words)
@@ -245,7 +247,7 @@ def _candidates(store: Store, question: Question) -> NDArray[np.int64]:
 
 
 def _judged(store: Store, scale: ValueScale | None, ids: Sequence[int]) -> dict[int, Judged]:
-    """The positions `ids`, by id."""
+    """The positions with these ids, by id."""
     query = f"""
         SELECT {_POSITION}, {_SCORES} FROM json_each(:ids) j
         CROSS JOIN positions p ON p.id = j.value CROSS JOIN games g ON g.id = p.game_id
@@ -314,8 +316,8 @@ def search(
     while chunk := rows.fetchmany(CHUNK_ROWS):
         searched += len(chunk)
         ids = np.concatenate([ids, [number for number, _ in chunk]])
-        both = zip(near, distances(query, shapes([fen for _, fen in chunk])), strict=True)
-        near = Distances._make(np.concatenate(columns) for columns in both)
+        columns = zip(near, distances(query, shapes([fen for _, fen in chunk])), strict=True)
+        near = Distances._make(np.concatenate(pair) for pair in columns)
         nearest = np.lexsort((ids, near.pieces, near.total))[:limit]
         ids, near = ids[nearest], Distances._make(column[nearest] for column in near)
     return ids, near, searched
@@ -350,7 +352,7 @@ class Shapes:
 
 
 class Distances(NamedTuple):
-    """How far n positions are from one: the parts and their sum [n], `mirrored` where the mirror image is the nearer.
+    """How far n positions are from one: the parts and their sum [n], `mirrored` where the mirror image is nearer.
 
     `pieces` are the numbers of squares with another knight, bishop, rook or queen, which only decide between equals.
     """
@@ -404,13 +406,13 @@ def _counts(words: Bits) -> NDArray[np.int16]:
     return bit_count(words).astype(np.int16)  # signed, for differences
 
 
-def _pawns_by_file(of: Shapes) -> Bits:
+def _pawns_by_file(positions: Shapes) -> Bits:
     """[8, 2, n] the pawns of both sides on each file."""
-    return np.asarray(of.men[:, 0] & _FILES[:, None, None])
+    return np.asarray(positions.men[:, 0] & _FILES[:, None, None])
 
 
 def _flip_files(words: Bits) -> Bits:
-    """The bits of each byte in the other order."""
+    """The words with the bits of each byte reversed."""
     bits = np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little")
     return np.packbits(bits, axis=-1, bitorder="big").view(np.uint64)
 
@@ -421,12 +423,12 @@ _COLUMNS = (
 )
 
 
-def _labels(one: Judged, threshold: float) -> str:
-    return ", ".join([*one.labels(threshold), *(["inferred deep Q"] if one.inferred else [])])
+def _labels(judged: Judged, threshold: float) -> str:
+    return ", ".join([*judged.labels(threshold), *(["inferred deep Q"] if judged.inferred else [])])
 
 
-def _values(one: Judged) -> dict[str, str]:
+def _values(judged: Judged) -> dict[str, str]:
     """The values of a position by their names; the difference is that of the calibrated Q, if there is one."""
-    calibrated = {} if one.calibrated_q is None else {"calibrated": one.calibrated_q}
-    numbers = {"net Q": one.net_q, **calibrated, "deep Q": one.deep_q, "differ": one.disagreement}
+    calibrated = {} if judged.calibrated_q is None else {"calibrated": judged.calibrated_q}
+    numbers = {"net Q": judged.net_q, **calibrated, "deep Q": judged.deep_q, "differ": judged.disagreement}
     return {name: formatted(value, "+.3f", "-") for name, value in numbers.items()}

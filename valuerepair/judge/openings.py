@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import chain
@@ -118,7 +118,7 @@ def families_of_plies(board_keys: NDArray[np.uint64]) -> list[str]:
 
     `board_keys` are the keys of the game's boards, from its first one on.
     """
-    named, last, families = _named(), UNKNOWN, []
+    named, last, families = _named_by_key(), UNKNOWN, []
     for ply, number in enumerate(named.indices_of(board_keys).tolist()):
         last = family(named.openings[number].eco) if number >= 0 and ply <= MAX_PLIES else last
         families.append(last)
@@ -127,7 +127,7 @@ def families_of_plies(board_keys: NDArray[np.uint64]) -> list[str]:
 
 def _openings_by_board(start_fens: Sequence[str], moves: Sequence[Sequence[str]]) -> list[OpeningName]:
     """The opening of each line by its last named board."""
-    named, last = _named(), np.full(len(start_fens), -1)
+    named, last = _named_by_key(), np.full(len(start_fens), -1)
     for rows, boards in boards_by_ply(start_fens, moves, MAX_PLIES):
         index = named.indices_of(keys(boards))
         last[rows[index >= 0]] = index[index >= 0]
@@ -136,7 +136,7 @@ def _openings_by_board(start_fens: Sequence[str], moves: Sequence[Sequence[str]]
 
 
 @cache
-def _named() -> _NamedPositions:
+def _named_by_key() -> _NamedPositions:
     rows = named_positions()
     lines = [moves for _, _, moves in rows]
     last_keys = np.zeros(len(rows), np.uint64)
@@ -162,7 +162,7 @@ def boards_by_ply(
     lines: Sequence[Sequence[str]],
     most: int | None = None,
 ) -> Iterator[tuple[NDArray[np.int64], Boards]]:
-    """For 0, 1, 2, … plies, at most `most`: the lines that are so long, as ascending indices [m], and their boards [m].
+    """For 0, 1, 2, … plies, at most `most`: the lines that reach that ply, as ascending indices [m], and their boards.
 
     Line i is `lines[i]` (UCI) from `fens[i]`. A line ends before its first illegal move: some lines were written by
     engines. Raises ValueError for a bad FEN.
@@ -217,13 +217,13 @@ def _legal(boards: Boards, moves: NDArray[np.int64]) -> NDArray[np.bool_]:
 _PIECES = "KQRBN"
 
 
-def material_family(row: Mapping[Any, Any]) -> str:
-    """Which kinds of pieces each side has, pawns and numbers aside: ``KRvKR`` for all rook endings, ``KvK`` for pawns.
+def material_family(fen: str) -> str:
+    """The kinds of pieces that each side has, without pawns: ``KRvKR`` for all rook endings, ``KvK`` for pawn endings.
 
     The side with the higher kinds comes first (queen, rook, bishop, knight), so neither the colours nor the side to
     move matter.
     """
-    return family_of_signature(material_signature(row["fen"]))
+    return family_of_signature(material_signature(fen))
 
 
 @lru_cache(65_536)
@@ -236,21 +236,21 @@ def family_of_signature(signature: str) -> str:
 def families_of_boards(placed: Boards) -> list[str]:
     """[n] the `material_family` of each board."""
     has_kind = (men(placed)[:, :, : len(_PIECES)] > 0).reshape(len(placed), -1)
-    rows, which = np.unique(has_kind, axis=0, return_inverse=True)
+    rows, row_of_board = np.unique(has_kind, axis=0, return_inverse=True)
     sides = [
         ["".join(piece for piece, has in zip(_PIECES, side, strict=True) if has) for side in np.split(row, 2)]
         for row in rows
     ]
     names = [family_of_signature("v".join(both)) for both in sides]
-    return [names[i] for i in which.ravel().tolist()]
+    return [names[i] for i in row_of_board.ravel().tolist()]
 
 
 def add_families(rows: pd.DataFrame) -> pd.DataFrame:
-    """`rows` with two more columns, `opening_family` (see `family`) and `material_family` (see that function)."""
+    """`rows` with the columns `opening_family` (by `family`) and `material_family` (by the function of this name)."""
     eco = rows["eco_header"].tolist() if "eco_header" in rows else [None] * len(rows)
     with_families: pd.DataFrame = rows.assign(
         opening_family=opening_families(eco, rows["start_fen"].tolist(), first_moves(rows["moves"].tolist())),
-        material_family=[family_of_signature(material_signature(fen)) for fen in rows["fen"]],
+        material_family=[material_family(fen) for fen in rows["fen"]],
     )
     return with_families
 

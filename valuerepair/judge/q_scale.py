@@ -74,14 +74,14 @@ def q_scale_of_sums(squares: NDArray[np.float64], like: NDArray[np.float64]) -> 
     """
     from scipy.special import stdtrit
 
-    total, other = float(squares.sum()), float(like.sum())
-    if not total or not other:
+    total, like_total = float(squares.sum()), float(like.sum())
+    if not total or not like_total:
         raise ValueRepairError("the scale of Q cannot be determined: no position, or a net's Q is 0 in all of them")
-    value, used = math.sqrt(other / total), (squares > 0) & (like > 0)
+    value, used = math.sqrt(like_total / total), (squares > 0) & (like > 0)
     games = int(used.sum())
     if games < 3:
         return QScale(value, math.nan, math.nan, games)
-    without = np.log((other - like[used]) / (total - squares[used])) / 2
+    without = np.log((like_total - like[used]) / (total - squares[used])) / 2
     deviation = math.sqrt((games - 1) / games * float(((without - without.mean()) ** 2).sum()))
-    far = math.exp(float(stdtrit(games - 1, 0.975)) * deviation)
-    return QScale(value, value / far, value * far, games)
+    ratio = math.exp(float(stdtrit(games - 1, 0.975)) * deviation)
+    return QScale(value, value / ratio, value * ratio, games)

@@ -39,10 +39,11 @@ class Recalibration:
 
     `share` is the difference of the shares of candidates, `mean_abs` that of the mean |disagreement|; their intervals
     are from resampled games, with the curves refitted each time. Three shares compare recalibrated nets with nets as
-    they are: `of_first`, of the first net's candidates, those that its curve repairs; `repaired`, of those that the
-    second net repairs, those that the first net's curve does not; `newly`, of the second net's new candidates, those
-    that its curve does not repair. `finding`: the second net, recalibrated, has ``fewer`` or ``more`` candidates than
-    the first; or that is ``not shown``; or one ``cannot tell``, as the interval includes a repair of half of them.
+    they are. `of_first`: of the first net's candidates, those that its curve repairs. `repaired`: of the candidates
+    that the second net repairs, those that the first net's curve leaves wrong. `newly`: of the second net's new
+    candidates, those that its curve leaves wrong. `finding`: the second net, recalibrated, has ``fewer`` or ``more``
+    candidates than the first; or no difference is shown (``not shown``); or the interval includes a repair of half of
+    them (``cannot tell``).
     """
 
     first: Recalibrated
@@ -61,17 +62,17 @@ def own_curve(net_q: Floats, deep_q: Floats, weight: Floats, game: Ids, like: Fl
     `like` is another net's Q. A curve depends only on the order of the values, except for its steps; with the same
     values two nets that order all positions equally get equal curves, to the last bit.
     """
-    values, mass, at = _ranks(net_q, weight)
+    values, mass, index = _ranks(net_q, weight)
     like_values, like_mass, _ = _ranks(like, weight)
-    size = np.interp(mass, like_mass, like_values)[at] if values.size else net_q
+    size = np.interp(mass, like_mass, like_values)[index] if values.size else net_q
     return CrossFit(np.sign(net_q) * size, deep_q, weight, game)
 
 
 def _ranks(net_q: Floats, weight: Floats) -> tuple[Floats, Floats, NDArray[np.intp]]:
     """The distinct |net Q|, ascending, the weight below the middle of each, and the index into them of each row."""
-    values, at = np.unique(np.abs(net_q), return_inverse=True)
-    mass = np.bincount(at, weight)
-    return values, np.cumsum(mass) - mass / 2, at
+    values, index = np.unique(np.abs(net_q), return_inverse=True)
+    mass = np.bincount(index, weight)
+    return values, np.cumsum(mass) - mass / 2, index
 
 
 def recalibrate(
@@ -168,13 +169,13 @@ def _by_games(counted: Callable[[Floats], Floats], weight: Floats, game: Ids) ->
 
     With the same curves for all resamples only some 88 of 100 intervals would contain the true value instead of 95.
     """
-    games, at = np.unique(np.where(weight > 0, game, -1), return_inverse=True)
+    games, game_of_row = np.unique(np.where(weight > 0, game, -1), return_inverse=True)
     counted_games = np.flatnonzero(games >= 0)  # games whose rows all weigh 0 would only dilute the draws
 
     def figures(drawn: Ids) -> Floats:
         times = np.zeros((len(drawn), len(games)))
         times[:, counted_games] = drawn
-        return np.stack([counted(weight * row[at]) for row in times])
+        return np.stack([counted(weight * row[game_of_row]) for row in times])
 
     bounds = resampled_bounds(figures, len(counted_games), resamples_within(_DRAWS, len(game), RESAMPLES))
     return [Interval(*map(float, figure)) for figure in zip(counted(weight), *bounds, strict=True)]

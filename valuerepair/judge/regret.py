@@ -32,9 +32,9 @@ class RegretRow:
     """Two nets' moves in the positions of one kind, in Q of the mover; differences are second less first.
 
     Both nets have chosen a move in `positions` of `games`, and different moves in the share `different` of them;
-    `judged` of those have a value after either move. `regret` is how much either net loses on average against the
-    better of the two moves, 0 where both choose the same one; `change` is the difference, with the 95 % interval of
-    resampled games.
+    `judged` counts those with a value after each of the two moves. `regret` is how much each net loses on average
+    against the better of the two moves, 0 where both choose the same one; `change` is the difference, with the 95 %
+    interval of resampled games.
     """
 
     kind: str
@@ -53,9 +53,9 @@ class RegretRow:
 
 @dataclass(frozen=True, slots=True)
 class EqualMatch:
-    """The match that would be as informative: `games` of both nets at the same nodes, whose searches take `seconds` one
-    after the other; searches and judgements of the positions of games took `seconds_of_regret`. `result` is the second
-    net's result in [-1, 1] that the regret amounts to."""
+    """The match that would be as informative: `games` of both nets at the same nodes. Their searches, one after the
+    other, would take `seconds`; the searches and judgements of the positions of games took `seconds_of_regret`.
+    `result` is the second net's result in [-1, 1] that the regret amounts to."""
 
     games: float
     seconds: float

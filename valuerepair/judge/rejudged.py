@@ -108,9 +108,9 @@ def draw(position_id: Ids, disagreement: Floats, weight: Floats, threshold: floa
     stratum = np.where(weight > 0, strata_of(disagreement, threshold), -1)
     drawn = np.zeros(len(position_id), np.bool_)
     sizes = np.bincount(stratum[stratum >= 0], minlength=len(STRATA)).tolist()
-    for number, share in enumerate(allocate(sizes, count)):
+    for number, size in enumerate(allocate(sizes, count)):
         rows = np.flatnonzero(stratum == number)
-        drawn[sorted(rows, key=lambda row: _hash(int(position_id[row])))[:share]] = True
+        drawn[sorted(rows, key=lambda row: _hash(int(position_id[row])))[:size]] = True
     return Draw(stratum, drawn)
 
 
@@ -133,13 +133,13 @@ def allocate(sizes: Sequence[int], count: int) -> list[int]:
     At least a fifth of the draws is for positions near the threshold and two fifths for all others, if there are enough
     of them. The remaining draws go to the strata in the order of `STRATA`.
     """
-    shares = [min(size, int(least * count)) for size, least in zip(sizes, _LEAST, strict=True)]
-    remaining = count - sum(shares)
+    drawn = [min(size, int(least * count)) for size, least in zip(sizes, _LEAST, strict=True)]
+    remaining = count - sum(drawn)
     for i, size in enumerate(sizes):
-        more = min(size - shares[i], remaining)
-        shares[i] += more
+        more = min(size - drawn[i], remaining)
+        drawn[i] += more
         remaining -= more
-    return shares
+    return drawn
 
 
 def deeper_values(plan: Draw, deep_q: Floats) -> tuple[DeeperValues, list[Stratum]]:
@@ -182,14 +182,14 @@ def rejudged_net(
     precision = weighted(second[by_first], mass[by_first], game[by_first])
     recall = weighted(first[by_second], mass[by_second], game[by_second])
     rate = estimated(mean, second[deeper.inverse > 0])
-    return RejudgedNet(name, rate, precision, _unseen(recall, first, second, stratum, weight, mass, game))
+    return RejudgedNet(name, rate, precision, _lowered(recall, first, second, stratum, weight, mass, game))
 
 
-def _unseen(recall: Rate, first: Flags, second: Flags, stratum: Ids, weight: Floats, mass: Floats, game: Ids) -> Rate:
-    """The recall with a lower end that allows for missed candidates among positions that were not judged again.
+def _lowered(recall: Rate, first: Flags, second: Flags, stratum: Ids, weight: Floats, mass: Floats, game: Ids) -> Rate:
+    """The recall with a lower bound that allows for missed candidates among positions that were not judged again.
 
-    The candidates that the first judge missed have an upper end in each stratum; MOVER makes one of their sum (G. Y.
-    Zou & A. Donner, Statistics in Medicine 27, 2008).
+    The number of candidates that the first judge missed has an upper bound in each stratum; MOVER combines these to a
+    bound of the sum (G. Y. Zou & A. Donner, Statistics in Medicine 27, 2008).
     """
     agreed = float(mass @ (first & second))
     missed = squares_above = 0.0
@@ -242,10 +242,10 @@ def rejudged_lines(rejudged: Rejudged) -> Iterator[str]:
     )
     width = max(len(net.name) for net in rejudged.nets)
     for net in rejudged.nets:
-        yield f"  {net.name:{width}}  candidates {_of_rate(net.candidates)}"
+        yield f"  {net.name:{width}}  candidates {_rate_text(net.candidates)}"
         yield (
-            f"  {'':{width}}  the first judge's candidates: precision {_of_rate(net.precision)}, "
-            f"recall {_of_rate(net.recall)}"
+            f"  {'':{width}}  the first judge's candidates: precision {_rate_text(net.precision)}, "
+            f"recall {_rate_text(net.recall)}"
         )
     for pair in rejudged.comparisons:
         yield f"A = {pair.first}, B = {pair.second} (B - A; below 0 is a repair)"
@@ -256,5 +256,5 @@ def rejudged_lines(rejudged: Rejudged) -> Iterator[str]:
         yield from (f"  {note}" for note in pair.judge.notes)
 
 
-def _of_rate(rate: Rate) -> str:
+def _rate_text(rate: Rate) -> str:
     return rate.percent if rate.total else "none"

@@ -31,7 +31,6 @@ from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError, ValueRepairError, check_word, one_line
 from valuerepair.files import written_whole
 from valuerepair.inputs import Record, Whole, read_json
-from valuerepair.judge.material import material_signature
 from valuerepair.judge.openings import (
     MAX_PLIES,
     UNKNOWN,
@@ -41,6 +40,7 @@ from valuerepair.judge.openings import (
     families_of_plies,
     families_on_the_way,
     family_of_signature,
+    material_family,
     opening_families,
 )
 from valuerepair.question import Question, is_candidate
@@ -106,12 +106,13 @@ class Split:
         """int8[n]: the part of each of these positions of a store, an index into `PARTS`.
 
         A sampled position of a held-out archive is in ``archives``, one of a held-out family in ``families``. The other
-        positions of a game with one of a held-out family are in ``neither``. Of the positions that remain, those of
-        held-out games are in ``games``, all others in ``train``. A position beside a game is in the part of the game;
-        but if that is ``train`` and the position is of a held-out family, it is in ``neither``. A position that
-        `vr expand` reached is in ``train`` if it would be by itself and if all positions that it was reached from are;
-        otherwise it is in ``neither``. Positions of these two kinds do not change the part of other positions. So no
-        game is in two parts, except for ``neither``. Raises ValueRepairError for a position that is not in the store.
+        positions of a game that has a position of a held-out family are in ``neither``. Of the remaining positions,
+        those of held-out games are in ``games``, all others in ``train``. A position beside a game is in the part of
+        the game; but if that is ``train`` and the position is of a held-out family, it is in ``neither``. A position
+        that `vr expand` reached is in ``train`` if the rules for sampled positions put it there, and if all positions
+        that it was reached from are in ``train``; otherwise it is in ``neither``. Positions of these two kinds do not
+        change the part of other positions. So no game is in two parts, except for ``neither``. Raises ValueRepairError
+        for a position that is not in the store.
         """
         stored = _Stored.of(store, self)
         return self.parts_of(stored)[stored.rows(position_ids)]
@@ -119,14 +120,14 @@ class Split:
     def among(self, store: Store, position_ids: Ids, part: str = "train") -> Flags:
         """bool[n]: which of these positions are in this part, one of `PARTS`, or in any held-out part (`TOGETHER`).
 
-        Raises UsageError for another word, else as `parts`.
+        Raises UsageError for an unknown part, and the errors of `parts`.
         """
         check_word("--part", part, dict.fromkeys((*PARTS, *JUDGED)))
         return np.isin(self.parts(store, position_ids), _numbers_of(part))
 
     def families(self, store: Store, position_ids: Ids) -> list[str]:
-        """[n] the held-out family of each of these positions, that of its material, else that of its opening, else
-        empty. Raises as `parts`."""
+        """[n] the held-out family of each of these positions: that of its material, else that of its opening, else
+        empty. Raises the errors of `parts`."""
         stored = _Stored.of(store, self)
         rows = stored.rows(position_ids)
         names = []
@@ -136,10 +137,10 @@ class Split:
         return [material or opening for material, opening in zip(*names, strict=True)]
 
     def free_plies(self, game: OriginGame, placed: Boards) -> int:
-        """How many of a game's positions, from the first on, training may see, whether or not a store has them.
+        """How many positions at the beginning of a game training may see, whether or not a store has them.
 
-        0 if the game itself is held out, its archive is, or one of its positions has a held-out opening; else the
-        number of positions before the first with a held-out material. `placed` are the boards of the game.
+        0 if the game or its archive is held out, or one of its positions has a held-out opening; else the number of
+        positions before the first with a held-out material. `placed` are the boards of the game.
         """
         if PurePath(game.source).name in self.archives or self._holds_out_games(key_of_game(game))[0]:
             return 0
@@ -214,25 +215,25 @@ def choose_split(
             "chunks have no headers: pack them in a tar, and mine that"
         )
     names = stored.archive_names(archives)
-    free = of_games & ~stored.of_archives(names)[stored.game]
-    wanted, held = families * free.sum(), np.zeros(len(free), np.bool_)
-    openings = _draw(stored.opening, free, held, wanted / 2, wanted / 2, seed)
-    materials = _draw(stored.material, free, held, wanted, wanted / 2, seed)
+    available = of_games & ~stored.of_archives(names)[stored.game]
+    wanted, held = families * available.sum(), np.zeros(len(available), np.bool_)
+    openings = _draw(stored.opening, available, held, wanted / 2, wanted / 2, seed)
+    materials = _draw(stored.material, available, held, wanted, wanted / 2, seed)
     if families and not openings and not materials:
         raise ValueRepairError(
-            f"{store.path}: no family of its {free.sum():,} positions is small enough to hold out {families:g} of "
+            f"{store.path}: no family of its {available.sum():,} positions is small enough to hold out {families:g} of "
             "them; mine more, or give --families 0"
         )
     return Split(games=split.games, openings=openings, materials=materials, archives=names, seed=seed)
 
 
-def _draw(family: _Names, free: Flags, held: Flags, wanted: float, largest: float, seed: int) -> tuple[str, ...]:
+def _draw(family: _Names, available: Flags, held: Flags, wanted: float, largest: float, seed: int) -> tuple[str, ...]:
     """The families to hold out, so that about `wanted` positions are `held`, which is updated."""
     chosen = []
     for code in sorted(range(len(family.names)), key=lambda i: seeded_hash(seed, family.names[i])):
-        rows = free & (family.codes == code)
-        now, then = int(held.sum()), int((held | rows).sum())
-        if family.names[code] != UNKNOWN and rows.sum() <= largest and abs(then - wanted) < abs(now - wanted):
+        rows = available & (family.codes == code)
+        before, after = int(held.sum()), int((held | rows).sum())
+        if family.names[code] != UNKNOWN and rows.sum() <= largest and abs(after - wanted) < abs(before - wanted):
             held |= rows
             chosen.append(family.names[code])
     return tuple(sorted(chosen))
@@ -294,9 +295,11 @@ _POSITIONS = "SELECT id, game_id, fen, start_fen, moves, kind FROM positions ORD
 
 
 class _Stored(NamedTuple):
-    """All positions of a store, by number: ids [n], the row of the game of each, its families; the games' keys and
-    archives [g]. `reached`: the rows of positions that were reached, and of those that they were reached from. `beside`
-    [n]: whether it is beside its game."""
+    """All n positions of a store, by number, and its g games.
+
+    [n]: `ids`; `game`, the row of its game; the families; `beside`, whether it is beside its game. [g]: `keys` and
+    archives (`sources`). `reached`: the rows of positions that `vr expand` reached, and those of their roots.
+    """
 
     path: str
     ids: Ids
@@ -330,7 +333,7 @@ class _Stored(NamedTuple):
                 beside += [kind in BESIDE for kind in kinds]
                 unknown = [UNKNOWN] * len(rows)
                 opening += _openings(start_fens, moves, [codes[i] for i in game[-1].tolist()]) if openings else unknown
-                material += [family_of_signature(material_signature(fen)) for fen in fens] if materials else unknown
+                material += [material_family(fen) for fen in fens] if materials else unknown
             reached = np.array(store.connection.execute(_REACHED).fetchall(), np.int64).reshape(-1, 2)
         name_of = {source: PurePath(source).name for source in {row[3] for row in games}}
         all_ids = np.array(ids, np.int64)
@@ -392,7 +395,7 @@ def keep_split(store: Store, path: str | os.PathLike[str]) -> None:
 
 
 def known_split(store: Store) -> tuple[str, Split] | None:
-    """The store's split and its file, as a user would type it; None without a split, or if no such file can be read."""
+    """The store's split and its file, as a user would type it; None without a split, or if its file cannot be read."""
     for path in files.places(store, files.SPLIT):
         with suppress(UsageError, ValueRepairError):
             return files.from_here(path), read_split(path)
@@ -410,8 +413,8 @@ def _reason_unread(path: str) -> str:
 
 def split_file(store: Store) -> str:
     """The file of the store's split, as a user would type it; empty without a split."""
-    own = known_split(store)
-    return "" if own is None else own[0]
+    known = known_split(store)
+    return "" if known is None else known[0]
 
 
 def warning_of_change(store: Store, split: Split) -> str | None:
@@ -432,8 +435,8 @@ def warning_of_change(store: Store, split: Split) -> str | None:
 
 
 def warning_of_held_out(store: Store, position_ids: Ids, split: Split | None) -> str | None:
-    """The warning if positions are chosen for training without a split, or by another `split` than the store's own, and
-    the store's own holds some of them out; else None."""
+    """The warning if the store's split holds out some of these positions, which are chosen for training without a split
+    or by another `split`; else None."""
     path = files.kept_path(store, files.SPLIT)
     if path is None:
         return None
@@ -452,8 +455,8 @@ def warning_of_held_out(store: Store, position_ids: Ids, split: Split | None) ->
 
 
 def warning_of_trained(store: Store, position_ids: Ids, split: Split) -> str | None:
-    """The warning if nets are judged on positions of another `split` than the store's own, and the store's own has some
-    of them for training; else None."""
+    """The warning if the store's split has some of these positions for training, and nets are judged on them by another
+    `split`; else None."""
     own = known_split(store)
     if own is None or own[1] == split:
         return None

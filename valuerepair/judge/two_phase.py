@@ -12,19 +12,19 @@ from valuerepair.intervals import Interval, Rate
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeeperValues:
-    """`deep_q` [n] is from the side to move, and arbitrary where it is not known; `inverse` [n] is the inverse chance
-    of being drawn, and 0 there."""
+    """`deep_q` [n] is from the side to move, `inverse` [n] the inverse chance of being drawn. Positions without a value
+    have an `inverse` of 0 and any `deep_q`."""
 
     deep_q: Floats
     inverse: Floats
 
     def corrected(self, first: Floats, second: Floats) -> Floats:
-        """[n] numbers whose weighted mean estimates that of `second`, known of the drawn positions, over all positions.
+        """[n] numbers; their weighted mean estimates the mean of `second` over all positions.
 
-        `first` is the same by the first judge, known of all: the difference estimator, ``first + (second - first) /
-        chance`` where drawn (C.-E. Särndal, B. Swensson, J. Wretman, Model Assisted Survey Sampling, 1992, section
-        9.6). Whatever the first judge says, its mean is right on average over draws, and the more alike both judges
-        are, the less it varies.
+        `second` is known for the drawn positions only, `first`, the same by the first judge, for all. This is the
+        difference estimator, ``first + (second - first) / chance`` where drawn (C.-E. Särndal, B. Swensson, J. Wretman,
+        Model Assisted Survey Sampling, 1992, section 9.6). Whatever the first judge says, its mean is right on average
+        over draws; the more alike both judges are, the less it varies.
         """
         change = np.where(self.inverse > 0, second - first, 0.0)
         numbers: Floats = first + self.inverse * change

@@ -42,8 +42,9 @@ def decide(net_q: Floats, deep_q: Floats, second_q: Floats, bound: Floats, claim
 
     `second_q` decides if it differs from the middle of `net_q` and `deep_q` by at least `MARGIN` of the half distance.
     `bound` is the largest value found after one of the searched moves: the position is worth that or more, so a second
-    look below the middle decides nothing against a bound above it. `claimed` is the value after the move that the
-    second look itself prefers: a second look above the middle decides nothing if that is below. NaN: not searched.
+    look below the middle decides nothing if the bound is above it. `claimed` is the value after the move that the
+    second look itself prefers: a second look above the middle decides nothing if this value is below it. NaN: not
+    searched.
     """
     middle, half = (net_q + deep_q) / 2, np.abs(deep_q - net_q) / 2
     above = second_q - middle
@@ -69,8 +70,8 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
     if looker is None:
         import pandas as pd
 
-        nothing = pd.DataFrame(columns=[*_EVIDENCE, "second_best", "second_nodes"], dtype=np.float64)
-        return _judged(frame, nothing, second=None, alpha=None)
+        no_looks = pd.DataFrame(columns=[*_EVIDENCE, "second_best", "second_nodes"], dtype=np.float64)
+        return _judged(frame, no_looks, second=None, alpha=None)
     net, first = frame.attrs["net"], second_looks.oracle_of(store.connection, frame.attrs["oracle"]["digest"])
     net_id = second_looks.net_number(store.connection, net["sha256"], net["history_fill"])
     alpha = alpha_of_second(store, frame, net_id, first, looker)
@@ -103,20 +104,20 @@ def alpha_of_second(
 ) -> values.Alpha:
     """The alpha for the second look's centipawns, in the order of docs/methods/judges.md, "Second looks".
 
-    The same engine has the first look's alpha. Another engine has its own if that is fitted; otherwise the first
-    look's, if that engine gives centipawns, too.
+    The same engine has the first look's alpha. Another engine has its own alpha if that is fitted; otherwise the first
+    look's, if the first engine gives centipawns, too.
     """
-    of_first = values.Alpha(float(frame.attrs["alpha"]["value"]), "the first look's")
+    first_alpha = values.Alpha(float(frame.attrs["alpha"]["value"]), "the first look's")
     if kind_of(second.kind).gives_q(second.options):
-        return values.Alpha(of_first.value, values.OWN_Q)
+        return values.Alpha(first_alpha.value, values.OWN_Q)
     if frame.attrs.get("q_from") == "wdl":
-        return values.Alpha(of_first.value, values.OF_WDL)
+        return values.Alpha(first_alpha.value, values.OF_WDL)
     if first.engine == second.engine:  # the kind says only how it was named: stockfish: or uci:/usr/games/stockfish
-        return of_first
+        return first_alpha
     own = store.alpha(net_id, second.id)
     if kind_of(first.kind).gives_q(first.options) or not own.origin.startswith("default"):
         return own
-    return values.Alpha(of_first.value, "the first look's, of another engine: none is fitted for this one")
+    return values.Alpha(first_alpha.value, "the first look's, of another engine: none is fitted for this one")
 
 
 def _judged(frame: pd.DataFrame, by_position: pd.DataFrame, **attrs: dict[str, Any] | None) -> pd.DataFrame:
@@ -126,12 +127,12 @@ def _judged(frame: pd.DataFrame, by_position: pd.DataFrame, **attrs: dict[str, A
     rows: pd.DataFrame = by_position.reindex(frame["position_id"])
     rows.index = frame.index
     looked = rows["second_nodes"].notna().to_numpy()
-    of_moves = rows[["after_net_q", "after_deep_q", "after_second_q"]]
+    after_moves = rows[["after_net_q", "after_deep_q", "after_second_q"]]
     decided = decide(
         frame["calibrated_q" if "calibrated_q" in frame else "net_q"].to_numpy(np.float64),
         frame["deep_q"].to_numpy(np.float64),
         rows["second_q"].to_numpy(),
-        of_moves.max(axis=1).to_numpy(),
+        after_moves.max(axis=1).to_numpy(),
         rows["after_second_q"].to_numpy(),
     )
     # Series of objects: as texts, pandas would turn None into NaN.
@@ -167,7 +168,7 @@ def _by_position(looks: Looks, afters: Afters, alpha: values.Alpha, q_from: QFro
 def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | None = None) -> dict[str, Any]:
     """How often the search is right about the candidates among the rows of `frame`, as JSON-able data.
 
-    `candidates` and `looked` count rows, `without_q` those of `looked` whose look gave no score of the requested kind;
+    `candidates` and `looked` count rows, `without_q` those whose look gave no score of the requested kind;
     `second` names the oracle that looked (None: there was no look) and `alpha` its alpha. `rates`, `by_sign` and
     `by_size` (of the disagreement) give for each verdict the share of those looked at, with a 95 % interval by games,
     weighted by the frame's weights.

@@ -68,7 +68,7 @@ def diversity_of(weights: ArrayLike, games: Iterable[str], families: Mapping[str
 
     `games` [n] names the game of each; a game counts by the sum of its weights. `families` holds a list [n] by kind
     (opening, material, and root for positions of vr expand); of each kind: `families` (how many occur), `hill` (of
-    order 1, 2, 3, families counting by weight) and `largest` (the shares of the heaviest).
+    order 1, 2, 3, with families counted by weight) and `largest` (the shares of the heaviest).
     """
     w = np.asarray(weights, np.float64)
     diversity: dict[str, Any] = {
@@ -141,8 +141,8 @@ def hill_numbers(abundances: ArrayLike, orders: Sequence[float] = ORDERS) -> tup
 
     ``D_q = (sum p^q)^(1 / (1 - q))`` over the shares p of the families that occur, and ``exp(-sum p log p)`` for q = 1
     (M. O. Hill, Diversity and evenness, Ecology 54, 1973). Order 0 counts the families, 1 weighs each by its share, 2
-    is one over the chance that two draws meet in one family; higher orders see the largest ones only. n equal families
-    give n. All are 0 if no family occurs. Raises ValueError for negative or infinite abundances.
+    is one over the chance that two draws are of the same family; higher orders depend on the largest ones only. n equal
+    families give n. All are 0 if no family occurs. Raises ValueError for negative or infinite abundances.
     """
     masses = np.asarray(abundances, np.float64)
     if not (np.isfinite(masses).all() and (masses >= 0).all()):

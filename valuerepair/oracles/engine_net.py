@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _WDL = "wdl"
 _EXAMPLE = "for example uci:stockfish,nodes=1 or uci:/path/engine,nodes=1,alpha=400"
-_OF_NETS = {"device": "auto", "history_fill": "fen_only", "value_head": "winner", "policy_head": "vanilla"}
+_NET_DEFAULTS = {"device": "auto", "history_fill": "fen_only", "value_head": "winner", "policy_head": "vanilla"}
 _HASH_MB = "1"  # it is cleared before every position
 
 
@@ -39,7 +39,7 @@ _HASH_MB = "1"  # it is cleared before every position
 class EngineNetSpec:
     """``uci:ENGINE[,SETTING...]``: the engine with its limit, and `alpha`, which turns its centipawns into Q.
 
-    Without alpha (None) Q is that of the engine's W/D/L.
+    With an `alpha` of None, Q comes from the engine's W/D/L.
     """
 
     engine: EngineSpec
@@ -74,7 +74,8 @@ def locate_net(net: str | None) -> str | None:
 
 
 def parse_engine_net(text: str) -> EngineNetSpec:
-    """Reads a ``--net`` that `is_engine`: settings as of ``--deep``, and ``alpha=CENTIPAWNS`` or ``alpha=wdl``.
+    """Reads a ``--net`` that names an engine (`is_engine`): the settings of ``--deep``, and ``alpha=CENTIPAWNS`` or
+    ``alpha=wdl``.
 
     The limit is nodes or a depth, by default one node. Raises UsageError.
     """
@@ -111,11 +112,11 @@ class EngineNet:
         setup = spec.engine.kind.judge(spec.engine, hash_mb=_HASH_MB)
         self._alpha, self._oracle = spec.alpha, UciOracle(setup, workers)
         self._chunks = ThreadPoolExecutor(self.at_once, thread_name_prefix="engine-net")
-        about, scale = self._oracle.identity, _WDL if spec.alpha is None else f"{spec.alpha:g}"
+        oracle, scale = self._oracle.identity, _WDL if spec.alpha is None else f"{spec.alpha:g}"
         unusual = "" if spec.alpha == DEFAULT_ALPHA else f" alpha={scale}"
-        digest = hashlib.sha256(json.dumps([about.digest, scale]).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps([oracle.digest, scale]).encode()).hexdigest()
         head: ValueHead = "wdl" if spec.alpha is None else "scalar"
-        self.identity = NetIdentity(about.label + unusual, digest, head, 0, os.path.getsize(setup.engine.path))
+        self.identity = NetIdentity(oracle.label + unusual, digest, head, 0, os.path.getsize(setup.engine.path))
 
     @property
     def where(self) -> str:
@@ -181,8 +182,8 @@ def open_engine_net(net: str, workers: int | None = None, **net_options: Any) ->
 
     Raises UsageError, also for options of nets, and ValueRepairError.
     """
-    for name, usual in _OF_NETS.items():
-        if (value := net_options.get(name, usual)) != usual:
+    for name, default in _NET_DEFAULTS.items():
+        if (value := net_options.get(name, default)) != default:
             option = "heads" if name.endswith("_head") else name.replace("_", "-")
             raise UsageError(f"--{option} {value}: is for nets, and --net {net} is an engine")
     return EngineNet(parse_engine_net(net), workers or usable_cores())

@@ -30,8 +30,8 @@ from valuerepair.text import size_words
 
 log = logging.getLogger(__name__)
 
-# The search's name in digests, with the release that first gave these values; people read `rows.engine_words`. It
-# changes only when the same net, options and nodes give other values, which the store then keeps apart.
+# The search's name in digests, with the release that first gave these values (`rows.engine_words` is for people). It
+# changes only when the same net, options and nodes give other values: the store then keeps the two apart.
 SEARCH = "valuerepair 0.1.0 search 1"
 _MOST_MEMORY = 4 << 30
 _SHARE_OF_MEMORY = 0.5
@@ -157,7 +157,7 @@ def _tables(folders: str) -> str:
     """The number of Syzygy tables and a digest of their names, whichever folders they are in."""
     names = {path.name for folder in folders.split(os.pathsep) if folder for path in Path(folder).glob("*.rtb[wz]")}
     digest = hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
-    # Versions in which tables did not choose root moves have no such word.
+    # Earlier versions, in which tables did not choose root moves, wrote no such words.
     root = " at the root too" if any(name.endswith("z") for name in names) else ""
     return f"{len(names)} files {digest[:12]}{root}"
 
@@ -171,11 +171,11 @@ def open_mcts(params: SearchParams, nodes: int, trees: int | None, net: Net, *, 
     need, free = forest_bytes(count, nodes), available_memory()
     if free is not None and need > free:
         fewer = "fewer trees or nodes" if count > 1 else "fewer nodes"
-        what = f"{count} trees of {nodes:,} nodes need" if count > 1 else f"a tree of {nodes:,} nodes needs"
-        raise UsageError(f"--deep mcts: {what} {size_words(need)}, and {size_words(free)} are free: take {fewer}")
+        trees_need = f"{count} trees of {nodes:,} nodes need" if count > 1 else f"a tree of {nodes:,} nodes needs"
+        raise UsageError(f"--deep mcts: {trees_need} {size_words(need)}, and {size_words(free)} are free: take {fewer}")
     oracle = MctsOracle(net, params, nodes, count, owned=owned)
-    what = "1 tree" if count == 1 else f"{count} trees at once"
-    log.info(f"deep search: {oracle.identity.label}, {what}, about {size_words(need)} of memory ({net.where})")
+    at_once = "1 tree" if count == 1 else f"{count} trees at once"
+    log.info(f"deep search: {oracle.identity.label}, {at_once}, about {size_words(need)} of memory ({net.where})")
     return oracle
 
 

@@ -38,13 +38,13 @@ def open_oracle(
     net: Net | None = None,
     workers: int | None = None,
 ) -> Oracle:
-    """Opens the deep evaluator of a ``--deep``, text or parsed, with `workers` searches at once.
+    """Opens the deep evaluator that `spec`, the text of ``--deep`` or its parsed form, names.
 
     None is Stockfish at 1,000,000 nodes if it is installed, else the project's own search with the net at 200 nodes.
-    `net_path` is the net of lc0 and of our own search if the text gives no weights; `net`, that file opened, is then
-    shared and must outlive the oracle. By default `workers` is one engine per core, or as many trees as fill the net's
-    batches. The first search is made here, so that a missing or wrong engine shows at once. Raises UsageError and
-    ValueRepairError.
+    `net_path` is the net of lc0 and of our own search if `spec` gives no weights. `net` is the net of that file if the
+    caller has opened it: the oracle shares it, so it must outlive the oracle. `workers` is the number of searches at
+    once, by default one engine per core, or as many trees as fill the net's batches. The first search is made here, so
+    that a missing or wrong engine shows at once. Raises UsageError and ValueRepairError.
     """
     check_least("--jobs", workers)
     parsed = chosen_spec(spec)

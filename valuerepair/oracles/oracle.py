@@ -57,7 +57,7 @@ def finished(outcome: T) -> Future[T]:
 
 
 class Oracle(ABC):
-    """A deep evaluator, a context manager; after an error it abandons the searches in flight."""
+    """A deep evaluator. As a context manager it abandons the searches in flight after an error."""
 
     identity: OracleIdentity
 
@@ -86,10 +86,10 @@ class Oracle(ABC):
 
     @abstractmethod
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search that stops at each of `rungs`, total nodes, ascending and below the oracle's own.
+        """Queues a search that pauses at each of `rungs`: total nodes, ascending, all below the oracle's own.
 
-        Each step continues with the hash tables or the tree of the step before. After each step `go_on`, called in
-        another thread, decides whether to search deeper; keep it short. Nodes and time of a result are those of all
+        Each step continues with the hash tables or the tree of the step before. After each step `go_on` decides whether
+        to search deeper. It is called in another thread, and must be fast. Nodes and time of a result are those of all
         searches of the position so far. The future behaves as that of `submit`.
         """
 

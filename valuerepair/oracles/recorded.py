@@ -84,7 +84,7 @@ def net_values(batch: PositionBatch) -> NetValues:
 
 def result_of(recorded: Recorded) -> DeepResult:
     """A recorded evaluation as the result of a search. A mate takes precedence over centipawns."""
-    result = DeepResult(**{of.name: getattr(recorded, of.name) for of in fields(DeepResult)})
+    result = DeepResult(**{field.name: getattr(recorded, field.name) for field in fields(DeepResult)})
     return result if result.mate is None else replace(result, cp=None)
 
 
@@ -109,7 +109,7 @@ def recorded_options(spec: EngineSpec, paths: Sequence[str]) -> RecordedOptions:
     kind = detected.kind if detected else settings["kind"]
     if kind in (CHUNKS, SELFPLAY) and ("view" in settings or "min-depth" in settings):
         records = "training chunks" if kind == CHUNKS else "comments of vr selfplay"
-        raise UsageError(f"--deep recorded: {records} are the mover's view and have no depth; min-nodes=N is there")
+        raise UsageError(f"--deep recorded: {records} are the mover's view and have no depth; give min-nodes=N")
     if "net" in settings and kind != CHUNKS:
         raise UsageError(f"--deep recorded: net= names the net of training chunks; for {kind} give --net")
     view = next((view for view in VIEWS if view == settings.get("view")), None)
@@ -142,8 +142,8 @@ def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:
         chosen["depth"] = "none"
     elif options.depth is None and options.kind in (EVAL, EPD) and options.min_depth is None:
         chosen["depth"] = "any"
-    least = {"min-depth": options.min_depth, "min-nodes": options.min_nodes}
-    limits = {name: number for name, number in least.items() if number is not None}
+    minimums = {"min-depth": options.min_depth, "min-nodes": options.min_nodes}
+    limits = {name: number for name, number in minimums.items() if number is not None}
     return OracleIdentity(RECORDED.name, RECORDED.name, "", limits, chosen, net, plain={})
 
 

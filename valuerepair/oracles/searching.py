@@ -56,7 +56,7 @@ class Searched:
     tree: Snapshot | None = None
 
     def lines(self) -> list[str]:
-        """Lines for a terminal: the root, its visited or proven moves (all moves without such), and an empty line."""
+        """Lines for a terminal: the root, its visited or proven moves (all, if there are none), and an empty line."""
         position, result = self.position, self.result
         if result is None:
             return [position.fen, f"  {self.reason}", ""]
@@ -122,10 +122,11 @@ def search_positions(
     seconds: float | None = None,
     tree_nodes: int = 0,
 ) -> Iterator[Searched]:
-    """Searches positions, in their order; each up to `nodes` visits of its root or for some seconds.
+    """Searches positions, in their order; each up to `nodes` visits of its root or for some `seconds`.
 
-    With `seconds` or `tree_nodes` (how many nodes of its tree each result keeps), or for a single position, they run
-    one after the other; otherwise many at once. Positions are read when needed. Raises ValueRepairError and UsageError.
+    `tree_nodes` is how many nodes of its tree each result keeps. The searches run one after the other with `seconds` or
+    `tree_nodes`, or for a single position; otherwise many run at once. Positions are read when needed. Raises
+    ValueRepairError and UsageError.
     """
     remaining = iter(positions)
     first_two = list(islice(remaining, 2))
@@ -156,9 +157,9 @@ def _one_by_one(
                 continue
             search = Search(split, params, nodes=room)
             search.set_position(position)
-            begun = time.perf_counter()
+            started = time.perf_counter()
             result = search.run(nodes=nodes, seconds=seconds, lines=MOST_MOVES)
-            spent = time.perf_counter() - begun
+            spent = time.perf_counter() - started
             if nodes is None and result.nodes >= room:
                 log.info(f"{position.fen}: ended at {room:,} nodes, after {spent:.1f} s: there is no memory for more")
             tree = search.snapshot(tree_nodes) if tree_nodes else None

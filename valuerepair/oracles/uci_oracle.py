@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 _OVERSHOOT = 1.5
 _OVERSHOOT_NODES = 20_000
 
+_PROBE = {"nodes": 1, "depth": 1, "movetime": 10}  # the limits of the first search, which tests the engine
+
 # lc0's verbose statistics of one root move. The Q that it prints is inexact, but S - U is exact as long as the utility
 # of moves left adds nothing (lc0: search/classic/search.cc, GetVerboseStats).
 _LOSSY = 0.01
@@ -149,9 +151,6 @@ class UciOracle(Oracle):
         )
 
 
-_PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
-
-
 def _go(limits: Mapping[str, int]) -> str:
     return "go " + " ".join(f"{name} {value}" for name, value in limits.items())
 
@@ -173,15 +172,15 @@ def exact_q(notes: Sequence[str], move: str, board: chess.Board) -> float | None
     writes castling as king takes rook.
     """
     names = {move, board.uci(chess.Move.from_uci(move), chess960=True)}
-    of_position = None
+    position_q = None
     for note in reversed(notes):
         if (node := _ONE_NODE.match(note)) is not None:
-            of_position = float(node[1])
+            position_q = float(node[1])
         stats = _MOVE_STATS.match(note)
         if stats is not None and stats[1] in names:
             q = round(max(-1.0, min(1.0, float(stats[4]) - float(stats[3]))), 5)
             if int(stats[2]) > 0:
                 return q
             # lc0 guesses that an unvisited move is worth as much as the position, unless the options say otherwise.
-            return q if of_position is not None and abs(q - of_position) < _LOSSY else of_position
+            return q if position_q is not None and abs(q - position_q) < _LOSSY else position_q
     return None

@@ -3,7 +3,7 @@
 At each rung a logistic model gives the chance that a position below the threshold there is a candidate at full nodes.
 Candidates are rare, so the model learns from several thresholds around the given one: each position is one row for each
 threshold, with the margins to it. The cuts are the cheapest that keep the wanted share of the candidates. They are
-found backward from the last rung, from chances by models that were fitted to other games.
+computed backward from the last rung, with chances from models that were fitted to other games.
 
 A ladder begins with positions that come with the package. Each was searched at all rungs and in full, without cuts;
 data/make_screen_package.py makes the file. They show how far a search still moves after a rung, not what a net
@@ -88,11 +88,11 @@ class LadderRows:
         """[k + 1] nodes of each step of the ladder, as shares of the full search."""
         return np.diff([0, *self.rungs, self.nodes]) / self.nodes
 
-    def at(self, k: int, threshold: float) -> Floats:
+    def features_after(self, k: int, threshold: float) -> Floats:
         """[n, features] the features after k rungs."""
         return features(self.net_q, self.net_best, self.q[:, :k], self.best[:, :k], threshold)
 
-    def open(self, k: int, threshold: float) -> NDArray[np.bool_]:
+    def may_be_cut(self, k: int, threshold: float) -> NDArray[np.bool_]:
         """[n] whether a position may be cut after k rungs: the search is within the threshold of the net."""
         return ~is_candidate(self.net_q - self.q[:, k - 1], threshold)
 
@@ -117,14 +117,14 @@ def with_rate(climbed: LadderRows, threshold: float, rate: float) -> LadderRows:
 
 
 def enough(climbed: LadderRows, threshold: float) -> bool:
-    """Whether there are enough rows to fit a ladder: also, at each rung, some below the lowest threshold.
+    """Whether there are enough rows to fit a ladder.
 
-    They must be of two folds, or there would be nothing to learn from for one of them.
+    At each rung some rows of two folds must be below the lowest threshold: each fold learns from the other ones.
     """
     lowest = _SPREAD[0] * threshold
     near = int(is_candidate(climbed.disagreement, lowest).sum())
     fold = _folds(climbed.game, seed=0)
-    below = all(len(np.unique(fold[climbed.open(k + 1, lowest)])) > 1 for k in range(len(climbed.rungs)))
+    below = all(len(np.unique(fold[climbed.may_be_cut(k + 1, lowest)])) > 1 for k in range(len(climbed.rungs)))
     return len(climbed) >= MIN_POSITIONS and near >= MIN_NEAR and below
 
 
@@ -138,7 +138,7 @@ def fit_screen(climbed: LadderRows, question: Question, recall: float, price: fl
     threshold = question.threshold
     models, chances = learn(climbed, threshold)
     cuts = choose_cuts(climbed, chances, recall, threshold) if price is None else cuts_at(climbed, chances, price)
-    point = survivors(climbed, chances, cuts, threshold)
+    share, expected_recall = cost_and_recall(climbed, chances, cuts, threshold)
     return Screen(
         threshold,
         question.alpha,
@@ -147,31 +147,32 @@ def fit_screen(climbed: LadderRows, question: Question, recall: float, price: fl
         tuple(replace(model, cut=float(cut)) for model, cut in zip(models, cuts, strict=True)),
         len(climbed),
         int(is_candidate(climbed.disagreement, threshold).sum()),
-        *point,
+        share,
+        expected_recall,
         climbed.scale,
         price,
     )
 
 
-def learn(climbed: LadderRows, threshold: float, without: Sequence[str] = ()) -> tuple[list[RungModel], Floats]:
+def learn(climbed: LadderRows, threshold: float) -> tuple[list[RungModel], Floats]:
     """The models of all rungs, without cuts yet, and [n, k] the chances at each rung, with caution added.
 
     The chances of a row come from models fitted to the other folds. They are 1 where a position is already over the
-    threshold: it is not cut there. Leaves out the features `without`.
+    threshold: it is not cut there.
     """
     fold = _folds(climbed.game, seed=0)
     models = []
     chances = np.ones((len(climbed), len(climbed.rungs)))
     with threadpool_limits(limits=1, user_api="blas"):  # threads would compete with engines, for small products
         for k in range(1, len(climbed.rungs) + 1):
-            learner = _Rung(climbed, k, threshold, without)
+            learner = _Rung(climbed, k, threshold)
             model = learner.fit()
             models.append(model)
-            open_rows = climbed.open(k, threshold)
-            rows = climbed.at(k, threshold)
+            may_be_cut = climbed.may_be_cut(k, threshold)
+            rows = climbed.features_after(k, threshold)
             for held_out in range(FOLDS):
                 fold_model = learner.fit(fold != held_out, model.coefficients)
-                unseen = open_rows & (fold == held_out)
+                unseen = may_be_cut & (fold == held_out)
                 chances[unseen, k - 1] = fold_model.chances(rows[unseen])
     return models, chances
 
@@ -187,7 +188,7 @@ def _folds(game: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
 class _Rung:
     """The rows for the model of one rung: positions times thresholds that the search has not crossed yet."""
 
-    def __init__(self, climbed: LadderRows, k: int, threshold: float, without: Sequence[str]) -> None:
+    def __init__(self, climbed: LadderRows, k: int, threshold: float) -> None:
         borders = np.array([share * threshold for share in _SPREAD if share * threshold < 2])
         ahead = ~is_candidate((climbed.net_q - climbed.q[:, k - 1])[:, None], borders)
         self._position, which = np.nonzero(ahead)
@@ -196,8 +197,7 @@ class _Rung:
         self._y = is_candidate(rows.disagreement, borders[which]).astype(np.float64)
         self._weights = _ROW_WEIGHT * np.minimum(rows.weights, LARGEST_WEIGHT)
         centre, scale = values.mean(0), values.std(0)
-        # A constant or excluded column becomes 0, and so does its coefficient.
-        scale[(scale < 1e-9) | [name in without for name in FEATURES]] = np.inf
+        scale[scale < 1e-9] = np.inf  # a constant column becomes 0, and so does its coefficient
         size = 1 + len(FEATURES)
         no_covariance = np.zeros((size, size))
         self._model = RungModel(climbed.rungs[k - 1], centre, scale, np.zeros(size), no_covariance, 0.0)
@@ -286,7 +286,7 @@ def _expected_loss(climbed: LadderRows, chances: Floats, cuts: Floats) -> float:
     return float(climbed.weights[cut] @ chances[cut, exits[cut]])
 
 
-def survivors(climbed: LadderRows, chances: Floats, cuts: Floats, threshold: float) -> tuple[float, float]:
+def cost_and_recall(climbed: LadderRows, chances: Floats, cuts: Floats, threshold: float) -> tuple[float, float]:
     """(the share of full searches' nodes that these cuts cost, the share of candidates they keep; NaN without any)."""
     spent = np.cumsum(climbed.costs)
     exits = _exit_rungs(chances, cuts)
@@ -314,15 +314,14 @@ def curve(
     package: LadderRows | None,
     threshold: float,
     recalls: Sequence[float],
-    without: Sequence[str] = (),
 ) -> list[CurvePoint]:
     """Nodes against recall of the positions `own`, with models and cuts both out of sample.
 
     The chances of a fold come from models of the other folds, and the chances of the other folds choose its cuts. The
-    positions of the `package` are used for fitting only. Leaves out the features `without`.
+    positions of the `package` are used for fitting only.
     """
     data = own if package is None else joined(own, package)
-    _, chances = learn(data, threshold, without)
+    _, chances = learn(data, threshold)
     is_own = np.arange(len(data)) < len(own)
     fold = _folds(data.game, seed=1)
     positive = is_candidate(own.disagreement, threshold)
@@ -379,8 +378,8 @@ def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question
     positions = package_positions((OWN_SEARCH if engine.own_q else STOCKFISH).name)
     full = int(np.argmin(np.abs(np.log(positions.nodes / nodes))))
     scale = positions.nodes[full] / nodes
-    at = [int(np.argmin(np.abs(np.log(positions.nodes / (scale * rung))))) for rung in rungs]
-    score = positions.score[:, [*at, full]].astype(np.float64)
+    columns = [int(np.argmin(np.abs(np.log(positions.nodes / (scale * rung))))) for rung in rungs]
+    score = positions.score[:, [*columns, full]].astype(np.float64)
     if engine.own_q:
         q = score / Q_PARTS
     else:
@@ -389,5 +388,5 @@ def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question
     games = np.arange(len(net_q))
     if question.calibration == "fitted":
         net_q = fit(net_q, q[:, -1], np.ones(len(q)), games, resamples=0).expected(net_q, fold_of(games))
-    best = positions.best[:, at].astype(np.int64)
+    best = positions.best[:, columns].astype(np.int64)
     return LadderRows(tuple(rungs), nodes, net_q, net_best, q, best, np.ones(len(q)), games)

@@ -1,7 +1,7 @@
 """The screening ladder at work: which positions calibrate, which are cut, which are searched in full anyway.
 
-The first screen is fitted to positions that come with the package. For a kind of oracle that these were not searched
-by, the first positions of the run are searched in full instead. Later, some positions are searched in full whatever
+The first screen is fitted to positions that come with the package. If none of these was searched by this kind of
+oracle, the first positions of the run are searched in full instead. Later, some positions are searched in full whatever
 their chance, drawn by their key alone: a number that grows with the square root of all positions, to calibrate the
 models, and a share of the others, to audit the cuts. The screen is fitted again when the number of positions has grown
 by half. A fit is used one such step later, when all its positions have been searched. So engines do not wait for it,
@@ -46,7 +46,7 @@ _GROWTH = 1.5
 # 4,000 of a million; half as many if the package has positions for this kind of oracle.
 _ROOTS = 4.0
 _ROOTS_WITH_PACKAGE = 2.0
-_FEW = 20
+_FEW_CANDIDATES = 20
 # The prior of the share of candidates among positions near a candidate, and how many searched positions it counts as.
 # The package's positions were sampled from archives, where there are far fewer candidates.
 _RATE_NEAR, _RATE_WEIGHT = 0.3, 64
@@ -56,42 +56,42 @@ _RATE_NEAR, _RATE_WEIGHT = 0.3, 64
 class Judge:
     """Decides at each rung whether to search one position deeper. Plain data, so that it can run on another machine.
 
-    `net_q` and `net_best` are the net's value and first choice. `screen` None: there are no cuts yet. `kept`: the
+    `net_q` and `net_best` are the net's value and first choice. `screen` None: there are no cuts yet. `in_full`: the
     position is searched in full in any case.
     """
 
     net_q: float
     net_best: int
     screen: Screen | None
-    kept: bool
+    in_full: bool
 
     def __call__(self, results: Sequence[DeepResult]) -> bool:
         """Whether to search deeper after these rungs."""
-        return self.kept or self._at(results).cut_at is None
+        return self.in_full or self._cut_after(results).cut_at is None
 
     def verdict(self, climb: Climb) -> LadderCut:
         """The first rung at which the ladder cuts, or would have cut, a position with this climb."""
         if self.screen is None:
             return LadderCut()
         if not climb.whole:
-            cut = self._at(climb.results)
+            cut = self._cut_after(climb.results)
             if cut.cut_at is not None:
                 return cut
             # Another machine cut it: its rounding put a chance that nearly equals the cut just below it.
             rung = self.screen.rungs[len(climb.results) - 1]
             return LadderCut(rung.nodes, rung.cut)
-        if not self.kept:
+        if not self.in_full:
             return LadderCut()
-        verdicts = (self._at(climb.results[:k]) for k in range(1, len(climb.results)))
+        verdicts = (self._cut_after(climb.results[:k]) for k in range(1, len(climb.results)))
         return next((verdict for verdict in verdicts if verdict.cut_at is not None), LadderCut())
 
-    def _at(self, results: Sequence[DeepResult]) -> LadderCut:
+    def _cut_after(self, results: Sequence[DeepResult]) -> LadderCut:
         if self.screen is None:
             return LadderCut()
         last = results[-2:]  # features use at most two rungs
         q = q_of(last, self.screen.alpha, self.screen.q_from)
         if np.isnan(q).any():
-            return LadderCut()  # no value of the kind in the question
+            return LadderCut()  # the oracle gave no Q of the requested kind
         best = [_move(result.best_move) for result in last]
         return judge(self.screen, len(results), self.net_q, self.net_best, q.tolist(), best)
 
@@ -116,7 +116,7 @@ def _move(uci: str | None) -> int:
 
 
 class Ladder:
-    """The ladder of one net and oracle for one `population` of positions, to which alone it is fitted.
+    """The ladder of one net and oracle, fitted to one `population` of positions only.
 
     Only the thread that owns the store may use it; searches run elsewhere.
     """
@@ -128,36 +128,36 @@ class Ladder:
         oracle_id: int,
         oracle: Oracle,
         question: Question,
-        chosen: ScreenOptions,
+        options: ScreenOptions,
         seed: int,
         run: Run,
         population: Population = SAMPLED,
     ) -> None:
         self._population = population
         self._store, self._net_id, self._oracle, self._oracle_id = store, net_id, oracle, oracle_id
-        self._question, self._chosen, self._seed, self._run = question, chosen, seed, run
+        self._question, self._options, self._seed, self._run = question, options, seed, run
         self._nodes = oracle.identity.limits["nodes"]
-        self.rungs = self._chosen.rungs or rungs_of(self._nodes)
+        self.rungs = self._options.rungs or rungs_of(self._nodes)
         kind = kind_of(oracle.identity.kind)
         self._own_q = kind.own_q
-        self._alike = kind.in_package and question.q_from == "cp"
+        self._in_package = kind.in_package and question.q_from == "cp"
         self._ascents: dict[int, _Ascent] = {}
-        # By position: the latest screen of another ladder, of any net, that cut it. Such positions are judged again.
+        # By position: the latest screen of another ladder, of any net, that cut it. These positions are judged again.
         self._cut_by: dict[int, int] = {}
         # A saved alpha applies to the whole store; without one each screen has its own fit.
         saved = None if question.alpha is not None else store.chosen_alpha(net_id, oracle_id)
-        self._saved = None if saved is None or self._own_q or question.q_from == "wdl" else saved.value
+        self._saved_alpha = None if saved is None or self._own_q or question.q_from == "wdl" else saved.value
         earlier = screening.screens(store, net_id, oracle_id, population)
         # By their number in the store: merged stores may have the same screen several times.
-        self._own_screens = {facts.id: facts.model for facts in earlier if self._fits(facts)}
+        self._own_screens = {facts.id: facts.model for facts in earlier if self._is_own(facts)}
         self._judges_again = bool(earlier) and not self._own_screens
         if self._judges_again and population is SAMPLED:
-            log.info(self._another(earlier[0]))
+            log.info(self._refit_message(earlier[0]))
         self._screen_for = cache(self._fit)
         # The positions on this ladder, by number: the finished ones of earlier runs, and those of this run.
         self._positions = screening.climbed(store, net_id, oracle_id, list(self._own_screens), population)
 
-    def _another(self, last: ScreenFacts) -> str:
+    def _refit_message(self, last: ScreenFacts) -> str:
         """The message for a store that has a ladder for another question."""
 
         def described(threshold: float, alpha: float | None, q_from: str, recall: float, calibrated: bool) -> str:
@@ -165,12 +165,12 @@ class Ladder:
             return f"threshold {threshold:g}{' beyond scale' * calibrated}, {source}, recall {recall:g}"
 
         question, screen = self._question, Screen.from_json(last.model)
-        is_alpha_fixed = last.alpha_given or self._saved is not None
+        is_alpha_fixed = last.alpha_given or self._saved_alpha is not None
         alpha, curved = last.alpha if is_alpha_fixed else None, is_calibrated(last.model)
         stored = described(last.threshold, alpha, last.q_from, last.recall, curved)
         fitted = question.calibration == "fitted"
-        alpha_used = self._saved if question.alpha is None else question.alpha
-        current = described(question.threshold, alpha_used, question.q_from, self._chosen.recall, fitted)
+        alpha_used = self._saved_alpha if question.alpha is None else question.alpha
+        current = described(question.threshold, alpha_used, question.q_from, self._options.recall, fitted)
         if screen is None:
             stored += ", of an earlier version"
         elif (nodes := tuple(rung.nodes for rung in screen.rungs)) != self.rungs:
@@ -181,19 +181,19 @@ class Ladder:
             "one; positions that the old one cut will be judged again"
         )
 
-    def _fits(self, facts: ScreenFacts) -> bool:
+    def _is_own(self, facts: ScreenFacts) -> bool:
         question, screen = self._question, Screen.from_json(facts.model)
         same_alpha = facts.alpha_given == (question.alpha is not None) and question.alpha in (None, facts.alpha)
-        if self._saved is not None:
-            same_alpha &= are_alike(facts.alpha, self._saved)
+        if self._saved_alpha is not None:
+            same_alpha &= are_alike(facts.alpha, self._saved_alpha)
         return (
             screen is not None
             and same_alpha
             and facts.threshold == question.threshold
             and facts.q_from == question.q_from
             and (screen.calibration is not None) == (question.calibration == "fitted")
-            and facts.recall == self._chosen.recall
-            and screen.price == self._chosen.price
+            and facts.recall == self._options.recall
+            and screen.price == self._options.price
             and tuple(rung.nodes for rung in screen.rungs) == self.rungs
         )
 
@@ -222,17 +222,17 @@ class Ladder:
         screen, screen_id = self._screen_for(self._fitted_count(place))
         calibrating = 1.0
         if screen is not None:
-            calibrating = min(1.0, (_ROOTS_WITH_PACKAGE if self._alike else _ROOTS) / 2 / math.sqrt(place + 1))
-        kept_share = calibrating + (1 - calibrating) * self._chosen.audit
-        kept = _uniform(self._seed, position.key, self._cut_by.pop(position_id, 0)) < kept_share
+            calibrating = min(1.0, (_ROOTS_WITH_PACKAGE if self._in_package else _ROOTS) / 2 / math.sqrt(place + 1))
+        full_share = calibrating + (1 - calibrating) * self._options.audit
+        in_full = _uniform(self._seed, position.key, self._cut_by.pop(position_id, 0)) < full_share
         index = bisect.bisect_left(self._positions, position_id)
         if self._positions[index : index + 1] != [position_id]:  # else it failed before
             self._positions.insert(index, position_id)
         if screen is not None and screen.calibration is not None:
             (net_q,) = calibrated_of(self._store.connection, screen.calibration, [position_id], [net_q]).tolist()
             screen = replace(screen, calibration=None)  # already applied
-        judge = Judge(net_q, net_best, screen, kept)
-        self._ascents[position_id] = _Ascent(judge, screen_id, kept_share)
+        judge = Judge(net_q, net_best, screen, in_full)
+        self._ascents[position_id] = _Ascent(judge, screen_id, full_share)
         return self._oracle.climb(position, self.rungs, judge)
 
     def record(self, position_id: int, climb: Climb) -> Passage:
@@ -278,7 +278,7 @@ class Ladder:
         alpha = self._alpha(climbed)
         question = replace(self._question, alpha=alpha)
         try:
-            own = ladder_rows(climbed, self.rungs, self._nodes, question, self._curve(alpha))
+            own = ladder_rows(climbed, self.rungs, self._nodes, question, self._calibration(alpha))
         except TooFewPositions:
             if fitted_count:
                 least = f"{MIN_POSITIONS} of {FEWEST_GAMES} games are needed to fit the net's scale"
@@ -288,19 +288,19 @@ class Ladder:
         if package is not None and self._population is REACHED:
             package = with_rate(package, question.threshold, _rate_near(own, question.threshold))
         data = own if package is None else joined(own, package)
-        if not (self._alike or fitted_count) or not enough(data, question.threshold):
+        if not (self._in_package or fitted_count) or not enough(data, question.threshold):
             if fitted_count:
                 near = f"{len(own):,} positions searched in full, too few of them near the threshold of a candidate"
                 log.debug(f"screening: {near}; nothing is cut yet")
             return None, None
-        screen = fit_screen(data, question, self._chosen.recall, self._chosen.price)
+        screen = fit_screen(data, question, self._options.recall, self._options.price)
         is_positive = is_candidate(own.disagreement, question.threshold)
         screen = replace(screen, positions=len(own), positives=int(is_positive.sum()))
         alpha_given, text = self._question.alpha is not None, screen.to_json()
         number = next((number for number, model in self._own_screens.items() if model == text), None)
         if number is None:
             facts = ScreenFacts(
-                0, question.threshold, alpha, alpha_given, question.q_from, self._chosen.recall, text, ""
+                0, question.threshold, alpha, alpha_given, question.q_from, self._options.recall, text, ""
             )
             number = screening.add_screen(self._store, self._net_id, self._oracle_id, facts, self._population)
             self._own_screens[number] = text
@@ -315,7 +315,7 @@ class Ladder:
         cp, mate = climbed.scores[:, -1, 0], climbed.scores[:, -1, 1]
         return values.auto_alpha(climbed.net_q, cp, mate, 1 / climbed.probability, climbed.game).value
 
-    def _curve(self, alpha: float) -> Calibration | None:
+    def _calibration(self, alpha: float) -> Calibration | None:
         """The calibration for this alpha if the question is for candidates beyond scale, otherwise None.
 
         A ladder of sampled positions uses the stored calibration. If the store has none, the result is None, and
@@ -339,7 +339,7 @@ def _rate_near(own: LadderRows, threshold: float) -> float:
 
 def fit_line(screen: Screen, *, own_q: bool, alone: bool) -> str:
     """One line about a fit. `own_q`: the oracle gives Q itself, without alpha; `alone`: without package positions."""
-    few = "; few candidates: it cuts cautiously" if alone and screen.positives < _FEW else ""
+    few = "; few candidates: it cuts cautiously" if alone and screen.positives < _FEW_CANDIDATES else ""
     share = f"expected: 1/{1 / screen.expected_share:.1f} of the nodes"
     if not screen.positions:
         return f"begins with the package's own positions; {share}"

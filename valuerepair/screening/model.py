@@ -91,9 +91,10 @@ def features(net_q: Floats, net_best: Ids, q: Floats, best: Ids, threshold: floa
     `net_q` [n] is the net's value, `net_best` [n] its policy's first choice as a number; `q` [n, k] are the oracle's
     values of the rungs so far, `best` [n, k] its best moves; all values are from the side to move. The *margin* is how
     much further from the net's value the oracle must move for a candidate; beyond the threshold it is negative. Three
-    more columns have it in log odds (half of ``cp / alpha``), in which searches move more evenly; as the signed root of
-    these, because far from the border chances fall more slowly than the margin grows; and in log odds to the border on
-    the other side of the net's value. *Away* is how far the last rung moved from the net's value.
+    more columns are the margin in log odds (half of ``cp / alpha``), a scale on which searches move more evenly; its
+    signed square root, because far from the border chances fall more slowly than the margin grows; and the margin, in
+    log odds, to the border on the other side of the net's value. *Away* is how far the last rung moved from the net's
+    value.
     """
     first = q.shape[1] == 1
     before, move = (net_q, best[:, -1]) if first else (q[:, -2], best[:, -2])

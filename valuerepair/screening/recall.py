@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from valuerepair.store.store import Store
 
-# If the lower bound of the recall is below this, the recall counts as unknown.
-LEAST_TOLD = 50  # per cent
+# If the lower bound of the recall is below this percentage, the recall counts as unknown.
+LEAST_RECALL = 50
 
 
 def figures(
@@ -63,7 +63,7 @@ def figures(
         name: float(np.clip(value * int(exited.sum()) - known_hits, 0, cut.sum())) if cut.any() else 0.0
         for name, value in (("missed", rate.rate), ("missed_low", rate.low), ("missed_high", rate.high))
     }
-    rungs, left_there = np.unique(np.concatenate([passages.cut_at[cut], since.cut_at]), return_counts=True)
+    rungs, left_counts = np.unique(np.concatenate([passages.cut_at[cut], since.cut_at]), return_counts=True)
     full_nodes = passages.nodes[passages.searched]
     positions, spent = len(passages.ids) + len(since.ids), int(passages.nodes.sum() + since.nodes.sum())
     brute = round(float(np.median(full_nodes)) * positions) if len(full_nodes) else None
@@ -83,7 +83,7 @@ def figures(
         "brute_nodes": brute,
         "saving": brute / spent if brute and spent else None,
         "left_at": [
-            {"nodes": int(rung), "positions": int(count)} for rung, count in zip(rungs, left_there, strict=True)
+            {"nodes": int(rung), "positions": int(count)} for rung, count in zip(rungs, left_counts, strict=True)
         ],
         "screens": [_screen(facts) for facts in screening.screens(store, net_id, oracle_id)],
     }
@@ -132,7 +132,7 @@ def recall_words(counts: dict[str, Any]) -> str:
     if counts["recall"] is None:
         return f"recall unknown ({audits})"
     low, high = 100 * counts["recall_low"], 100 * counts["recall_high"]
-    if low < LEAST_TOLD:
+    if low < LEAST_RECALL:
         return f"recall at least {floor(low)} % (95 %), too few audits for a figure"
     if counts["recall"] == 1:
         return f"recall at least {floor(low)} % (95 %, from {audits})"
@@ -153,8 +153,8 @@ def one_line(counts: dict[str, Any]) -> str:
         )
     if not counts["cut"]:
         return f"{saving}; {counts['recall_said']}: {since}" if since else f"nothing was cut; {saving}"
-    none = counts["audited"] and not counts["audit_hits"]
-    hits, are = ("none", "is a candidate") if none else (f"{counts['audit_hits']:,}", "are candidates")
+    all_right = counts["audited"] and not counts["audit_hits"]
+    hits, are = ("none", "is a candidate") if all_right else (f"{counts['audit_hits']:,}", "are candidates")
     audits = f"{hits} of {counts['audited']:,} cut positions that were searched in full {are}"
     cut = f"{counts['cut']:,} of {counts['positions']:,} positions cut; " if counts["recall"] is None else ""
     return f"{cut}{saving}; {counts['recall_said']}: {audits}{since and f'; {since}'}"
@@ -165,6 +165,6 @@ def lines(counts: dict[str, Any]) -> list[str]:
     spent = format_nodes(counts["nodes"])
     text = ["", f"screening of {counts['positions']:,} positions: {spent} in all", f"  {one_line(counts)}"]
     for rung in counts["left_at"]:
-        at = "before any search" if rung["nodes"] == 0 else f"at {rung['nodes']:,} nodes"
-        text.append(f"  left {at:<22}{rung['positions']:>9,}")
+        place = "before any search" if rung["nodes"] == 0 else f"at {rung['nodes']:,} nodes"
+        text.append(f"  left {place:<22}{rung['positions']:>9,}")
     return text

@@ -39,7 +39,7 @@ class _Head(Record):
     arrays: dict[str, tuple[str, list[int]]]
 
 
-def _forms(arrays: Arrays) -> dict[str, tuple[str, list[int]]]:
+def _types_and_shapes(arrays: Arrays) -> dict[str, tuple[str, list[int]]]:
     return {name: (array.dtype.str, list(array.shape)) for name, array in arrays.items()}
 
 
@@ -47,7 +47,7 @@ def save(path: Path, identity: Mapping[str, Any], notes: Notes, arrays: Arrays) 
     """Writes a complete checkpoint, or none: on an error the older one stays. Raises ValueRepairError."""
     try:
         with written_whole(path, outputs.CHECKPOINT) as partial, partial.open("wb") as file:
-            file.write(msgspec.json.encode(_Head(dict(identity), notes, _forms(arrays))) + b"\n")
+            file.write(msgspec.json.encode(_Head(dict(identity), notes, _types_and_shapes(arrays))) + b"\n")
             for array in arrays.values():
                 file.write(array.tobytes())
     except OSError as error:
@@ -60,13 +60,13 @@ def save(path: Path, identity: Mapping[str, Any], notes: Notes, arrays: Arrays) 
 def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, dict[str, NDArray[Any]]]:
     """Notes and arrays of a checkpoint, of the types and shapes of `like`.
 
-    Raises ValueRepairError for a file that is no checkpoint, UsageError for the checkpoint of another training.
+    Raises ValueRepairError for a file that is not a checkpoint, UsageError for the checkpoint of another training.
     """
     try:
         with open_regular(path) as file:
             head = from_json(file.readline(MOST_JSON), _Head, "its first line")
             _check_identity(path, identity, head.identity)
-            if head.arrays != _forms(like):
+            if head.arrays != _types_and_shapes(like):
                 raise ValueRepairError("its arrays have different shapes")
             arrays = {name: np.frombuffer(file.read(array.nbytes), array.dtype) for name, array in like.items()}
             if [array.size for array in arrays.values()] != [array.size for array in like.values()] or file.read(1):
@@ -75,7 +75,7 @@ def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, 
         raise
     except (OSError, ValueError, ValueRepairError) as error:
         raise ValueRepairError(
-            f"{path}: is no checkpoint that can be read ({one_line(error)}); remove it to start over"
+            f"{path}: cannot be read as a checkpoint ({one_line(error)}); remove it to start over"
         ) from None
     return head.notes, {name: array.reshape(like[name].shape) for name, array in arrays.items()}
 

@@ -12,7 +12,7 @@ import logging
 import os
 import zlib
 from array import array
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -47,6 +47,7 @@ from valuerepair.training.chunk_output import UNFINISHED, TarShard
 
 log = logging.getLogger(__name__)
 
+READABLE_FORMATS = (*STANDARD_FORMATS, *CANONICAL_FORMATS)
 HELD_OUT = "held out by the split"
 NO_CHUNK = "no training chunk"
 _HOW_TO_MAKE = "; vr chunks makes chunks of games"
@@ -61,7 +62,7 @@ _Facts: TypeAlias = tuple[int, int, int, bytes]
 
 
 class BrokenChunk(ValueError):
-    """A file that is no usable chunk; the message is a short reason, by which such files are counted."""
+    """A file is not a usable chunk; the message is a short reason, by which these files are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +91,14 @@ class Archives:
         return sum(os.path.getsize(path) for path in self.paths)
 
 
-def find_archives(given: Sequence[str]) -> Archives:
-    """The given ``.gz`` and ``.tar`` files, and those in the given folders, searched recursively in sorted order.
+def find_archives(inputs: Sequence[str]) -> Archives:
+    """The ``.gz`` and ``.tar`` files among the inputs and in folders among them, searched recursively in sorted order.
 
-    Raises UsageError for a missing path, and ValueRepairError for a compressed tar, a folder without such files, and
-    one that cannot be read.
+    Raises UsageError for a missing path, and ValueRepairError for a compressed tar, and for a folder that has no such
+    files or cannot be read.
     """
     archives = Archives([], [])
-    for path in given:
+    for path in inputs:
         if os.path.isdir(path):
             # Like lc0's loader, without hidden files and folders.
             names = files_in(path, _is_archive)
@@ -114,11 +115,9 @@ def find_archives(given: Sequence[str]) -> Archives:
 
 def refuse_equal_names(archives: Archives) -> None:
     """Raises UsageError if two files have one name, under which both would be written."""
-    seen: set[str] = set()
-    for name in archives.names:
-        if name in seen:
+    for name, count in Counter(archives.names).items():
+        if count > 1:
             raise UsageError(f"two of the inputs have a file {name}: give one after the other")
-        seen.add(name)
 
 
 def _is_archive(path: str) -> bool:
@@ -153,7 +152,7 @@ def read_archives(archives: Archives, broken_off: Callable[[str, str], None]) ->
 
 
 class RandomReader:
-    """Reads chunks again by archive, offset and size; keeps the tars that were used last open."""
+    """Reads chunks again by archive, offset and size; keeps the most recently used tars open."""
 
     def __init__(self, archives: Archives) -> None:
         self._archives = archives
@@ -182,7 +181,7 @@ class RandomReader:
 
 
 def digest_of(content: bytes) -> int:
-    """64 bits of BLAKE2b of a compressed chunk, which seeded choices depend on, wherever the chunk is stored."""
+    """64 bits of BLAKE2b of a compressed chunk. Seeded choices depend on them, wherever the chunk is stored."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
@@ -224,7 +223,7 @@ def unpack_or_reason(content: bytes) -> Records | str:
 
 
 def check_finite(name: str, records: Records, fields: Sequence[str]) -> None:
-    """Raises ValueRepairError for the first record with an infinite value in one of the fields; NaN is not known."""
+    """Raises ValueRepairError for the first record with an infinite value in one of the fields; NaN means unknown."""
     for value_field in fields:
         infinite = np.flatnonzero(np.isinf(records[value_field]))
         if len(infinite):
@@ -235,20 +234,19 @@ def check_finite(name: str, records: Records, fields: Sequence[str]) -> None:
             )
 
 
-def have_any(chunks: Sequence[Records], keys: Keys) -> list[bool]:
-    """Which of the chunks have one of the positions with these keys (`chess.board.keys`).
+def contain_any(chunks: Sequence[Records], keys: Keys) -> list[bool]:
+    """Which of the chunks contain a position with one of these keys (`chess.board.keys`).
 
-    A call decodes many chunks nearly as fast as one of a single record.
+    Decoding many chunks in one call takes hardly longer than decoding a single record.
     """
-    known_formats = (*STANDARD_FORMATS, *CANONICAL_FORMATS)
-    readable = [i for i, records in enumerate(chunks) if records["input_format"][0] in known_formats]
-    have = [False] * len(chunks)
+    readable = [i for i, records in enumerate(chunks) if records["input_format"][0] in READABLE_FORMATS]
+    contained = [False] * len(chunks)
     if readable:
         boards = boards_of([ChunkRecords.of(chunks[i].tobytes(), len(chunks[i])) for i in readable])
         cuts = np.cumsum([len(chunks[i]) for i in readable])[:-1]
-        for i, among in zip(readable, np.split(boards.usable & np.isin(boards.keys, keys), cuts), strict=True):
-            have[i] = bool(among.any())
-    return have
+        for i, is_among in zip(readable, np.split(boards.usable & np.isin(boards.keys, keys), cuts), strict=True):
+            contained[i] = bool(is_among.any())
+    return contained
 
 
 def blocks(chunks: Iterable[T]) -> Iterator[list[T]]:
@@ -272,11 +270,11 @@ def in_order(work: Callable[[T], Result], items: Iterable[T]) -> Generator[tuple
             for item in items:
                 waiting.append((item, pool.submit(work, item)))
                 if len(waiting) >= _AHEAD * cores:
-                    done, future = waiting.popleft()
-                    yield done, future.result()
+                    oldest, future = waiting.popleft()
+                    yield oldest, future.result()
             while waiting:
-                done, future = waiting.popleft()
-                yield done, future.result()
+                oldest, future = waiting.popleft()
+                yield oldest, future.result()
         finally:
             for _, future in waiting:
                 future.cancel()
@@ -284,26 +282,26 @@ def in_order(work: Callable[[T], Result], items: Iterable[T]) -> Generator[tuple
 
 def put_files(archives: Archives, chunks: Iterable[tuple[ChunkFile, bytes]], folder: Path) -> None:
     """Writes packed chunks as they were stored: loose ones under their names, those of a tar into a tar of its name."""
-    for number, of_archive in groupby(chunks, lambda written: written[0].archive):
+    for number, archive_chunks in groupby(chunks, lambda written: written[0].archive):
         target = folder / archives.names[number]
         target.parent.mkdir(parents=True, exist_ok=True)
         if not archives.is_tar(number):
-            [(_, content)] = of_archive
+            [(_, content)] = archive_chunks
             target.write_bytes(content)
             continue
-        tar, taken = TarShard(target), set[str]()
-        for chunk, content in of_archive:
-            name = _member_name(chunk.name, taken)
-            taken.add(name)
+        tar, used_names = TarShard(target), set[str]()
+        for chunk, content in archive_chunks:
+            name = _member_name(chunk.name, used_names)
+            used_names.add(name)
             tar.add(name, content)
         tar.close()
 
 
-def _member_name(name: str, taken: set[str]) -> str:
-    """The end of a name, at most as long as lczero-training's loader accepts; one that is taken gets a number."""
+def _member_name(name: str, used_names: set[str]) -> str:
+    """The end of a name, at most as long as lczero-training's loader accepts; with a number if that is in use."""
     stem, ending = os.path.splitext(name)
     member, count = _last_bytes(name, LENGTH_NAME), 1
-    while member in taken:
+    while member in used_names:
         count += 1
         end = f"_{count}{_last_bytes(ending, 20)}"
         member = _last_bytes(stem, LENGTH_NAME - len(end.encode())) + end
@@ -319,7 +317,7 @@ EXAMPLES = 3
 
 @dataclass(slots=True)
 class LeftOut:
-    """Files that are no usable chunks: their number by reason, and the first few names.
+    """Files that are not usable chunks: their number by reason, and the first few names.
 
     `broken_off` are the tars that break off, each with the place; their chunks before that place are used.
     """
@@ -345,10 +343,10 @@ class LeftOut:
         reasons = [f"{reason} {n:,}" for reason, n in self.reasons.items()]
         return ", ".join([*reasons, *(f"{path}: {how}" for path, how in self.broken_off)])
 
-    def none_usable(self, given: Sequence[str]) -> ValueRepairError:
-        """What to raise if no chunk of the `given` folders and tars can be used."""
+    def none_usable(self, inputs: Sequence[str]) -> ValueRepairError:
+        """The error to raise if no chunk of these folders and tars can be used."""
         hint = _HOW_TO_MAKE if NO_CHUNK in self.reasons else ""
-        return ValueRepairError(f"{', '.join(given)}: no usable chunk: {self or 'the archives are empty'}{hint}")
+        return ValueRepairError(f"{', '.join(inputs)}: no usable chunk: {self or 'the archives are empty'}{hint}")
 
     def lines(self) -> list[str]:
         """What was left out, as one line or none; `TruncatedInput` says what broke off."""
@@ -357,14 +355,14 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ChunkIndex:
-    """The n usable chunks of some folders in reading order; the arrays are [n].
+    """The n usable chunks of the folders and tars `inputs` in reading order; the arrays are [n].
 
     `archive`, `offset` and `size` locate the compressed chunk, `records` is its number of positions, `digest` its
     `digest_of`. `sha256` hashes the SHA-256 of all chunks in order: it identifies the input, whatever the names of its
     files and folders.
     """
 
-    given: tuple[str, ...]
+    inputs: tuple[str, ...]
     archives: Archives
     archive: NDArray[np.int32]
     offset: Index
@@ -385,26 +383,24 @@ class ChunkIndex:
 
 
 def read_index(
-    given: Sequence[str], on_bytes: Callable[[int], None] = lambda n: None, held_out: Keys | None = None
+    inputs: Sequence[str], on_bytes: Callable[[int], None] = lambda n: None, held_out: Keys | None = None
 ) -> ChunkIndex:
     """Reads and checks every chunk of some folders or tars once. `on_bytes` is called with the bytes read from disk.
 
-    Files that are no usable chunks are counted and left out, and so are chunks with a position whose key is in
-    `held_out`; a folder whose writing was stopped is logged. Raises ValueRepairError if no usable chunk is left, and if
-    the chunks have several input formats.
+    Files that are not usable chunks are counted and left out, and so are chunks that contain a position with a key in
+    `held_out`; the log warns of a folder that is not finished. Raises ValueRepairError if no usable chunk is left, and
+    if the chunks have several input formats.
     """
-    archives, left_out, sha = find_archives(given), LeftOut(), hashlib.sha256()
-    for folder in given:
+    archives, left_out, sha = find_archives(inputs), LeftOut(), hashlib.sha256()
+    for folder in inputs:
         if os.path.exists(os.path.join(folder, UNFINISHED)):
             log.warning(f"warning: {folder} is not finished: give the command that writes it again to resume")
     columns = (array("i"), array("q"), array("i"), array("i"), array("Q"))
     first: tuple[int, str] | None = None
 
-    def look(block: Sequence[ChunkFile]) -> list[_Facts | str]:
-        return _facts_of(block, held_out)
-
-    looked = in_order(look, blocks(read_archives(archives, left_out.break_off)))
-    for chunk, facts in chain.from_iterable(zip(block, of_block, strict=True) for block, of_block in looked):
+    read_blocks = blocks(read_archives(archives, left_out.break_off))
+    checked = in_order(lambda block: list(zip(block, _facts_of(block, held_out), strict=True)), read_blocks)
+    for chunk, facts in chain.from_iterable(pairs for _, pairs in checked):
         on_bytes(len(chunk.content))
         name = name_of(archives, chunk)
         if isinstance(facts, str):
@@ -414,9 +410,9 @@ def read_index(
         if first is None:
             first = (input_format, name)
         elif input_format != first[0]:
-            one, other = (INPUT_FORMAT_NAMES.get(n, f"unknown, {n}") for n in (first[0], input_format))
             raise ValueRepairError(
-                f"{first[1]} has input format {one}, {name} has {other}: a net is trained on one; mix them separately"
+                f"{first[1]} has input format {format_name(first[0])}, {name} has {format_name(input_format)}: "
+                "a net is trained on one; mix them separately"
             )
         sha.update(chunk_sha256)
         for column, value in zip(
@@ -424,9 +420,9 @@ def read_index(
         ):
             column.append(value)
     if first is None:
-        raise left_out.none_usable(given)
+        raise left_out.none_usable(inputs)
     return ChunkIndex(
-        tuple(given),
+        tuple(inputs),
         archives,
         archive=np.array(columns[0], np.int32),
         offset=np.array(columns[1], np.int64),
@@ -439,8 +435,13 @@ def read_index(
     )
 
 
+def format_name(input_format: int) -> str:
+    """lc0's name of an input format, for messages."""
+    return INPUT_FORMAT_NAMES.get(input_format, f"unknown, {input_format}")
+
+
 def name_of(archives: Archives, chunk: ChunkFile) -> str:
-    """The name of a chunk in messages: of its file and, in a tar, its member."""
+    """The name of a chunk in messages: that of its file and, in a tar, of its member."""
     name = archives.names[chunk.archive]
     return f"{name}: {chunk.name}" if chunk.name else name
 
@@ -449,7 +450,7 @@ def _facts_of(block: Sequence[ChunkFile], held_out: Keys | None) -> list[_Facts 
     """Number of records, input format, digest and SHA-256 of each chunk, or why it cannot be used."""
     unpacked = [unpack_or_reason(chunk.content) for chunk in block]
     usable = [records for records in unpacked if not isinstance(records, str)]
-    held = iter([False] * len(usable) if held_out is None else have_any(usable, held_out))
+    held = iter([False] * len(usable) if held_out is None else contain_any(usable, held_out))
     facts: list[_Facts | str] = []
     for chunk, records in zip(block, unpacked, strict=True):
         if isinstance(records, str):

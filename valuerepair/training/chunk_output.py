@@ -115,10 +115,10 @@ class _LooseShard:
 class ChunkOutput:
     """Writes packed chunks to a folder in the order of `add`; a context manager.
 
-    `form` is ``tar``: plain tars of `shard_chunks` chunks each, chunks-00000.tar, chunks-00001.tar, ...; or ``files``:
+    `form` is ``tar``: plain tars of `SHARD_CHUNKS` chunks each, chunks-00000.tar, chunks-00001.tar, ...; or ``files``:
     loose game_00000000.gz, ... Each shard appears whole or not at all, and unfinished.json records the progress, so
-    that the run can resume: the caller then skips the first `chunks` chunks. `finish` writes manifest.json; it ends
-    the output.
+    that the run can resume: the caller then skips the first `chunks` chunks. `finish` ends the output and writes
+    manifest.json.
 
     `chunks` and `records` count those in the folder, including those of earlier attempts.
     """
@@ -130,20 +130,17 @@ class ChunkOutput:
         options: DataclassInstance,
         *,
         form: ChunkForm = "tar",
-        shard_chunks: int = SHARD_CHUNKS,
     ) -> None:
-        """Makes the folder if needed. `run`, which is JSON-able, and `options` identify all that the chunks depend on.
+        """Makes the folder if needed. `run` (JSON-able) and `options` identify everything that the chunks depend on.
 
         Raises UsageError if `folder` is a file, or has finished chunks, chunks of another run or other files in it;
         ValueRepairError if a shard has changed, another process writes to the folder, or it cannot be written.
         """
-        if shard_chunks < 1:
-            raise UsageError(f"{shard_chunks} chunks per shard: must be at least 1")
         self.folder, self._shown_folder = Path(os.path.abspath(folder)), os.fspath(folder)
         check_word("--form", form, get_args(ChunkForm))
-        self._run = json.loads(json.dumps({**run, "form": form, "shard_chunks": shard_chunks}))
+        self._run = json.loads(json.dumps({**run, "form": form, "shard_chunks": SHARD_CHUNKS}))
         self._options = options
-        self._form, self._shard_chunks = form, shard_chunks
+        self._form = form
         self.chunks = self.records = 0
         self._files: dict[str, _ShardFacts] = {}
         self._shard: TarShard | _LooseShard | None = None
@@ -168,7 +165,7 @@ class ChunkOutput:
         if self._shard is not None:
             self._shard.abandon()
             self._shard = None
-        self._clear()
+        self._remove_incomplete()
         if not self._files and not (self.folder / MANIFEST).exists():
             (self.folder / UNFINISHED).unlink(missing_ok=True)
         self._lock.close()
@@ -185,13 +182,14 @@ class ChunkOutput:
         """Adds a chunk that holds this many `records`. Raises ValueRepairError if it cannot be written."""
         try:
             if self._shard is None:
-                self._shard = TarShard(self._part(self._name)) if self._form == "tar" else _LooseShard(self.folder)
+                is_tar = self._form == "tar"
+                self._shard = TarShard(self._part(self._shard_name)) if is_tar else _LooseShard(self.folder)
             self._shard.add(chunk_name(self.chunks), packed)
             self.chunks += 1
             self.records += records
-            if self.chunks - self._complete[0] == self._shard_chunks:
+            if self.chunks - self._complete[0] == SHARD_CHUNKS:
                 self._end_shard()
-                self._save(UNFINISHED, {"run": self._work, **self._written()})
+                self._save(UNFINISHED, {"run": self._run_facts, **self._progress()})
         except OSError as error:
             raise self._unwritable(error) from None
 
@@ -209,7 +207,7 @@ class ChunkOutput:
                 "options": asdict(self._options),
                 **counts,
             }
-            manifest |= self._written()
+            manifest |= self._progress()
             self._save(MANIFEST, manifest)
             (self.folder / UNFINISHED).unlink(missing_ok=True)
         except OSError as error:
@@ -232,47 +230,47 @@ class ChunkOutput:
         if path.exists():
             self._resume(path)
         else:
-            self._save(UNFINISHED, {"run": self._work, **self._written()})
-        self._clear()
+            self._save(UNFINISHED, {"run": self._run_facts, **self._progress()})
+        self._remove_incomplete()
 
     def _resume(self, path: Path) -> None:
         try:
-            before = read_json(path, _Unfinished, "a list of chunks that a stopped run left", most=_MOST_UNFINISHED)
+            stopped = read_json(path, _Unfinished, "a list of chunks that a stopped run left", most=_MOST_UNFINISHED)
         except ValueRepairError as error:
             raise UsageError(f"{error}; give a new folder") from None
-        options = before.run.get("options")
+        options = stopped.run.get("options")
         if isinstance(options, dict):  # earlier versions wrote all of them
-            before.run["options"] = without_defaults(type(self._options), options)
-        if before.run != self._work:
-            difference = one_line(_difference(before.run, self._work))
+            stopped.run["options"] = without_defaults(type(self._options), options)
+        if stopped.run != self._run_facts:
+            difference = one_line(_difference(stopped.run, self._run_facts))
             raise UsageError(f"{self._shown_folder}: holds chunks of another run ({difference}); give a new folder")
         first = 0
-        for name, facts in before.files.items():
+        for name, facts in stopped.files.items():
             names = [name] if self._form == "tar" else map(chunk_name, range(first, first + facts.chunks))
-            there = takewhile(Path.is_file, (self.folder / name for name in names))
-            if sum(path.stat().st_size for path in there) != facts.bytes:
-                which = "" if self._form == "tar" else " or one of the files after it"
-                raise ValueRepairError(f"{self.folder / name}{which}: is missing or has changed; give a new folder")
+            existing = takewhile(Path.is_file, (self.folder / name for name in names))
+            if sum(path.stat().st_size for path in existing) != facts.bytes:
+                or_later = "" if self._form == "tar" else " or one of the files after it"
+                raise ValueRepairError(f"{self.folder / name}{or_later}: is missing or has changed; give a new folder")
             first += facts.chunks
-        self.chunks, self.records = before.chunks, before.records
-        self._files, self._complete = before.files, (self.chunks, self.records)
+        self.chunks, self.records = stopped.chunks, stopped.records
+        self._files, self._complete = stopped.files, (self.chunks, self.records)
 
     @property
-    def _work(self) -> dict[str, Any]:
+    def _run_facts(self) -> dict[str, Any]:
         """The facts that a run must share before and after a stop."""
         return {**self._run, "options": set_options(self._options)}
 
     @property
-    def _name(self) -> str:
+    def _shard_name(self) -> str:
         """The open shard's name in the manifest: its tar, or the first of its loose files."""
         first = self._complete[0]
-        return f"chunks-{first // self._shard_chunks:05d}.tar" if self._form == "tar" else chunk_name(first)
+        return f"chunks-{first // SHARD_CHUNKS:05d}.tar" if self._form == "tar" else chunk_name(first)
 
     def _part(self, name: str) -> Path:
         return self.folder / f".{name}.part"
 
     def _end_shard(self) -> None:
-        shard, name = self._shard, self._name
+        shard, name = self._shard, self._shard_name
         assert shard is not None
         self._shard = None
         sha256 = shard.close()
@@ -282,14 +280,15 @@ class ChunkOutput:
         self._files[name] = _ShardFacts(sha256, shard.bytes, chunks, records)
         self._complete = (self.chunks, self.records)
 
-    def _written(self) -> dict[str, Any]:
+    def _progress(self) -> dict[str, Any]:
+        """The chunks and records so far, and the complete shards."""
         return {"chunks": self.chunks, "records": self.records, "files": msgspec.to_builtins(self._files)}
 
     def _save(self, name: str, content: Mapping[str, Any]) -> None:
         with written_whole(self.folder / name, None) as partial:
             partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
-    def _clear(self) -> None:
+    def _remove_incomplete(self) -> None:
         """Removes files that belong to no complete shard; a resumed run writes them again."""
         for path in self.folder.glob(".*.part"):
             path.unlink(missing_ok=True)
@@ -305,15 +304,15 @@ class ChunkOutput:
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The first difference between two runs, in a few words; of options first, on which the digests of what is written
-    depend, too."""
+    """The first difference between two runs, in a few words; first of their options, because other facts, as digests,
+    depend on them."""
     for name in dict.fromkeys(["options", *before, *after]):
         old, new = before.get(name), after.get(name)
         if old != new:
             if isinstance(old, dict) and isinstance(new, dict):
                 return f"{name}: {_difference(old, new)}"
-            was, now = (
+            old_text, new_text = (
                 json.dumps(run[name], ensure_ascii=False) if name in run else "the default" for run in (before, after)
             )
-            return f"{name}: {was}, not {now}"
+            return f"{name}: {old_text}, not {new_text}"
     return "nothing differs"

@@ -31,9 +31,9 @@ _MOST_ROWS = 10_000_000  # of a file of weights, which may be for a larger store
 
 
 def is_held(games: Keys, share: float) -> Flags:
-    """bool[n]: the games of these keys that are held out, by hash: other games have no effect, nor does a seed.
+    """bool[n]: which games are held out, by a hash of their keys; neither other games nor a seed have an effect.
 
-    With a share above 0 and several games, at least one game is held out: that of the lowest hash.
+    With a share above 0 and several games, at least one game is held out: the one with the lowest hash.
     """
     hashes = scrambled(games ^ salt("held out of training"))
     held = in_share(hashes, share) if share > 0 else np.zeros(len(games), np.bool_)
@@ -46,7 +46,7 @@ def check_any_left(name: str, games: int, held: int) -> None:
     """Raises ValueRepairError if all games of the source `name` are held out."""
     if held >= games:
         raise ValueRepairError(
-            f"{name}: all of its {games:,} games are held out, so that there is nothing to train on; "
+            f"{name}: all of its {games:,} games are held out, so there is nothing to train on; "
             "give more games, or a smaller share with --set holdout="
         )
 
@@ -54,14 +54,14 @@ def check_any_left(name: str, games: int, held: int) -> None:
 class StoreDraw(JudgedPositions):
     """Draws positions of a store, pass after pass, by candidates and weights.
 
-    A pass has all candidates of the question, and as many other positions as make the candidates' share `share`; or,
-    with too few others, all others and fewer candidates. Without a share a pass has all positions: `ordinary` drawing.
-    Each kind is drawn in proportion to `ordinary`, so that with equal weights a pass has no position twice. With
-    `draw`, a .parquet file with a weight for each ``position_id``, positions are drawn by these weights, candidates or
-    not, and the size of a pass is such that the heaviest is drawn in nearly every pass; `share` has no effect.
-    `candidates`: at most this many are used, and represent all.
+    A pass has all candidates of the question, and enough other positions to make the candidates' share `share`; if
+    there are too few others, all of these and fewer candidates. Without a share a pass has all positions: `ordinary`
+    drawing. Candidates and others are each drawn in proportion to `ordinary`, so that with equal weights a pass has no
+    position twice. With `draw`, a .parquet file with a weight for each ``position_id``, positions are drawn by these
+    weights, candidates or not, and the size of a pass is such that the heaviest position is drawn in nearly every pass;
+    `share` has no effect. `candidates`: at most this many are used, and represent all.
 
-    `inverse` is the weight of a drawn row's value: with it means over many passes equal those of ordinary drawing,
+    `inverse` is the weight of a drawn row's value: by it, means over many passes equal those of ordinary drawing,
     whatever the share or the file. It cannot make up for positions that are never drawn: with a share of 0 or 1, or a
     weight of 0. A share `holdout` of the games is never drawn; 0 holds out no game.
 
@@ -91,25 +91,25 @@ class StoreDraw(JudgedPositions):
         self._seed, self._threshold, self._needs_candidates = seed, question.threshold, needs_candidates
         self.ordinary = self.weight.astype(np.float64)
         if len(self.reached):
-            self.ordinary[~self.is_sampled] = _standing(store, question, self.reached)
+            self.ordinary[~self.is_sampled] = _represented(store, question, self.reached)
         held = is_held(self.games, holdout)
         self.game_count, self.held_game_count = len(np.unique(self.games)), len(np.unique(self.games[held]))
         check_any_left(self.path, self.game_count, self.held_game_count)
         self.held_out = np.flatnonzero(held & self.is_sampled & (self.weight > 0))
         trainable = ~held & (self.ordinary > 0)
         all_candidates = np.flatnonzero(trainable & self.is_candidate)
-        self.candidates = self._fewer(all_candidates, candidates)
+        self.candidates = self._at_most(all_candidates, candidates)
         self.others = np.flatnonzero(trainable & ~self.is_candidate)
         masses = [float(self.ordinary[rows].sum()) for rows in (all_candidates, self.others)]
         self.ordinary_share = masses[0] / (sum(masses) or 1.0)
         self._file_weights = None if draw is None else _weights_of(draw, self.ids)
         if draw is None:
-            self._strata = self._by_share(share, masses, held)
+            self._strata = self._strata_by_share(share, masses, held)
         else:
-            self._strata = self._by_file(draw, trainable)
+            self._strata = self._strata_by_file(draw, trainable)
         drawn = sum(size for _, size, _ in self._strata)
-        of_candidates = [size for rows, size, _ in self._strata if rows is self.candidates]
-        self.share = sum(of_candidates) / drawn if draw is None else self.ordinary_share
+        drawn_candidates = sum(size for rows, size, _ in self._strata if rows is self.candidates)
+        self.share = drawn_candidates / drawn if draw is None else self.ordinary_share
         self.inverse = self._inverse()
         self.identity = f"store {self._digest()} {self.fill} share {self.share!r}"
 
@@ -131,7 +131,7 @@ class StoreDraw(JudgedPositions):
         """The rows of pass `number`: always the same; all passes have the same number of rows."""
         return np.concatenate([self._drawn(stratum, number) for stratum in self._strata])
 
-    def _by_share(self, share: float | None, masses: Sequence[float], held: Flags) -> list[_DrawnStratum]:
+    def _strata_by_share(self, share: float | None, masses: Sequence[float], held: Flags) -> list[_DrawnStratum]:
         """Candidates and others: the number of each in a pass, and the mass that they represent."""
         available = _ordinary_size(self.ordinary[self.candidates]), _ordinary_size(self.ordinary[self.others])
         sizes = available if share is None else _sizes(*available, share)
@@ -145,7 +145,7 @@ class StoreDraw(JudgedPositions):
         kinds = zip((self.candidates, self.others), sizes, masses, strict=True)
         return [_DrawnStratum(rows, size, mass) for rows, size, mass in kinds if size]
 
-    def _by_file(self, draw: str, trainable: Flags) -> list[_DrawnStratum]:
+    def _strata_by_file(self, draw: str, trainable: Flags) -> list[_DrawnStratum]:
         """The positions that the file weighs, and the number of them in a pass."""
         assert self._file_weights is not None
         rows = np.flatnonzero(trainable & (self._file_weights > 0))
@@ -154,7 +154,7 @@ class StoreDraw(JudgedPositions):
         size = int(self._file_weights[rows].sum() / self._file_weights[rows].max())
         return [_DrawnStratum(rows, size, float(self.ordinary[rows].sum()))]
 
-    def _fewer(self, rows: Index, most: int | None) -> Index:
+    def _at_most(self, rows: Index, most: int | None) -> Index:
         """At most `most` of the rows; a larger number adds rows to the same ones."""
         order = np.argsort(scrambled(self.keys[rows] ^ salt(self._seed, "candidates")), kind="stable")
         return np.sort(rows[order[:most]])
@@ -166,16 +166,16 @@ class StoreDraw(JudgedPositions):
         hashes = scrambled(self.keys[rows] ^ salt(self._seed, "pass", number))
         order = np.argsort(hashes, kind="stable")
         begin = (float(hashes[order[0]] & np.uint64(0xFFFFFFFF)) + 0.5) / 2.0**32
-        reached = np.cumsum(self._weights_within(rows)[order])
-        marks = (np.arange(size) + begin) * (reached[-1] / size)
-        return np.asarray(rows[order[np.minimum(np.searchsorted(reached, marks), len(rows) - 1)]], np.int64)
+        cumulative = np.cumsum(self._weights_within(rows)[order])
+        marks = (np.arange(size) + begin) * (cumulative[-1] / size)
+        return np.asarray(rows[order[np.minimum(np.searchsorted(cumulative, marks), len(rows) - 1)]], np.int64)
 
     def _weights_within(self, rows: Index) -> Floats:
         """The weights by which the rows of a stratum are drawn."""
         return (self.ordinary if self._file_weights is None else self._file_weights)[rows]
 
     def _inverse(self) -> Floats:
-        """[n] how often ordinary drawing draws a row for each time that it is drawn; its mean over a pass is 1."""
+        """[n] how often ordinary drawing draws a row, relative to this draw; the mean over a pass is 1."""
         inverse = np.zeros(len(self.ids))
         size, mass = (sum(numbers) for numbers in list(zip(*self._strata, strict=True))[1:])
         for stratum in self._strata:
@@ -186,12 +186,12 @@ class StoreDraw(JudgedPositions):
         return inverse
 
 
-def _standing(store: Store, question: Question, reached: pd.DataFrame) -> Floats:
-    """[n] the number of positions that each reached position stands for: an audited one for the inverse of its
-    probability (`intervals.audit_weights`, not scaled), others and those with an inferred value for themselves.
+def _represented(store: Store, question: Question, reached: pd.DataFrame) -> Floats:
+    """[n] the number of positions that each reached position represents: an audited one the inverse of its probability
+    (`intervals.audit_weights`, not scaled); any other, and one with an inferred value, only itself.
 
-    0 for a searched position of a line, unless all positions of lines count by their inferred values: it was searched
-    because it was inferred to be a candidate, and it stands for no others.
+    A searched position of a line represents none, because it was searched as an inferred candidate; but itself if all
+    positions of lines count by their inferred values.
     """
     probability = search_probabilities(store, *store.pick(question.net, question.oracle))
     counts = np.array([1 / probability.get(number, 1.0) for number in reached["position_id"].tolist()])
@@ -251,16 +251,18 @@ def read_weights(option: str, path: str, keys: tuple[str, ...], most: int) -> tu
 
     try:
         with open_regular(path) as file:
-            about, columns = pq.read_metadata(file), [*keys, "weight"]
-            if about.num_rows > most:
-                raise ValueRepairError(f"{path}: has {about.num_rows:,} rows, more than there can be weights: {most:,}")
-            if missing := [name for name in columns if name not in about.schema.names]:
+            metadata, columns = pq.read_metadata(file), [*keys, "weight"]
+            if metadata.num_rows > most:
+                raise ValueRepairError(
+                    f"{path}: has {metadata.num_rows:,} rows, more than there can be weights: {most:,}"
+                )
+            if missing := [name for name in columns if name not in metadata.schema.names]:
                 raise ValueRepairError(f"{path}: has no column {missing[0]}")
             table = pq.read_table(file, columns=columns)
         # Older numpy takes a list of one number for a number.
         if not all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in table.schema.types):
             raise TypeError
-        numbers = [_whole(table[key].to_numpy()) for key in keys]
+        numbers = [_whole_numbers(table[key].to_numpy()) for key in keys]
         weight = table["weight"].to_numpy().astype(np.float64)
     except FileNotFoundError:
         raise UsageError(f"{option} {path}: no such file") from None
@@ -280,8 +282,8 @@ def read_weights(option: str, path: str, keys: tuple[str, ...], most: int) -> tu
     return numbers, weight
 
 
-def _whole(column: NDArray[Any]) -> Index:
-    """Whole numbers of any type, int64[n]: a column of numbers with a gap comes as floats. Raises ValueError."""
-    if column.dtype.kind == "f" and not (column == np.floor(column)).all():  # a gap is NaN
+def _whole_numbers(column: NDArray[Any]) -> Index:
+    """int64[n] from whole numbers of any type; a column with a missing number has floats. Raises ValueError."""
+    if column.dtype.kind == "f" and not (column == np.floor(column)).all():  # a missing number is NaN
         raise ValueError
     return np.asarray(column, np.int64)

@@ -102,8 +102,8 @@ class Validation:
         return self._sum({name: self._mean(values) for name, values in self._answers(parameters).parts.items()})
 
     def factor_in_q(self, parameters: Mapping[str, Any]) -> float:
-        """The factor of the change in Q, from the old net to that with these trained parameters, with the least squared
-        error from deep Q; NaN without a known deep Q, or if Q has not changed."""
+        """The factor that gives the change in Q, from the old net to the net with these trained parameters, the least
+        squared error against deep Q; NaN without a known deep Q, or if Q has not changed."""
         is_known = ~np.isnan(self._deep)
         step, distance = self._answers(parameters).q - self._old.q, self._deep - self._old.q
         square = self._mean(step**2, is_known)
@@ -157,8 +157,8 @@ _NEAR = 0.01  # the precision of lambda
 class Fitted:
     """The result of a training: the trained parameters, those of the best judgement, and the rows of the curve.
 
-    `stopped` is the reason for an end before the last step, else "". The parameters are those after the amplitude step
-    (`amplitude`; None without it: no games are held out, or no judgement was better than the old net).
+    `stopped` is the reason for an end before the last step, else "". The parameters are those after the amplitude step.
+    `amplitude` is None without that step: no games are held out, or no judgement was better than the old net.
     """
 
     parameters: Trained
@@ -170,7 +170,7 @@ class Fitted:
 
 @dataclass(slots=True)
 class _TrainingState:
-    """The state of a training. `total` is the sum of the losses of the `counted` steps since the last judgement."""
+    """The state of a training. `total` is the sum of the losses of `counted` steps, those since the last judgement."""
 
     state: State
     best: Trained
@@ -197,29 +197,29 @@ def fit(
 ) -> Fitted:
     """Trains a net, or resumes from the checkpoint of the same `identity`.
 
-    It ends with the amplitude step. Interruptions do not change the result. `on_curve` gets the
-    curve after each judgement. Raises ValueRepairError for a loss that is no number, UsageError for a checkpoint of
-    another training, KeyboardInterrupt after an interruption, when the checkpoint is written.
+    It ends with the amplitude step. Interruptions do not change the result. `on_curve` gets the curve after each
+    judgement. Raises ValueRepairError if the loss is not a number, UsageError for a checkpoint of another training, and
+    KeyboardInterrupt after an interruption, when the checkpoint is written.
     """
     value_only = options.only == "value"
     weights = LossWeights(policy=0.0, moves_left=0.0) if value_only else LossWeights(policy_kl=policy_kl)
     learner = Learner(net, options, weights)
     if value_only:
-        _keep(learner, stream, held, quiet)
+        _cache_head_inputs(learner, stream, held, quiet)
     old = {name: net.parameters[name] for name in learner.trained}
     validation = Validation(held, learner, weights, threshold, options.batch, old) if held else None
     fitted = _TrainingSteps(learner, options, validation, checkpoint, identity, on_curve, quiet).run(stream)
     if fitted.best_step and validation is not None:
         fitted.amplitude = find_amplitude(validation, old, fitted.parameters, quiet=quiet)
     if fitted.best_step and options.amplitude is not None:
-        fitted.amplitude = _given_amplitude(options.amplitude, fitted, validation, old)
+        fitted.amplitude = _amplitude_of(options.amplitude, fitted, validation, old)
     if fitted.amplitude is not None:
         fitted.parameters = fitted.amplitude.parameters
     return fitted
 
 
-def _keep(learner: Learner, stream: TrainingStream, held: Sequence[Held], quiet: bool) -> None:
-    """Lets the trunk compute each position once, if all fit in memory; otherwise it computes them in each step."""
+def _cache_head_inputs(learner: Learner, stream: TrainingStream, held: Sequence[Held], quiet: bool) -> None:
+    """Computes the trunk's output for each position once, if all fit in memory; otherwise each step computes it."""
     passes = [source.units() for source in stream.sources]
     count = sum(int(part.counts.sum()) for part in passes) + sum(len(part.samples) for part in held)
     if count > learner.room:
@@ -280,7 +280,7 @@ class _TrainingSteps:
                     if self._is_due(run):
                         self._judge(run)
                 speed = done * self._options.batch / (time.monotonic() - started)
-                progress.note(f"{self._words(run)}, {speed:,.0f} positions/s")
+                progress.note(f"{self._loss_text(run)}, {speed:,.0f} positions/s")
                 progress.advance()
                 stopped = self._reason_to_stop(run)
         if self._validation is None:
@@ -288,7 +288,7 @@ class _TrainingSteps:
         return Fitted(run.best, run.curve, run.best_step, stopped)
 
     def _count(self, run: _TrainingState, pending: tuple[int, Any] | None) -> None:
-        """Adds the loss of a step. Raises ValueRepairError for a loss that is no number."""
+        """Adds the loss of a step. Raises ValueRepairError if it is not a number."""
         if pending is None:
             return
         step, loss = pending[0], float(pending[1])
@@ -313,7 +313,9 @@ class _TrainingSteps:
         if self._validation is not None:
             row |= self._validation.measure(judged)
             if not math.isfinite(row["loss"]):
-                raise ValueRepairError(f"step {run.step:,}: the loss of held-out games is no number; try a lower --lr")
+                raise ValueRepairError(
+                    f"step {run.step:,}: the loss of held-out games is not a number; try a lower --lr"
+                )
             if row["loss"] < run.best_loss:
                 run.best, run.best_loss, run.best_step = _copied(judged), row["loss"], run.step
         run.curve.append(row)
@@ -326,7 +328,7 @@ class _TrainingSteps:
             return ""
         return f"no better on held-out games since step {run.best_step:,}"
 
-    def _words(self, run: _TrainingState) -> str:
+    def _loss_text(self, run: _TrainingState) -> str:
         last = run.curve[-1]
         return f"held-out loss {last['loss']:.4f}" if "loss" in last else f"loss {last['train_loss']:.4f}"
 
@@ -372,9 +374,9 @@ def _copied(parameters: Mapping[str, Any]) -> Trained:
 
 @dataclass(frozen=True, slots=True)
 class Amplitude:
-    """`factor` is lambda; `of_held_out` the one with the least loss of the held-out games, NaN without such games;
-    `factor_in_q` the factor of Q with the least squared error; `measures` are `MEASURES` of the net with
-    these `parameters`."""
+    """The amplitude step: `factor` is lambda, `of_held_out` the lambda with the least loss on the held-out games (NaN
+    without them), `factor_in_q` the factor of the change in Q with the least squared error; `measures` are `MEASURES`
+    of the net with the new `parameters`."""
 
     factor: float
     of_held_out: float
@@ -386,7 +388,7 @@ class Amplitude:
 def find_amplitude(
     validation: Validation, old: Mapping[str, Any], new: Mapping[str, Any], *, quiet: bool = False
 ) -> Amplitude:
-    """The lambda from 0 to `FARTHEST` with the least loss of the positions held out, to two decimals.
+    """The lambda from 0 to `FARTHEST` with the least loss on the positions held out, to two decimals.
 
     `old` and `new` are the trained parameters before and after training, in the form that is written. The loss is never
     larger than that of the new net.
@@ -406,8 +408,8 @@ def find_amplitude(
     return Amplitude(best, best, validation.factor_in_q(new), measures[best], interpolate(old, new, best))
 
 
-def _given_amplitude(factor: float, fitted: Fitted, validation: Validation | None, old: Mapping[str, Any]) -> Amplitude:
-    """This lambda in place of that of the held-out games. Without such games there are no measures."""
+def _amplitude_of(factor: float, fitted: Fitted, validation: Validation | None, old: Mapping[str, Any]) -> Amplitude:
+    """The amplitude step with this lambda, not that of the held-out games. Without these there are no measures."""
     parameters = interpolate(old, fitted.parameters, factor)
     if validation is None or fitted.amplitude is None:
         return Amplitude(factor, math.nan, math.nan, {}, parameters)

@@ -1,7 +1,7 @@
 """Training chunks of games from archives: one chunk of V6 records (`chess.v6`) per game, in order.
 
-Unlike games of self-play, these have no searches. So the records have what is known about them: the played move, the
-result, and the evaluations in the archive or in a store.
+Unlike games of self-play, these have no searches. So the records have what is known about the games: the played moves,
+the result, and the evaluations in the archive or in a store.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ _UNKNOWN, _SAME_SCALE, _JUDGED, _PLAYERS_OWN = range(4)
 class GameChunkOptions:
     """The content of the records of games.
 
-    `input_format` is lc0's id of the planes, None: that of the net, else classical. `policy`: the move that was
-    ``played``, or `policy_share` of the policy is the ``net``'s priors or the ``judge``'s move, and the rest the played
-    move. `alpha` turns centipawns in the games into Q. `games`: at most this many chunks, the first ones. Raises
-    UsageError for values out of range.
+    `input_format` is lc0's id of the planes; None: that of the net, else classical. `policy` is ``played``: the move
+    that was played; or ``net`` or ``judge``: `policy_share` of the policy is the net's priors or the judge's move, and
+    the rest is the played move. `alpha` turns centipawns in the games into Q. `games`: at most this many chunks, the
+    first ones. Raises UsageError for values out of range.
     """
 
     input_format: int | None = None
@@ -86,16 +86,11 @@ class GameChunkOptions:
         check_least("--games", self.games)
 
 
-def draws_of(q: Floats) -> Floats:
-    """A probability of a draw for a Q without one: that of two independent halves, ``(1 - q * q) / 2``."""
-    return (1 - q * q) / 2
-
-
 # -- one game ---------------------------------------------------------------------------------------------------------
 
 
 class WholeGame(NamedTuple):
-    """A game to write, and the part of it that is written: the positions before moves `begin` to `end`.
+    """A game, and the part of it to write: the positions before moves `begin` to `end`.
 
     `start` is its first board, `played` uint16[n] are all its moves (absolute squares), `z` its result for White,
     `recorded` the evaluations of the positions before the moves, None if the archive has no evaluation, `final` that of
@@ -117,9 +112,9 @@ class WholeGame(NamedTuple):
 def whole_game_records(game: WholeGame, options: GameChunkOptions, judge: JudgedBoards | None = None) -> Records:
     """v6.RECORD[end - begin] of a game.
 
-    result_*: the game's. best_* and root_*: the judge's value, else the written evaluation, else the result. played_*:
-    the value of the position after the move, if known on the same scale, else as best_*. plies_left and all *_m but
-    orig_m: to the end of the game. visits: nodes of the evaluation, 1 if it has no count, 0 without an evaluation.
+    result_*: the game's. best_* and root_*: the judge's value, else the archive's evaluation, else the result.
+    played_*: the value of the position after the move, if known on the same scale, else as best_*. plies_left and all
+    *_m but orig_m: to the end of the game. visits: the evaluation's nodes, 1 if it has no count, 0 without evaluation.
     orig_*: the net's, NaN without a net. played_idx: the played move; best_idx: the judge's, else the played move.
     The adjudicated bit is set unless the rules end the game.
     """
@@ -169,18 +164,18 @@ def _fill_policy(records: Records, rows: Boards, game: WholeGame, options: GameC
     indices = policy_indices(rows, moves, cuts, options.input_format or CLASSICAL)
     is_played = moves == game.played[game.begin : game.end][row]
     is_best = moves == best[row]
-    written = is_played.astype(np.float64)
+    policy = is_played.astype(np.float64)
     if options.policy == "judge":
-        moved = np.zeros(len(rows))
-        moved[row[is_best]] = options.policy_share
-        written = written * (1 - moved[row]) + is_best * moved[row]
+        share = np.zeros(len(rows))
+        share[row[is_best]] = options.policy_share
+        policy = policy * (1 - share[row]) + is_best * share[row]
     if game.net is not None:
         priors = game.net[1].astype(np.float64)
         if options.policy == "net":
-            written = written * (1 - options.policy_share) + priors * options.policy_share
-        records["policy_kld"] = divergence(written, priors, row, len(rows))
+            policy = policy * (1 - options.policy_share) + priors * options.policy_share
+        records["policy_kld"] = divergence(policy, priors, row, len(rows))
     records["probabilities"] = -1
-    records["probabilities"][row, indices] = written
+    records["probabilities"][row, indices] = policy
     records["played_idx"] = records["best_idx"] = indices[is_played]
     records["best_idx"][row[is_best]] = indices[is_best]
 
@@ -199,13 +194,13 @@ def _values_of(game: WholeGame, alpha: float, judge: JudgedBoards | None) -> _Va
     """The known values of each written position, and of the one after the last written move."""
     n = game.end + 1 - game.begin
     q, d, nodes, origin = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    written = [] if game.recorded is None else [*game.recorded[game.begin : game.end + 1]]
+    recorded = [] if game.recorded is None else [*game.recorded[game.begin : game.end + 1]]
     if game.end == len(game.played):
-        written.append(game.final)
-    evaluated = [i for i, evaluation in enumerate(written) if evaluation is not None]
+        recorded.append(game.final)
+    evaluated = [i for i, evaluation in enumerate(recorded) if evaluation is not None]
     if evaluated:
-        evaluations = [evaluation for evaluation in written if evaluation is not None]
-        q[evaluated], d[evaluated] = written_values(evaluations, alpha)
+        evaluations = [evaluation for evaluation in recorded if evaluation is not None]
+        q[evaluated], d[evaluated] = recorded_values(evaluations, alpha)
         nodes[evaluated] = [max(evaluation.nodes, 1) for evaluation in evaluations]
         origin[evaluated] = [_SAME_SCALE if evaluation.kind == EVAL else _PLAYERS_OWN for evaluation in evaluations]
     if judge is not None and game.judged is not None:
@@ -218,16 +213,17 @@ def _values_of(game: WholeGame, alpha: float, judge: JudgedBoards | None) -> _Va
     return _Values(q, d, nodes, origin)
 
 
-def written_values(evaluations: Sequence[Recorded], alpha: float) -> tuple[Floats, Floats]:
+def recorded_values(evaluations: Sequence[Recorded], alpha: float) -> tuple[Floats, Floats]:
     """Q and the probability of a draw of evaluations in games, float64[n] from the side to move.
 
-    Draws are those of an evaluation with W/D/L, limited to the room that Q leaves; else `draws_of` Q.
+    An evaluation with W/D/L gives the draws, limited to the room that Q leaves; without W/D/L they are
+    ``(1 - q * q) / 2``, those of two independent halves.
     """
     rows = [(score.cp, score.mate, *(score.wdl or (None, None, None)), score.q) for score in evaluations]
     scores = np.array(rows, np.float64).reshape(-1, 6)
     q = np.clip(values.deep_q(scores, alpha), -1, 1)
     draws = scores[:, 3] / scores[:, 2:5].sum(1)
-    return q, np.where(np.isnan(draws), draws_of(q), np.minimum(draws, 1 - np.abs(q)))
+    return q, np.where(np.isnan(draws), (1 - q * q) / 2, np.minimum(draws, 1 - np.abs(q)))
 
 
 def _fill_values(records: Records, z: Floats, columns: _Values) -> None:
@@ -253,10 +249,13 @@ def _fill_values(records: Records, z: Floats, columns: _Values) -> None:
 
 @dataclass(slots=True)
 class GameCounts:
-    """Counts of the parsed games: `left_out` by reason; of the written games all `records`, those `evaluated` in the
-    archive, and those `judged` by the store; and the records that were cut off: `cut_before`, up to the last position
-    that the store holds out, and `cut_behind`, from the first position whose material is held out or that follows more
-    than `LAST_CLOCK` plies without a capture or a pawn's move."""
+    """Counts of the parsed games.
+
+    `left_out` counts games by reason. Of the written games: all `records`, those `evaluated` in the archive, and those
+    `judged` by the store. Records that were cut off: `cut_before`, up to the last position that the store holds out;
+    `cut_behind`, from the first position that has held-out material or follows more than `LAST_CLOCK` plies without a
+    capture or a pawn's move.
+    """
 
     left_out: Counter[str] = field(default_factory=Counter)
     records: int = 0
@@ -326,10 +325,10 @@ def write_game_chunks(
 
     `sample` selects the games (its filters by headers, share, seed, threads; filters of positions have no effect).
     `net` (a name or a file) gives the input format, and the policy if the options ask for it, on `device` and
-    `threads`. The values of the `store`'s judge by `question` precede the games' own evaluations. It leaves out the
-    games that the `split` holds out, and in other games the positions that `Split.free_plies` and the store's held-out
-    positions exclude. The same call resumes an interrupted one. Raises UsageError and ValueRepairError, also if no game
-    can be written.
+    `threads`. The values of the `store`'s judge by `question` take precedence over the games' own evaluations. Games
+    that the `split` holds out are left out, and in other games the positions that `Split.free_plies` and the store's
+    held-out positions exclude. The same call resumes an interrupted one. Raises UsageError and ValueRepairError, also
+    if no game can be written.
     """
     sample, options = sample or SampleOptions(), options or GameChunkOptions()
     if options.policy == "net" and net is None:
@@ -444,20 +443,20 @@ class _Games:
     def after(self, skipped: int) -> Iterator[WholeGame]:
         """The games after the first `skipped`, which are still counted."""
         number = 0
-        for rows in read_whole_games(self._archives, self._sample, self.report, on_bytes=self._read):
+        for rows in read_whole_games(self._archives, self._sample, self.report, on_bytes=self._count_bytes):
             self._progress.advance(self._bytes - self._progress.done)
             chosen = self._chosen(rows)
             if self._options.games is not None:
                 chosen = chosen[: self._options.games - number]
             for _, game in chosen:
                 self._count(game)
-            fresh = chosen[max(skipped - number, 0) :]
-            yield from (game for _, game in fresh) if self._net is None else self._evaluated(rows, fresh, self._net)
+            new = chosen[max(skipped - number, 0) :]
+            yield from (game for _, game in new) if self._net is None else self._evaluated(rows, new, self._net)
             number += len(chosen)
             if number == self._options.games:
                 return
 
-    def _read(self, count: int) -> None:
+    def _count_bytes(self, count: int) -> None:
         self._bytes += count
 
     def _chosen(self, rows: Rows) -> list[tuple[int, WholeGame]]:
@@ -475,10 +474,10 @@ class _Games:
             if isinstance(game, str):
                 self.counts.left_out[game] += 1
                 continue
-            kept_out = np.flatnonzero(held[first:last])
-            high = np.flatnonzero(clocks[first:last] > LAST_CLOCK)
-            begin = int(kept_out[-1]) + 1 if len(kept_out) else 0
-            end = min(game.end, int(high[0])) if len(high) else game.end
+            held_plies = np.flatnonzero(held[first:last])
+            high_clocks = np.flatnonzero(clocks[first:last] > LAST_CLOCK)
+            begin = int(held_plies[-1]) + 1 if len(held_plies) else 0
+            end = min(game.end, int(high_clocks[0])) if len(high_clocks) else game.end
             if begin >= end:
                 self.counts.left_out[NOTHING_LEFT] += 1
                 continue
@@ -527,13 +526,13 @@ class _Games:
         while games:
             sizes = np.cumsum([game.end - game.begin for _, game in games])
             count = int(np.searchsorted(sizes, _AT_ONCE)) + 1
-            together, games = games[:count], games[count:]
+            batch, games = games[:count], games[count:]
             chosen = np.zeros(len(rows.keys), np.bool_)
-            for first, game in together:
+            for first, game in batch:
                 chosen[first + game.begin : first + game.end] = True
             values, (_, cuts, priors) = net.evaluate_with_priors(rows.batch(chosen))
             begin = 0
-            for _, game in together:
+            for _, game in batch:
                 end = begin + game.end - game.begin
                 part = NetValues(*(getattr(values, name)[begin:end] for name in NetValues.__slots__))
                 yield game._replace(net=(part, priors[cuts[begin] : cuts[end]]))

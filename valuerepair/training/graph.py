@@ -1,9 +1,9 @@
 """A net as a function of its parameters, in JAX: the graph that lc0's own converter makes, operator by operator.
 
 This makes every net that can be evaluated here differentiable. Parameters have the converter's names. The plane of the
-half-move clock counts to 99 where others are 0 or 1, so that its weights are a hundred times smaller than all others,
-and no step size would fit both: here its weights are `CLOCK` times as large and its plane as much smaller. Input
-formats that count hectoplies have it in hundredths already.
+half-move clock counts to 99 where other planes are 0 or 1, so its weights are a hundred times smaller than all others,
+and no step size fits both. So here its weights are multiplied by `CLOCK` and its plane is divided by it. Input formats
+that count hectoplies have the clock in hundredths already.
 """
 
 from __future__ import annotations
@@ -164,14 +164,14 @@ class NetGraph:
             return Board(board @ kernel[:, :, 0, 0].T + bias)
         return Board(convolve(board, kernel) + bias)
 
-    def scaled(self, name: str, array: Any, by: float) -> NDArray[np.float32]:
-        """The parameter; its weights of the clock's plane, if it has any, are multiplied by `by`."""
-        changed: NDArray[np.float32] = np.array(array, np.float32)
+    def scaled(self, name: str, array: Any, factor: float) -> NDArray[np.float32]:
+        """The parameter; its weights of the clock's plane, if it has any, are multiplied by `factor`."""
+        scaled: NDArray[np.float32] = np.array(array, np.float32)
         if name == self._first:
-            index: list[Any] = [slice(None)] * changed.ndim
+            index: list[Any] = [slice(None)] * scaled.ndim
             index[_FIRST[name]] = CLOCK_PLANE
-            changed[tuple(index)] *= np.float32(by)
-        return changed
+            scaled[tuple(index)] *= np.float32(factor)
+        return scaled
 
     def of_head(self, name: str) -> frozenset[str]:
         """The parameters that only this head has: ``policy``, ``value`` or ``moves_left``."""
@@ -195,7 +195,7 @@ class NetGraph:
 
 
 def operate(node: Node, inputs: Sequence[Any]) -> Any:
-    """A node's output for its inputs: a value, or a list of values. Shapes stay NumPy's, so that they are static."""
+    """A node's output for its inputs: a value, or a list of values. Shapes stay NumPy's, so they are static."""
     elementwise = _UNARY.get(node.operator)
     if elementwise is not None:
         (x,) = inputs
@@ -204,8 +204,8 @@ def operate(node: Node, inputs: Sequence[Any]) -> Any:
         return _binary(_BINARY[node.operator], *inputs)
     if node.operator == "ReduceMean" and isinstance(inputs[0], Board):
         return jnp.mean(inputs[0].values, axis=(0, 1))
-    plain = [x.planes() if isinstance(x, Board) else x for x in inputs]
-    return OPERATORS[node.operator](node.attributes, *plain)
+    arrays = [x.planes() if isinstance(x, Board) else x for x in inputs]
+    return OPERATORS[node.operator](node.attributes, *arrays)
 
 
 def _binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:

@@ -32,9 +32,9 @@ class JudgedPositions:
     """The positions of a store with a deep Q, for training; with a `split` only those of its `part`.
 
     A position that the ladder cut has the value of its last rung, and is not a candidate (docs/methods/training.md,
-    "Training"). With cut positions all weights are 1: every sampled position is there, and audited ones need not stand
-    for cut ones. Positions next to the games (`vr mine --aside`) are included; positions that `vr expand` reached are
-    included, candidates or not, if the question includes them.
+    "Training"). If there are cut positions, all weights are 1: every sampled position is included, so audited ones need
+    not represent cut ones. Positions beside the games (`vr mine --aside`) are included; positions that `vr expand`
+    reached are included, candidates or not, if the question includes them.
 
     Columns [n] by position_id, values from the side to move: `ids` int64, `keys` uint64 of the positions, `best` uint16
     the judge's moves as in `chess.positions` (0: none), `nodes` int64 of its searches, `games` uint64 keys of games,
@@ -50,7 +50,7 @@ class JudgedPositions:
         import pandas as pd
 
         self.path = store.path
-        # "searched" also reads positions next to the games; those of `vr expand` are dropped below if not requested.
+        # "searched" also reads positions beside the games; those of `vr expand` are dropped below if not requested.
         self.question = question if question.expanded != "no" else replace(question, expanded="searched")
         names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "weight", "rung", "deep_best")
         judged = ("deep_w", "deep_d", "deep_l")
@@ -65,8 +65,8 @@ class JudgedPositions:
             in_part = split.among(store, ids, part)
             usable, ids = usable[in_part], ids[in_part]
             if usable.empty:
-                words = "part to train on" if part == PARTS[TRAIN] else f"part {part}"
-                raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's {words}")
+                part_words = "part to train on" if part == PARTS[TRAIN] else f"part {part}"
+                raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's {part_words}")
         if part == PARTS[TRAIN] and (warning := warning_of_held_out(store, ids, split)) is not None:
             log.warning(warning)
         self.fill = fill_of(self.attrs["net"]["history_fill"])
@@ -107,7 +107,7 @@ class JudgedPositions:
 class JudgedBoards:
     """The judge's values of n boards, by ascending `keys` uint64 (`chess.board.keys`); `attrs` as in `JudgedPositions`.
 
-    `clock` int64 is the half-move clock with which a board was judged, `repeated` bool whether it had occurred before.
+    `clock` int64 is the half-move clock when the board was judged, `repeated` bool whether it had occurred before.
     `wdl` float32[n, 3] from the side to move, `best` uint16 the judge's move (0: none), `nodes` int64 of its search.
     """
 
@@ -151,8 +151,8 @@ class JudgedBoards:
         )
 
     def rows(self, keys: Keys, clock: Index, repeated: Flags) -> tuple[Index, Flags]:
-        """[n] the rows of these boards, -1 without a value; and a mask of boards without one that were judged with
-        another history: repeated instead of new (or the other way round), or another clock, unless both are low."""
+        """[n] the rows of these boards, -1 without a value; and a mask of the boards that have none because they were
+        judged with another history: repeated instead of new or the reverse, or another clock, unless both are low."""
         rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         is_judged = self.keys[rows] == keys
         is_alike = (self.clock[rows] == clock) | (np.maximum(self.clock[rows], clock) <= LOW_CLOCK)

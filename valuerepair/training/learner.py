@@ -71,7 +71,7 @@ def trained_names(net: TrainableNet, only: Only) -> list[str]:
     heads = ("value",) if only == "value" else ("policy", "value", "moves_left")
     names = sorted(frozenset().union(*(net.of_head(head) for head in heads)))
     if not names:
-        raise ValueRepairError(f"--only {only}: the net has no parameters of its own there; use --only all")
+        raise ValueRepairError(f"--only {only}: the net has no separate parameters for that; use --only all")
     return names
 
 
@@ -89,10 +89,10 @@ class Learner:
         self._judge = jax.jit(self._evaluate)
         self._planes = jax.jit(planes_of)
         self._has_wdl = self._check_heads()
-        self._kept: ValueHeadInputs | None = None
+        self._cached_inputs: ValueHeadInputs | None = None
         if options.only == "value":
             trained = {name: self._old[name] for name in self.trained}
-            self._kept = ValueHeadInputs(self._value, trained, self._frozen, options.batch)
+            self._cached_inputs = ValueHeadInputs(self._value, trained, self._frozen, options.batch)
 
     def _value(self, trained: Parameters, frozen: Parameters, planes: Array) -> Any:
         heads = self._net.forward({**frozen, **trained}, planes)
@@ -101,7 +101,7 @@ class Learner:
     def _check_heads(self) -> bool:
         heads = jax.eval_shape(self._net.forward, self._old, np.zeros((1, PLANES, 8, 8), np.float32))
         if heads.wdl is None and heads.value is None:
-            raise ValueRepairError("the net has no value head, and training is of its values")
+            raise ValueRepairError("the net has no value head, which training needs")
         if heads.policy is None and (self._weights.policy or self._weights.policy_kl):
             raise ValueRepairError("the net has no policy head; use --only value")
         return heads.wdl is not None
@@ -134,24 +134,24 @@ class Learner:
     @property
     def room(self) -> int:
         """The number of positions that `keep` has room for."""
-        return 0 if self._kept is None else self._kept.capacity
+        return 0 if self._cached_inputs is None else self._cached_inputs.capacity
 
     def keep(self, parts: Sequence[Samples]) -> None:
         """Computes the value head's inputs for these positions once; they must fit in `room`."""
-        assert self._kept is not None
+        assert self._cached_inputs is not None
         size = self._options.batch
         for part in parts:
             for begin in range(0, len(part), size):
                 signals.check()
-                piece = part.take(np.arange(begin, min(begin + size, len(part))))
-                batch = piece.batch(size)
-                self._kept.add(batch, self._planes(batch.bits, batch.rule50), len(piece))
+                samples = part.take(np.arange(begin, min(begin + size, len(part))))
+                batch = samples.batch(size)
+                self._cached_inputs.add(batch, self._planes(batch.bits, batch.rule50), len(samples))
 
     def _head_inputs(self, batch: Batch) -> Any:
         """The value head's inputs if only it is trained, else None."""
-        if self._kept is None:
+        if self._cached_inputs is None:
             return None
-        return self._kept.of(batch, lambda positions: self._planes(positions.bits, positions.rule50))
+        return self._cached_inputs.inputs_of(batch, lambda positions: self._planes(positions.bits, positions.rule50))
 
     def _one_step(
         self, state: State, frozen: Parameters, old: Parameters, batch: Any, head_inputs: Any, rate: Any, blend: Any
@@ -175,12 +175,12 @@ class Learner:
     def _evaluate(
         self, parameters: Parameters, frozen: Parameters, old: Parameters, batch: Any, head_inputs: Any
     ) -> Answers:
-        """`batch` is a `Batch` of JAX's arrays. It leaves out the policy if only the value head is trained."""
+        """The answers for a `Batch` of JAX's arrays, without the policy if only the value head is trained."""
         legal = batch.shares >= 0
         policy = jnp.zeros(batch.shares.shape, jnp.float32)
         if head_inputs is not None:
-            assert self._kept is not None
-            return self._answers(self._kept.value(parameters, head_inputs), policy, {}, batch)
+            assert self._cached_inputs is not None
+            return self._answers(self._cached_inputs.value(parameters, head_inputs), policy, {}, batch)
         planes = planes_of(batch.bits, batch.rule50)
         heads: Any = self._net.forward({**frozen, **parameters}, planes)
         # Only the positions of a store, which have no targets for the other heads, need the old net's answers.
@@ -211,7 +211,10 @@ class Learner:
 
 
 class _Cut(NamedTuple):
-    """A function of (trained, frozen, planes), cut in two: the part that needs no trained parameter, and the rest."""
+    """A function of (trained, frozen, planes), cut in two: the part that needs no trained parameter, and the rest.
+
+    `shapes` are those of the values that the second part takes from the first.
+    """
 
     before: Any
     after: Any
@@ -256,8 +259,9 @@ class _Axis(NamedTuple):
         return jnp.moveaxis(value.reshape(-1, *value.shape[2:]), 0, self.axis)
 
 
-def _counting(shape: Sequence[int], one_more: Sequence[int]) -> _Axis | None:
-    """The axis that counts positions, from a shape and that for one position more; None: all positions share it."""
+def _position_axis(shape: Sequence[int], one_more: Sequence[int]) -> _Axis | None:
+    """The axis that counts positions, from a value's shape and its shape for one position more; None: all positions
+    share the value."""
     differing = [(i, b - a) for i, (a, b) in enumerate(zip(shape, one_more, strict=True)) if a != b]
     return _Axis(*differing[0]) if differing else None
 
@@ -265,7 +269,8 @@ def _counting(shape: Sequence[int], one_more: Sequence[int]) -> _Axis | None:
 class ValueHeadInputs:
     """The inputs of the value head, for each position that was added.
 
-    If the value head alone is trained, the rest of the net gives it the same inputs in each step: computed only once.
+    If the value head alone is trained, the rest of the net gives it the same inputs in each step, so they are computed
+    only once.
     """
 
     def __init__(self, function: Callable[..., Any], trained: Any, frozen: Any, batch: int) -> None:
@@ -274,7 +279,7 @@ class ValueHeadInputs:
         self._cut = _cut(function, trained, frozen, self._rows)
         # One position more shows the axes that count positions.
         other = _cut(function, trained, frozen, self._rows + 1)
-        self._axes = [_counting(*pair) for pair in zip(self._cut.shapes, other.shapes, strict=True)]
+        self._axes = [_position_axis(*pair) for pair in zip(self._cut.shapes, other.shapes, strict=True)]
         sized = [shape for shape, axis in zip(self._cut.shapes, self._axes, strict=True) if axis is not None]
         self.capacity = ROOM * self._rows // (4 * sum(math.prod(shape) for shape in sized))
         self._frozen = frozen
@@ -299,7 +304,7 @@ class ValueHeadInputs:
                 for table, value in zip(self._tables, values, strict=True):
                     table[place] = value[row]
 
-    def of(self, batch: Batch, planes: Callable[[Batch], Any]) -> Crossing:
+    def inputs_of(self, batch: Batch, planes: Callable[[Batch], Any]) -> Crossing:
         """The head's inputs for a batch: kept or computed now."""
         assert batch.key is not None
         places = [self._places.get(key, -1) for key in batch.key.tolist()]
@@ -312,9 +317,11 @@ class ValueHeadInputs:
         """The value head's output; runs inside compiled code."""
         (by_position, shared), leaves, outputs = crossing, jax.tree.leaves(trained), []
         for begin in range(0, len(by_position[0]), self._rows):
-            own, common = iter(by_position), iter(shared)
+            position_values, shared_values = iter(by_position), iter(shared)
             rows = slice(begin, begin + self._rows)
-            part = [next(common) if axis is None else axis.back(next(own)[rows]) for axis in self._axes]
+            part = [
+                next(shared_values) if axis is None else axis.back(next(position_values)[rows]) for axis in self._axes
+            ]
             outputs.append(self._cut.after(*leaves, *part)[0])
         return jnp.concatenate(outputs)
 

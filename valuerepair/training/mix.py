@@ -25,9 +25,16 @@ from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Index
 from valuerepair.errors import UsageError, ValueRepairError, check_least, check_word
 from valuerepair.files import check_new_folder, check_room, whole_folder
-from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.text import quantity
-from valuerepair.training.chunk_files import ChunkIndex, LeftOut, RandomReader, digest_of, find_archives, read_index
+from valuerepair.training.chunk_files import (
+    ChunkIndex,
+    LeftOut,
+    RandomReader,
+    digest_of,
+    find_archives,
+    format_name,
+    read_index,
+)
 from valuerepair.training.chunk_output import MANIFEST, SHARD_CHUNKS, TarShard, chunk_name
 from valuerepair.training.options import SHARE_OF_GAMES
 from valuerepair.version import __version__
@@ -40,9 +47,9 @@ Form = Literal["tar", "links"]
 
 @dataclass(frozen=True, slots=True)
 class MixOptions:
-    """The mixture to make: `share` of repair games, counted by `by`; `total` bounds the mixture, in the same unit.
+    """The mixture to make: the `share` of repair games, counted in the unit `by`; `total` is the mixture's size in it.
 
-    Without `total` the mixture is the largest of that share. `form` is ``tar`` (shards for lczero-training's new
+    Without `total` the mixture is the largest with that share. `form` is ``tar`` (shards for lczero-training's new
     loader) or ``links`` (folders of loose chunks, for its older one).
     """
 
@@ -88,8 +95,8 @@ def mix(options: MixOptions, out: str | Path, *, quiet: bool = False) -> dict[st
     sides = _read_sides(options, quiet)
     choices = choose(sides, options)
     with whole_folder(out) as partial:
-        sizes = sum(int(c.index.size[c.chosen].sum(dtype=np.int64)) + 1024 * c.games for c in choices)
-        check_room(partial, sizes)
+        room = sum(int(c.index.size[c.chosen].sum(dtype=np.int64)) + 1024 * c.games for c in choices)
+        check_room(partial, room)
         order = _order(choices, options.seed)
         with Progress("Writing", len(order), "games", quiet=quiet) as progress:
             written = write_shards(partial, sides, order, options, progress.advance)
@@ -105,9 +112,9 @@ def _read_sides(options: MixOptions, quiet: bool) -> list[ChunkIndex]:
         sides = [read_index(paths, progress.advance) for paths in inputs]
     repair, normal = (side.input_format for side in sides)
     if repair != normal:
-        one, other = (INPUT_FORMAT_NAMES.get(n, f"unknown, {n}") for n in (repair, normal))
         raise ValueRepairError(
-            f"the repair games have input format {one}, the normal ones {other}: a net is trained on one of them"
+            f"the repair games have input format {format_name(repair)}, the normal ones {format_name(normal)}: "
+            "a net is trained on one of them"
         )
     return sides
 
@@ -216,7 +223,7 @@ def _manifest(options: MixOptions, choices: Sequence[Choice], written: Mapping[s
 def _input(choice: Choice) -> dict[str, Any]:
     index = choice.index
     return {
-        "given": list(index.given),
+        "given": list(index.inputs),
         "archives": len(index.archives.paths),
         "sha256": index.sha256,
         "games": index.games,
@@ -249,7 +256,7 @@ class Mixture:
         lines = [
             f"{self.folder}: {manifest['games']:,} games, {manifest['positions']:,} positions in {files}",
             f"repair share: {100 * share['games']:.2f} % of the games, {100 * share['positions']:.2f} % of the "
-            f"positions (asked: {100 * share['asked']:.2f} % of the {manifest['by']})",
+            f"positions (requested: {100 * share['asked']:.2f} % of the {manifest['by']})",
         ]
         for name, side in inputs.items():
             mean = side["used_positions"] / side["used_games"]
@@ -259,7 +266,7 @@ class Mixture:
         if same["in_both"]:
             lines.append(f"warning: {same['in_both']:,} chunks are among both the repair and the normal games")
         if repeated := same["within_repair"] + same["within_normal"]:
-            lines.append(f"{repeated:,} chunks have the same content as another of their side, and are kept")
+            lines.append(f"{repeated:,} chunks have the same content as another one of their side, and are kept")
         if manifest.get("copied"):
             lines.append(f"{manifest['copied']:,} chunks were copied: they lie in tars, or on another disk")
         return lines
@@ -281,9 +288,9 @@ _SCHEMA = pa.schema(
 def write_shards(
     folder: Path, indices: Sequence[ChunkIndex], order: Index, options: MixOptions, on_game: Callable[[], None]
 ) -> dict[str, Any]:
-    """Writes the chunks in this order ([n, 2]: side, index) into shards of nearly equal numbers of games.
+    """Writes the chunks in this order ([n, 2]: side, index) into shards with nearly equal numbers of games.
 
-    Returns their part of the manifest: the shards by name, each with its SHA-256 and counts, and of loose chunks how
+    Returns their part of the manifest: the shards by name, each with its SHA-256 and counts; for loose chunks also how
     many are ``linked`` and ``copied``.
     """
     files, shards = dict[str, dict[str, Any]](), -(-len(order) // SHARD_CHUNKS)
@@ -362,10 +369,10 @@ class _SideChunks:
         """Games and positions of some chunks, in all and of each side."""
         counts = {"games": len(part), "positions": 0}
         for side, name in enumerate(SIDES):
-            own = part[part[:, 0] == side, 1]
-            positions = int(self._indices[side].records[own].sum(dtype=np.int64))
+            chunks = part[part[:, 0] == side, 1]
+            positions = int(self._indices[side].records[chunks].sum(dtype=np.int64))
             counts["positions"] += positions
-            counts |= {f"{name}_games": len(own), f"{name}_positions": positions}
+            counts |= {f"{name}_games": len(chunks), f"{name}_positions": positions}
         return counts
 
     def table(self, name: str, begin: int, part: Index) -> pa.Table:

@@ -61,7 +61,7 @@ _CHUNK = 4096
 
 
 class Entry(NamedTuple):
-    """A position of standard chess: all six fields of FEN, en passant only where a pawn may capture.
+    """A position of standard chess: all six fields of a FEN, en passant only where a pawn may capture.
 
     `move` is UCI, castling as the king's move; `score` and `result` (1, 0, -1) are the side to move's.
     """
@@ -117,12 +117,12 @@ class WrittenPositions:
 def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: float = CENTIPAWNS) -> WrittenPositions:
     """Writes the rows of a frame of `Store.frame` or `Store.candidates` in a format of `FORMATS`, later plies first.
 
-    The score is the deep search's centipawns times `pawn` / 100, within ±31,507; without centipawns, or for a search
-    with a net, whose Q is no function of its centipawns, it is Q through the frame's alpha. A mate is 32,000 less its
-    plies. The move is the search's best, else the played one; a row with neither, or without a score, is left out. The
-    result is the game's; positions that are not in a game (`vr expand`, `vr mine --aside`) have none. ``text`` has no
-    move for a trainer to filter by, so it leaves out positions in check, positions whose move captures or promotes, and
-    scores beyond 10,000. Raises UsageError if `pawn` is no positive number.
+    The score is the deep search's centipawns times `pawn` / 100, within ±31,507. It comes from Q and the frame's alpha
+    if there are no centipawns, or if a net searched: its Q is not a function of its centipawns. A mate is 32,000 less
+    its plies. The move is the search's best, else the played one; a row with neither, or without a score, is left out.
+    The result is the game's; positions that are not in a game (`vr expand`, `vr mine --aside`) have none. ``text`` has
+    no move for a trainer to filter by, so it leaves out positions in check, positions with a move that captures or
+    promotes, and scores beyond 10,000. Raises UsageError if `pawn` is not a positive number.
     """
     if not 0 < pawn < np.inf:
         raise UsageError(f"--pawn {pawn:g}: must be a positive number, the units of score that a pawn has")

@@ -15,9 +15,9 @@ Average = Literal["none", "swa", "ema"]
 Word = TypeVar("Word", bound=str)
 
 EMA_DECAY = 0.999
-SWA_FROM = 0.75  # of the steps
-_VALIDATIONS = 20
-PASSES = 6  # over the positions, without a given number of steps; with more a net overfits
+SWA_FROM = 0.75  # the share of the steps before the average begins
+_JUDGEMENTS = 20  # without a given interval
+PASSES = 6  # over the positions, if no number of steps is given; with more passes a net overfits
 MOST_STEPS = 2000
 _WARMUP = 100
 # The default of `TrainOptions.policy`, the policy target of a store's positions (`parse_policy`).
@@ -42,22 +42,21 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def parse_policy(text: str, usual: Word, *others: Word) -> tuple[Word, float]:
-    """The source and share of a policy target: the `usual` word (share 0), or another, as ``judge`` (share 1) or
-    ``judge:0.3``. Raises UsageError for any other text.
-    """
+def parse_policy(text: str, default: Word, *others: Word) -> tuple[Word, float]:
+    """The source and share of a policy target: the `default` word (share 0), or one of the others, like ``judge``
+    (share 1) or ``judge:0.3``. Raises UsageError for any other text."""
     word, colon, number = text.partition(":")
     try:
         share = float(number) if colon else 1.0
     except ValueError:
         share = math.nan
-    if text == usual:
-        return usual, 0.0
+    if text == default:
+        return default, 0.0
     for other in others:
         if word == other and 0 <= share <= 1:
             return other, share
-    named = ", ".join(f"{other} or {other}:SHARE" for other in others)
-    raise UsageError(f"--policy {text or repr(text)}: give {usual}, {named}; a share lies between 0 and 1")
+    forms = ", ".join(f"{other} or {other}:SHARE" for other in others)
+    raise UsageError(f"--policy {text or repr(text)}: give {default}, {forms}; a share lies between 0 and 1")
 
 
 def _option_text(name: str, value: float) -> str:
@@ -156,7 +155,7 @@ class TrainOptions:
     @property
     def interval(self) -> int:
         """Steps from one judgement to the next."""
-        return self.every or max(1, self.total_steps // _VALIDATIONS)
+        return self.every or max(1, self.total_steps // _JUDGEMENTS)
 
     @property
     def total_steps(self) -> int:

@@ -1,7 +1,7 @@
 """Training records of games of the project's own search, field by field as lc0's self-play fills them.
 
 From lc0's src/trainingdata/trainingdata.cc (V6TrainingDataArray) and src/selfplay/game.cc. A record is a position in
-which a move was searched: book moves have no record, nor have moves of engines that do not report their search.
+which a move was searched. Book moves have no record, and neither do moves of engines that do not report their search.
 """
 
 from __future__ import annotations
@@ -96,23 +96,23 @@ def game_records(game: GameRecord, facts: RecordFacts) -> Records:
         return np.zeros(0, v6.RECORD)
     begin = len(game.book)
     searched = [(begin + i, t.move, t.search) for i, t in enumerate(game.thoughts) if t.search is not None]
-    at = np.array([ply for ply, _, _ in searched], np.int64)
+    plies = np.array([ply for ply, _, _ in searched], np.int64)
     searches = [search for _, _, search in searched]
-    _check_visits(game, at, searches)
-    picked = [_find(search, move) for _, move, search in searched]
-    records = np.zeros(len(at), v6.RECORD)
+    _check_visits(game, plies, searches)
+    played = [_index_of_move(search, move) for _, move, search in searched]
+    records = np.zeros(len(plies), v6.RECORD)
     start = parse_fens([game.start_fen])
     rows = play_game(start, encode_moves(game.moves))
-    black = fill_boards(records, rows, bool(is_initial(start)[0]), facts, at)
-    _fill_policies(records, rows, facts, at, searches, picked)
-    _fill_values(records, searches, picked)
-    _fill_outcome(records, game, at, black)
+    black = fill_boards(records, rows, bool(is_initial(start)[0]), facts, plies)
+    _fill_policies(records, rows, facts, plies, searches, played)
+    _fill_values(records, searches, played)
+    _fill_outcome(records, game, plies, black)
     return records
 
 
-def _check_visits(game: GameRecord, at: NDArray[np.int64], searches: Sequence[SearchResult]) -> None:
+def _check_visits(game: GameRecord, plies: NDArray[np.int64], searches: Sequence[SearchResult]) -> None:
     """Raises ValueRepairError for searches of one visit, which lc0 also refuses: "Search generated invalid data!"."""
-    for ply, search in zip(at.tolist(), searches, strict=True):
+    for ply, search in zip(plies.tolist(), searches, strict=True):
         if search.nodes < 2 and len(search.moves) > 1 and search.certain is None:
             raise ValueRepairError(
                 f"game {game.number}, ply {ply}: a search of one visit has no shares of visits to learn from; training "
@@ -120,7 +120,7 @@ def _check_visits(game: GameRecord, at: NDArray[np.int64], searches: Sequence[Se
             )
 
 
-def _find(search: SearchResult, move: str) -> int:
+def _index_of_move(search: SearchResult, move: str) -> int:
     """The index of the played move among the searched ones."""
     if search.best_move == move:
         return 0
@@ -131,16 +131,16 @@ def _find(search: SearchResult, move: str) -> int:
 
 
 def fill_boards(
-    records: Records, rows: NDArray[np.uint64], initial: bool, facts: RecordFacts, at: NDArray[np.int64]
+    records: Records, rows: NDArray[np.uint64], initial: bool, facts: RecordFacts, plies: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Fills records[i] from the board and the history of row at[i] of a game; returns where Black is to move, bool[n].
+    """Fills records[i] from board and history of row plies[i] of a game; returns where Black is to move, bool[n].
 
     Repetitions are marked in `rows`; `initial`: row 0 is the standard starting position.
     """
-    planes, small = _empty_boards(len(at))
-    scratch = np.empty((1, PLANES), np.uint64)
-    write_boards(rows, initial, FILLS.index(facts.history_fill), facts.input_format, at, scratch, planes, small)
-    return _put_boards(records, planes, small, facts)
+    planes, board_facts = _empty_boards(len(plies))
+    scratch, fill = np.empty((1, PLANES), np.uint64), FILLS.index(facts.history_fill)
+    write_boards(rows, initial, fill, facts.input_format, plies, scratch, planes, board_facts)
+    return _put_boards(records, planes, board_facts, facts)
 
 
 def fill_positions(records: Records, batch: PositionBatch, facts: RecordFacts) -> NDArray[np.bool_]:
@@ -148,12 +148,12 @@ def fill_positions(records: Records, batch: PositionBatch, facts: RecordFacts) -
 
     Boards before the position come from replaying its known moves.
     """
-    planes, small = _empty_boards(len(batch))
+    planes, board_facts = _empty_boards(len(batch))
     starts = parse_fens(batch.start_fen)
     moves, offsets = owned(batch.moves, np.uint16), owned(batch.offsets, np.int64)
     fill = FILLS.index(facts.history_fill)
-    write_positions(starts, is_initial(starts), moves, offsets, fill, facts.input_format, planes, small)
-    return _put_boards(records, planes, small, facts)
+    write_positions(starts, is_initial(starts), moves, offsets, fill, facts.input_format, planes, board_facts)
+    return _put_boards(records, planes, board_facts, facts)
 
 
 def _empty_boards(n: int) -> tuple[Masks, NDArray[np.uint8]]:
@@ -161,17 +161,19 @@ def _empty_boards(n: int) -> tuple[Masks, NDArray[np.uint8]]:
     return np.empty((n, v6.HISTORY_PLANES), np.uint64), np.empty((n, FACTS), np.uint8)
 
 
-def _put_boards(records: Records, planes: Masks, small: NDArray[np.uint8], facts: RecordFacts) -> NDArray[np.bool_]:
+def _put_boards(
+    records: Records, planes: Masks, board_facts: NDArray[np.uint8], facts: RecordFacts
+) -> NDArray[np.bool_]:
     """Puts the output of `write_boards` into records; returns where Black is to move."""
     records["version"], records["input_format"] = v6.VERSION, facts.input_format
     records["planes"] = planes
     for column, name in enumerate(_CASTLING):
-        records[name] = small[:, column]
-    records["side_to_move_or_enpassant"], records["rule50_count"] = small[:, STM_OR_EP], small[:, RULE50]
-    records["invariance_info"] = small[:, TRANSFORM]
+        records[name] = board_facts[:, column]
+    records["side_to_move_or_enpassant"], records["rule50_count"] = board_facts[:, STM_OR_EP], board_facts[:, RULE50]
+    records["invariance_info"] = board_facts[:, TRANSFORM]
     if facts.input_format >= CANONICAL:
-        records["invariance_info"] |= small[:, BLACK] * np.uint8(v6.BLACK_TO_MOVE)
-    black: NDArray[np.bool_] = small[:, BLACK] != 0
+        records["invariance_info"] |= board_facts[:, BLACK] * np.uint8(v6.BLACK_TO_MOVE)
+    black: NDArray[np.bool_] = board_facts[:, BLACK] != 0
     return black
 
 
@@ -179,40 +181,40 @@ def _fill_policies(
     records: Records,
     rows: NDArray[np.uint64],
     facts: RecordFacts,
-    at: NDArray[np.int64],
+    plies: NDArray[np.int64],
     searches: Sequence[SearchResult],
-    picked: Sequence[int],
+    played: Sequence[int],
 ) -> None:
     """Fills shares of visits, their divergence from the net's policy, and the indices of best and played moves."""
     moves = list(chain.from_iterable(search.moves for search in searches))
     cuts = cuts_of([len(search.moves) for search in searches])
-    indices, divergence = np.empty(len(moves), np.uint16), np.empty(len(at), np.float32)
+    indices, divergence = np.empty(len(moves), np.uint16), np.empty(len(plies), np.float32)
     write_policies(
         rows,
         facts.input_format,
-        at,
+        plies,
         cuts,
         np.array([encode_move(move.move) for move in moves], np.uint16),
         np.array([move.visits for move in moves], np.int64),
         np.array([move.net_prior for move in moves], np.float32),
         float(facts.policy_temperature),
         indices,
-        records.view("<f4").reshape(len(at), _WORDS)[:, _POLICY],
+        records.view("<f4").reshape(len(plies), _WORDS)[:, _POLICY],
         divergence,
     )
     records["policy_kld"] = divergence
     records["best_idx"] = indices[cuts[:-1]]
-    records["played_idx"] = indices[cuts[:-1] + np.array(picked)]
+    records["played_idx"] = indices[cuts[:-1] + np.array(played)]
 
 
-def _fill_values(records: Records, searches: Sequence[SearchResult], picked: Sequence[int]) -> None:
+def _fill_values(records: Records, searches: Sequence[SearchResult], played: Sequence[int]) -> None:
     """Fills W - L, D and plies left of the root, its best and its played move, and the net's, from the side to move."""
     best = [search.value[1:] for search in searches]
-    played = [search.value_of(search.moves[i])[1:] for search, i in zip(searches, picked, strict=True)]
+    after_played = [search.value_of(search.moves[i])[1:] for search, i in zip(searches, played, strict=True)]
     root = [search.root[1:] for search in searches]
     # A root that the net did not evaluate itself (proven in an earlier search) has no value of the net.
-    own = [(s.net_wl if s.net_d == s.net_d else s.net_d, s.net_d, s.net_m) for s in searches]
-    for name, values in (("root", root), ("best", best), ("played", played), ("orig", own)):
+    net = [(s.net_wl if s.net_d == s.net_d else s.net_d, s.net_d, s.net_m) for s in searches]
+    for name, values in (("root", root), ("best", best), ("played", after_played), ("orig", net)):
         q, d, m = np.fromiter(chain.from_iterable(values), np.float32, 3 * len(values)).reshape(-1, 3).T
         if name != "orig":
             q, d = _without_drift(q, d)
@@ -238,13 +240,13 @@ def _without_drift(q: Any, d: Any) -> tuple[NDArray[np.float32], NDArray[np.floa
     return q, np.maximum(d + np.minimum(two * np.minimum(win, win - q), 0), 0).astype(np.float32)
 
 
-def _fill_outcome(records: Records, game: GameRecord, at: NDArray[np.int64], black: NDArray[np.bool_]) -> None:
+def _fill_outcome(records: Records, game: GameRecord, plies: NDArray[np.int64], black: NDArray[np.bool_]) -> None:
     """Fills the result from the side to move, and the plies left: from the last record's, counted backwards."""
     z = game.z
     assert z is not None
     records["result_q"] = np.where(black, -z, z)
     records["result_d"] = float(z == 0)
-    records["plies_left"] = records["best_m"][-1] + np.float32(1) * (at[-1] - at)
+    records["plies_left"] = records["best_m"][-1] + np.float32(1) * (plies[-1] - plies)
     if game.ending in _ADJUDICATED:
         records["invariance_info"] |= np.uint8(v6.ADJUDICATED)
 
@@ -263,17 +265,17 @@ def write_boards(
     initial: bool,
     fill: int,
     form: int,
-    at: Index,
+    plies: Index,
     scratch: Masks,
     planes: Masks,
     facts: NDArray[np.uint8],
 ) -> None:
-    """Writes planes[i] (uint64[104], as in the record) and facts[i] of row at[i] of a game with repetitions marked.
+    """Writes planes[i] (uint64[104], as in the record) and facts[i] of row plies[i] of a game with repetitions marked.
 
     The game's first row is 0; `initial`: it is the standard starting position. `scratch` is uint64[1, 112].
     """
-    for i in range(len(at)):
-        r = at[i]
+    for i in range(len(plies)):
+        r = plies[i]
         write_masks(rows, 0, r, initial, fill, form, scratch, 0)
         for k in range(AUXILIARY):
             planes[i, k] = files_flipped(scratch[0, k])
@@ -304,21 +306,22 @@ def write_positions(
     longest = 0
     for n in range(len(starts)):
         longest = max(longest, offsets[n + 1] - offsets[n])
-    rows, scratch, at = np.empty((longest + 1, ROW), np.uint64), np.empty((1, PLANES), np.uint64), np.zeros(1, np.int64)
+    rows, scratch = np.empty((longest + 1, ROW), np.uint64), np.empty((1, PLANES), np.uint64)
+    last = np.zeros(1, np.int64)
     for n in range(len(starts)):
         copy_row(starts, n, rows, 0)
-        at[0] = offsets[n + 1] - offsets[n]
-        for i in range(at[0]):
+        last[0] = offsets[n + 1] - offsets[n]
+        for i in range(last[0]):
             make(rows, i, i + 1, np.int64(moves[offsets[n] + i]) ^ FLIP * black_to_move(rows, i))
             mark_repetition(rows, 0, i + 1)
-        write_boards(rows, initial[n], fill, form, at, scratch, planes[n : n + 1], facts[n : n + 1])
+        write_boards(rows, initial[n], fill, form, last, scratch, planes[n : n + 1], facts[n : n + 1])
 
 
 @kernel
 def write_policies(
     rows: Boards,
     form: int,
-    at: Index,
+    plies: Index,
     cuts: Index,
     moves: Moves,
     visits: Index,
@@ -328,23 +331,23 @@ def write_policies(
     policies: Floats32,
     divergence: Floats32,
 ) -> None:
-    """Writes policies[i, 1858] of row at[i], whose legal moves (absolute squares) are moves[cuts[i]:cuts[i+1]].
+    """Writes policies[i, 1858] of row plies[i]; its legal moves (absolute squares) are moves[cuts[i]:cuts[i+1]].
 
     The policy is the share of visits, -1 for illegal moves; without visits the first move has all. `indices` are the
     moves' indices in it. `divergence` is KL(visits || net's policy at temperature 1) in nats, by lc0's formula, which
     undoes the priors' softmax temperature; 0 if a prior is unknown (NaN).
     """
-    for i in range(len(at)):
+    for i in range(len(plies)):
         begin, end = cuts[i], cuts[i + 1]
-        transform = canonical_transform(rows, at[i]) if form >= CANONICAL else 0
-        turn = FLIP * black_to_move(rows, at[i])
+        transform = canonical_transform(rows, plies[i]) if form >= CANONICAL else 0
+        turn = FLIP * black_to_move(rows, plies[i])
         policies[i, :] = np.float32(-1)
         total, mass, sum_of_logs = np.int64(0), 0.0, 0.0
         for j in range(begin, end):
             total += visits[j]
         for j in range(begin, end):
             share = np.float32(visits[j]) / np.float32(total) if total else np.float32(j == begin)
-            indices[j] = policy_index(rows, at[i], np.int64(moves[j]) ^ turn, transform)
+            indices[j] = policy_index(rows, plies[i], np.int64(moves[j]) ^ turn, transform)
             policies[i, indices[j]] = share
             prior = np.float64(priors[j]) ** temperature
             mass += prior
@@ -434,7 +437,7 @@ class ChunkWriter:
         return path
 
 
-def compressed(records: bytes | memoryview, level: int = LEVEL) -> bytes:
+def compressed(records: bytes | memoryview) -> bytes:
     """Records as a chunk: one gzip member without name or time."""
-    packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP, _MEMORY)
+    packer = zlib.compressobj(LEVEL, zlib.DEFLATED, _GZIP, _MEMORY)
     return packer.compress(records) + packer.flush()

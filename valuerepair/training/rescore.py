@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.chunks import CANONICAL_FORMATS, STANDARD_FORMATS, ChunkRecords, boards_of
+from valuerepair.archives.chunks import ChunkRecords, boards_of
 from valuerepair.archives.select import scrambled
 from valuerepair.arrays import Flags
 from valuerepair.chess import v6
@@ -34,6 +34,7 @@ from valuerepair.store.store import Store
 from valuerepair.text import quantity
 from valuerepair.training.chunk_files import (
     HELD_OUT,
+    READABLE_FORMATS,
     Archives,
     ChunkFile,
     LeftOut,
@@ -62,11 +63,14 @@ _NO_MATE = 1 - 1e-4  # lc0's deblunder takes a played_q of -1 as a blunder into 
 
 @dataclass(slots=True)
 class Rescored:
-    """The output in `folder`: `chunks` and their `records`, the numbers of both with the judge's value, the mean
-    abs(new - old) by field (``q``, ``result``); `positions` that the store has judged, `otherwise` records of judged
-    positions with another history; `held_out` chunks with a position that the split holds out, which are not written;
-    `left_out`: files that are no usable chunks, by reason, and the first few; `broken_off`: tars that break off, each
-    with the place."""
+    """Counts of what was written to `folder`.
+
+    `chunks` and their `records`; `changed_chunks` and `changed_records` have the judge's value; `mean_change` is the
+    mean abs(new - old) by field (``q``, ``result``). `positions`: those that the store has judged; `otherwise`: records
+    of judged positions with another history. `held_out`: chunks with a position that the split holds out; they are not
+    written. `left_out`: files that are not usable chunks, by reason, and the first few; `broken_off`: tars that break
+    off, each with the place.
+    """
 
     folder: str
     fields: Fields
@@ -95,8 +99,8 @@ class Rescored:
         ]
         if self.otherwise:
             lines.append(
-                f"{quantity(self.otherwise, 'record')} of judged positions keep theirs: they were repeated, or had "
-                "another count of moves without a capture or a pawn's move"
+                f"{quantity(self.otherwise, 'record')} of judged positions keep their values: they were repeated, or "
+                "had another count of moves without a capture or a pawn's move"
             )
         if self.held_out:
             lines.append(f"left out: {quantity(self.held_out, 'chunk')} {HELD_OUT}")
@@ -119,11 +123,11 @@ def rescore(
 ) -> Rescored:
     """Writes the chunks to the new folder `out`, under their names, with the judge's values in the chosen `fields`.
 
-    ``q``: best_*, root_*, and played_*, moved with them; ``result``: result_*, a win, a draw or a loss with the judge's
-    chances of each, since lc0's rescorer accepts no other results; ``both``. W/D/L come from the judge's Q with the
-    net's own draws, or with `question.q_from` ``wdl`` from the judge. With a `split` only positions of its part
-    ``train`` give their values, and chunks with a position that it holds out are not written. `out` appears complete or
-    not at all; files that are no usable chunks are left out.
+    ``q``: best_*, root_*, and played_*, which keeps its distance from best_*; ``result``: result_*, a win, a draw or a
+    loss with the judge's chances of each, because lc0's rescorer accepts no other results; ``both``. W/D/L come from
+    the judge's Q with the net's own draws, or with `question.q_from` ``wdl`` from the judge. With a `split` only
+    positions of its part ``train`` give their values, and chunks with a position that it holds out are not written.
+    `out` appears complete or not at all; files that are not usable chunks are left out.
 
     Raises UsageError if two files would get one name or `out` is not empty, ValueRepairError without judged positions
     or chunks.
@@ -150,7 +154,8 @@ def rescore(
 
 
 class _Chunk(NamedTuple):
-    """A packed chunk to write, the number of its records and of the changed ones, and the sums of their changes."""
+    """A packed chunk to write; the numbers of its records, of changed ones, and of judged ones with another history;
+    and the sums of the changes by field."""
 
     content: bytes
     records: int
@@ -205,7 +210,7 @@ def _write(
 
 def _rescored(packed: Sequence[bytes], judged: JudgedBoards, held_out: Keys, fields: Fields) -> list[_Chunk | str]:
     """Each packed chunk with the judge's values, or the reason why it is not written."""
-    unpacked = [_unpacked(content) for content in packed]
+    unpacked = [_readable_records(content) for content in packed]
     usable = [records for records in unpacked if not isinstance(records, str)]
     if not usable:
         return [str(reason) for reason in unpacked]
@@ -225,10 +230,10 @@ def _rescored(packed: Sequence[bytes], judged: JudgedBoards, held_out: Keys, fie
     return chunks
 
 
-def _unpacked(content: bytes) -> Records | str:
+def _readable_records(content: bytes) -> Records | str:
     """The records of a chunk, or the reason why it cannot be used."""
     records = unpack_or_reason(content)
-    if isinstance(records, str) or records["input_format"][0] in (*STANDARD_FORMATS, *CANONICAL_FORMATS):
+    if isinstance(records, str) or records["input_format"][0] in READABLE_FORMATS:
         return records
     return f"unknown input format {records['input_format'][0]}"
 

@@ -34,7 +34,7 @@ _MIRRORED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)), bitorder=
 
 
 class Batch(NamedTuple):
-    """Positions in the form of a training step; `planes_of` makes the net's input from `bits` and `rule50`.
+    """Positions as a training step takes them; `learner.planes_of` makes the net's input from `bits` and `rule50`.
 
     bits uint32[n, 112, 2]; rule50 float32[n]; moves int32[n, 224], the legal moves as indices into the 1858 policy
     outputs; shares float32[n, 224], their shares of the visits: 0 where unknown, -1 after the last legal move; wdl
@@ -115,13 +115,13 @@ class Samples:
         row, column = np.repeat(np.arange(len(self)), np.diff(self.cuts)), indices_within(self.cuts)
         moves[row, column], shares[row, column] = self.moves, self.shares
         bits = _padded(self.masks, n).view(np.uint32).reshape(n, PLANES, 2)
-        same = ("rule50", "wdl", "moves_left", "weight", "value_weight", "judged", "key")
-        columns = {name: _padded(getattr(self, name), n) for name in same}
+        unchanged = ("rule50", "wdl", "moves_left", "weight", "value_weight", "judged", "key")
+        columns = {name: _padded(getattr(self, name), n) for name in unchanged}
         return Batch(bits=bits, moves=moves, shares=shares, **columns)
 
 
 def indices_within(cuts: Index) -> Index:
-    """int64[cuts[-1]] the index of each element in its piece; piece i has the elements from cuts[i] to cuts[i + 1]."""
+    """int64[cuts[-1]] the index of each element within its piece; piece i is the elements cuts[i] to cuts[i + 1]."""
     return np.asarray(np.arange(cuts[-1]) - np.repeat(cuts[:-1], np.diff(cuts)))
 
 

@@ -102,7 +102,7 @@ def play_book(
         source = _source(options, games, output)
         stack.push(source)
         if options.training is not None:
-            stack.enter_context(_alone_in(options.training))
+            stack.enter_context(_locked_folder(options.training))
             if params.q_scale != 1:
                 log.warning(
                     f"warning: every Q of the training records will be {params.q_scale:g} times the net's, by q_scale"
@@ -126,15 +126,15 @@ def play_book(
 
 
 @contextmanager
-def _alone_in(folder: str | Path) -> Iterator[None]:
-    """Locks a folder of training records, whose names would be those of any other run.
+def _locked_folder(folder: str | Path) -> Iterator[None]:
+    """Makes and locks a folder of training records: another run would write files of the same names.
 
     Raises UsageError for a file, ValueRepairError if another run has the folder, or if nothing can be written there.
     """
-    with ExitStack() as held:
+    with ExitStack() as stack:
         try:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            held.enter_context(claimed(Path(folder, ".lock")))
+            stack.enter_context(claimed(Path(folder, ".lock")))
         except FileExistsError:
             raise UsageError(f"{folder}: is a file; training records need a folder") from None
         except HeldError:
@@ -147,41 +147,42 @@ def _alone_in(folder: str | Path) -> Iterator[None]:
 
 
 def _check_split(split: Split, options: SelfplayOptions, store: str | Path | None) -> None:
-    """Raises UsageError for a split if there are no training records to cut. Also if it holds out games or archives,
-    and there is no store with their positions: then it would hold out nothing."""
+    """Raises UsageError for a split if there are no training records to cut; also if it holds out games or archives and
+    there is no store with their positions, because it would then hold out nothing."""
     if options.training is None:
-        raise UsageError("--split: training records are what it cuts; give --training too")
+        raise UsageError("--split: cuts training records; give --training too")
     if not (split.games or split.archives):
         return  # families are recognised by their positions
     if store is None or not os.path.exists(store):
-        which = "none is used" if store is None else f"there is no {os.fspath(store)}"
-        raise UsageError(f"--split: holds out positions of a store, and {which}; give the store by --db")
+        reason = "none is used" if store is None else f"there is no {os.fspath(store)}"
+        raise UsageError(f"--split: holds out positions of a store, and {reason}; give the store by --db")
     with Store.open(store) as opened:
         if opened.connection.execute("SELECT 1 FROM positions LIMIT 1").fetchone() is None:
             raise UsageError(f"--split: {os.fspath(store)} has no positions; give the store of the split by --db")
 
 
 class HeldOut:
-    """Finds the first position of a game that a `split` holds out: of a held-out family, or a held-out position of the
-    `store`. `left_out` counts the training records that were cut off there, `records` all records of the games."""
+    """Finds the first position of a game that a `split` holds out: one of a held-out family, or a held-out position of
+    the `store`. `left_out` counts the training records that were cut off from there on, `records` those of all games.
+    """
 
     def __init__(self, split: Split, store: Store | None) -> None:
         self._split = split
         self._held: NDArray[np.uint64] = np.empty(0, np.uint64) if store is None else split.held_out(store)[0]
         self.records = self.left_out = 0
 
-    def cut(self, game: GameRecord, made: Path) -> None:
-        """Cuts the file that lc0 made for a game; removes it if all of it is held out. Raises ValueRepairError."""
+    def cut(self, game: GameRecord, chunk: Path) -> None:
+        """Cuts the chunk that lc0 wrote for a game; removes it if all of it is held out. Raises ValueRepairError."""
         try:
-            records = unpack(made.read_bytes())
+            records = unpack(chunk.read_bytes())
             free = self.free(game, len(records))
             if not free:
-                made.unlink()
+                chunk.unlink()
             elif free < len(records):
-                made.write_bytes(pack(records[:free]))
+                chunk.write_bytes(pack(records[:free]))
         except (BrokenChunk, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            raise ValueRepairError(f"{made}: {reason}; what is held out cannot be cut from it") from None
+            raise ValueRepairError(f"{chunk}: {reason}; what is held out cannot be cut from it") from None
 
     def free(self, game: GameRecord, count: int) -> int:
         """The number of a game's `count` records before the first held-out position.
@@ -190,7 +191,7 @@ class HeldOut:
         """
         plies = len(game.book) + np.arange(len(game.thoughts))
         searched = np.array([thought.search is not None for thought in game.thoughts])
-        record_plies = plies[searched] if searched.any() else plies  # lc0 gives a record for each move, and no search
+        record_plies = plies[searched] if searched.any() else plies  # lc0 writes a record a move, but no search
         if len(record_plies) != count:
             raise ValueRepairError(f"game {game.number}: {count} records of {len(record_plies)} moves")
         boards = play_game(parse_fens([game.start_fen]), encode_moves(game.moves))[:-1]
@@ -224,7 +225,7 @@ def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestS
 def _chunks(
     options: SelfplayOptions, source: ForestSource | Lc0Source, output: str | Path, held_out: HeldOut | None
 ) -> Chunks | None:
-    """The writer of the built-in MCTS's training records, or the keeper of those that lc0 writes."""
+    """The writer of training records for the built-in MCTS, or the object that handles those that lc0 writes."""
     if isinstance(source, Lc0Source):
         if source.records is not None and held_out is not None:
             source.records.cut = held_out.cut

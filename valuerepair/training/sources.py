@@ -21,9 +21,16 @@ from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import cuts_of
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.store.store import Store
-from valuerepair.training.chunk_files import BrokenChunk, RandomReader, check_finite, in_order, read_index, unpack
+from valuerepair.training.chunk_files import (
+    BrokenChunk,
+    RandomReader,
+    check_finite,
+    format_name,
+    in_order,
+    read_index,
+    unpack,
+)
 from valuerepair.training.drawing import StoreDraw, check_any_left, is_held, read_weights
 from valuerepair.training.samples import MOST_MOVES, Batch, Samples, indices_within, of_positions, of_records
 from valuerepair.training.weights import parse_formula
@@ -116,13 +123,10 @@ class ChunkSource:
         self.left_out = self._index.left_out
         self.name = ", ".join(paths)
         if self._index.input_format != input_format:
-            own, expected = (
-                INPUT_FORMAT_NAMES.get(number, f"unknown, {number}")
-                for number in (self._index.input_format, input_format)
-            )
             raise ValueRepairError(
-                f"{self.name}: these chunks have input format {own}, the net wants {expected}; "
-                "make chunks of that format: lczero-training's rescorer (new_input_format) loses each chunk's history"
+                f"{self.name}: these chunks have input format {format_name(self._index.input_format)}, the net wants "
+                f"{format_name(input_format)}; make chunks of that format: lczero-training's rescorer "
+                "(new_input_format) loses each chunk's history"
             )
         self._q_ratio = q_ratio
         self._starts = cuts_of(self._index.records.astype(np.int64))
@@ -139,7 +143,7 @@ class ChunkSource:
 
     @property
     def is_of_games(self) -> bool:
-        """Whether most chunks have more than one record; if not, positions of one game may both train and judge."""
+        """Whether most chunks have several records; if not, positions of one game may both train and judge a net."""
         return bool((self._index.records > 1).mean() > 0.5)
 
     def units(self) -> Pass:
@@ -175,9 +179,9 @@ class ChunkSource:
             try:
                 records = unpack(content)
             except BrokenChunk as reason:
-                raise self._changed(unit, str(reason)) from None
+                raise self._changed_error(unit, str(reason)) from None
             if len(records) != index.records[unit]:
-                raise self._changed(unit, "has other records")
+                raise self._changed_error(unit, "has other records")
             check_finite(self._path(unit), records, _VALUES)
             weight = None if self._formula is None else self._formula.weigh(records)
             if self._weights is not None:
@@ -195,7 +199,7 @@ class ChunkSource:
                 try:
                     yield unit, reader.read(archive, offset, size)
                 except OSError as error:
-                    raise self._changed(unit, error.strerror or str(error)) from None
+                    raise self._changed_error(unit, error.strerror or str(error)) from None
 
         with closing(RandomReader(index.archives)) as reader:
             for _, samples in in_order(work, chunks(reader)):
@@ -207,11 +211,11 @@ class ChunkSource:
         place = f" at byte {int(self._index.offset[unit]):,}" if archives.is_tar(archive) else ""
         return archives.names[archive] + place
 
-    def _changed(self, unit: int, reason: str) -> ValueRepairError:
+    def _changed_error(self, unit: int, reason: str) -> ValueRepairError:
         return ValueRepairError(f"{self._path(unit)}: changed since training began: {reason}")
 
 
-_FEW_ROWS = 10_000_000  # of a file of weights: so many are allowed, however few positions the chunks have
+_FEW_ROWS = 10_000_000  # a file of weights may have this many, however few positions the chunks have
 
 
 def _side_weights(path: str, digests: NDArray[np.uint64], starts: Index) -> NDArray[np.float32]:
@@ -296,8 +300,9 @@ class StoreSource:
 class TrainingStream:
     """The positions of some sources, pass after pass, without end.
 
-    A pass has the units of all sources in an order that depends on the seed, and the positions of each window of
-    `window` are shuffled. Batch k has positions k * batch to (k + 1) * batch of this order, wherever reading begins.
+    A pass has the units of all sources in an order that depends on the seed; the positions of each window of about
+    `window` positions are shuffled. Batch k has positions k * batch to (k + 1) * batch of this order, wherever reading
+    begins.
     """
 
     sources: Sequence[TrainingSource]
@@ -346,7 +351,7 @@ class TrainingStream:
     def _units(self, number: int) -> Iterator[list[tuple[Index, Index]]]:
         """The windows of pass `number`: for each source, its units in the window and how many positions each has."""
         passes = [source.one_pass(number) for source in self.sources]
-        source = np.repeat(np.arange(len(passes)), [len(of_source.units) for of_source in passes])
+        source = np.repeat(np.arange(len(passes)), [len(source_pass.units) for source_pass in passes])
         units, keys, counts = (np.concatenate(columns) for columns in zip(*passes, strict=True))
         order = np.argsort(scrambled(keys ^ salt(self.seed, "order", number)), kind="stable")
         window = (np.cumsum(counts[order]) - counts[order]) // self.window
@@ -356,7 +361,7 @@ class TrainingStream:
 
 
 def _ahead(items: Iterable[T], ready: int) -> Generator[T]:
-    """The same items, made by another thread, which is at most `ready` of them ahead."""
+    """The same items, made by another thread, which is at most `ready` items ahead."""
     iterator = iter(items)
     with ThreadPoolExecutor(1, "training data") as pool:
         waiting: deque[Future[Any]] = deque(pool.submit(next, iterator, _END) for _ in range(ready))

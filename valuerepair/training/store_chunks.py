@@ -1,7 +1,7 @@
 """Training chunks from a store's judged positions: one V6 record (`chess.v6`) per position, one record per chunk.
 
 lc0's rescorer decodes the move between consecutive records of a chunk, and lczero-training's loader flips the sign of Q
-from record to record. So all positions of a chunk would have to be consecutive positions of a game.
+from record to record. So a chunk with several records would need consecutive positions of a game.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class ChunkOptions:
 
     `share`, `draw`, `part` and `seed` are those of `StoreDraw`. `records` is how many records to write, pass after
     pass as in training, so that a position occurs in proportion to its weight; None: one pass. `policy_share` is the
-    share of the written policy that the judge's best move gets; the net's policy has the rest. `result` is the source
-    of result_q and result_d. ``sampled``: a win, draw or loss drawn by the judge's W/D/L, since lc0's rescorer refuses
-    other numbers; ``judge``: the judge's value; ``game``: the result of the game, or ``sampled`` if it is unknown.
+    share of the written policy that the judge's best move gets; the net's policy gets the rest. `result` is the source
+    of result_q and result_d: ``sampled``, a win, draw or loss drawn by the judge's W/D/L, because lc0's rescorer
+    refuses other numbers; ``judge``, the judge's value; or ``game``, the result of the game, or ``sampled`` if it is
+    unknown.
     Raises UsageError for values out of range.
     """
 
@@ -121,11 +122,11 @@ def _fill_policy(
     has_best = np.bincount(row, is_best, len(records)) > 0
     best[has_best] = np.flatnonzero(is_best)
     shares = np.where(has_best, share, 0.0)
-    written = (p * (1 - shares[row])).astype(np.float64)
-    written[best] += shares
+    policy = (p * (1 - shares[row])).astype(np.float64)
+    policy[best] += shares
     records["probabilities"] = -1
-    records["probabilities"][row, indices] = written
-    records["policy_kld"] = divergence(written, p.astype(np.float64), row, len(records))
+    records["probabilities"][row, indices] = policy
+    records["policy_kld"] = divergence(policy, p.astype(np.float64), row, len(records))
     records["best_idx"] = records["played_idx"] = indices[best]
 
 
@@ -247,7 +248,7 @@ class _JudgedRows:
 
 
 def _passes(drawn: StoreDraw, records: int | None) -> Index:
-    """The rows of one pass, or the first `records` rows of as many passes as that takes."""
+    """The rows of one pass, or the first `records` rows of as many passes as needed."""
     rows = drawn.one_pass(0)
     if records is None:
         return rows

@@ -62,8 +62,8 @@ _LINES = {
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A training: its options, its sources, its curve (one row per judgement), the written net; and the command that
-    compares the new net with the old one, on positions that training did not see."""
+    """A training: facts `about` it (options, sources, the written net), the `rows` of its curve, one per judgement; and
+    `next_step`, the command that compares the new net with the old one on positions that training did not see."""
 
     about: Mapping[str, Any]
     rows: Sequence[Mapping[str, Any]]
@@ -111,7 +111,7 @@ class Training:
             lines.append(f"held out: {positions_of_games(games['judged'], games['held_out'])} of {games['all']:,}")
             rows = (
                 (words, formatted(old, form), formatted(best[name], form))
-                for name, (words, form) in _of_kinds(self.rows[0]).items()
+                for name, (words, form) in _measure_lines(self.rows[0]).items()
                 if (old := self.rows[0][name]) is not None
             )
             lines += table_lines(":<30 | old:>9 | new:>9", rows)
@@ -122,19 +122,19 @@ class Training:
         return {**self.about, "curve": list(self.rows)}
 
 
-def _amplitude_line(amplitude: Mapping[str, Any], given: float | None) -> str:
-    """Which part of the change was written, and which one the held-out games support."""
-    of_held_out, in_q = amplitude.get("lambda_held_out"), amplitude["lambda_in_q"]
+def _amplitude_line(amplitude: Mapping[str, Any], requested: float | None) -> str:
+    """The part of the change that was written, and the part that the held-out games support."""
+    held_out, in_q = amplitude.get("lambda_held_out"), amplitude["lambda_in_q"]
     by_q = "" if in_q is None else f"; by Q it would be {in_q:.2f}"
-    if given is None:
+    if requested is None:
         return f"amplitude: lambda {amplitude['lambda']:.2f} on the games held out{by_q}"
-    if of_held_out is None:  # without such games, or by an earlier version
+    if held_out is None:  # no games were held out, or an earlier version wrote this
         return f"amplitude: lambda {amplitude['lambda']:.2f} as given{by_q}"
-    return f"amplitude: lambda of held-out games {of_held_out:.2f}{by_q}; written {amplitude['lambda']:g}"
+    return f"amplitude: lambda of held-out games {held_out:.2f}{by_q}; written {amplitude['lambda']:g}"
 
 
-def _of_kinds(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """`_LINES`; the net's error and its rate of candidates are followed by those of each kind of positions."""
+def _measure_lines(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """`_LINES`, with the net's error and its rate of candidates also for each kind of positions."""
     lines = {}
     for name, line in _LINES.items():
         lines[name] = line
@@ -177,13 +177,13 @@ def train(
         raise UsageError("--set q_ratio: is of training chunks; the positions of a store have the oracle's value")
     check_jax()
     path = Path(output)
-    file = _readable(net, path, chunks, store)
+    file = _net_to_train(net, path, chunks, store)
     assert file.header is not None
     try:
         with _claimed(path):
             finished = _finished(path)
             _check_before(path, finished, file, options)
-            # Under the file's name a store has the values of the usual heads.
+            # By the file's name, a store finds the values of the default heads.
             key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
             question = replace(question, net=key)
             notes = list[str]()
@@ -197,7 +197,7 @@ def train(
             stores = [source for source in sources if isinstance(source, StoreSource)]
             if stores and options.draw is None:
                 options = replace(options, share=stores[0].draw.share)
-                log.info(_shares(stores[0].draw))
+                log.info(_share_line(stores[0].draw))
             return _train(file, path, finished, sources, store is not None, question, options, split, quiet)
     except OSError as error:
         raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
@@ -222,7 +222,7 @@ def _train(
     held = [source.held_out() for source in sources] if options.holdout else []
     stream = TrainingStream(sources, options.batch, options.seed)
     options = options.planned(stream.positions)
-    for line in _learns(sources, held, stream, options):
+    for line in _start_lines(sources, held, stream, options):
         log.info(line)
     identity = _identity(file, graph, sources, options, policy_kl, question)
     if finished is not None:
@@ -286,17 +286,17 @@ def _identity(
     return identity
 
 
-def _learns(
+def _start_lines(
     sources: Sequence[TrainingSource], held: Sequence[Held], stream: TrainingStream, options: TrainOptions
 ) -> Iterator[str]:
     """The positions to learn from, and warnings, logged before training takes its time."""
     count = sum(int(source.units().counts.sum()) for source in sources)
     games = sum(source.games - source.held_games for source in sources)
     draws = [source.draw for source in sources if isinstance(source, StoreSource)]
-    of_store = [number for draw in draws for number in _of_store(draw)]
+    store_counts = [number for draw in draws for number in _store_counts(draw)]
     judged = f"judged on {sum(len(part.samples) for part in held):,}" if held else "judged on no positions (holdout=0)"
     passes = options.total_steps * options.batch / stream.positions
-    kinds = f" ({', '.join(of_store)})" if of_store else ""
+    kinds = f" ({', '.join(store_counts)})" if store_counts else ""
     yield (
         f"learns from {positions_of_games(count, games)}{kinds}, {judged}; {options.total_steps:,} steps are "
         f"{passes:.3g} passes"
@@ -308,26 +308,25 @@ def _learns(
         yield f"warning: fewer than {FEW_POSITIONS:,} positions teach a net little that generalises; mine more"
     if held and any(isinstance(source, ChunkSource) and not source.is_of_games for source in sources):
         yield (
-            "warning: most chunks have one record, so positions of a game that judge may be like others that are "
-            "learned from; compare the nets on games of their own by vr remeasure --split"
+            "warning: most chunks have one record, so positions that judge the net may be of the same games as "
+            "positions that train it; compare the nets on other games by vr remeasure --split"
         )
     if passes > MANY_PASSES:
         yield f"warning: in more than {MANY_PASSES} passes a net memorises its positions; give fewer --steps"
 
 
-def _shares(draw: StoreDraw) -> str:
+def _share_line(draw: StoreDraw) -> str:
     """The share of candidates among drawn positions, and the weight of their values."""
-    text = f"candidates: {100 * draw.share:.2f} % of the positions drawn from the store"
+    line = f"candidates: {100 * draw.share:.2f} % of the positions drawn from the store"
     if not 0 < draw.share < 1:
-        return text
-    same = abs(draw.share - draw.ordinary_share) < 1e-4
-    return text + (
-        ", their natural share" if same else f"; weighed back, their values count as {100 * draw.ordinary_share:.2f} %"
-    )
+        return line
+    if abs(draw.share - draw.ordinary_share) < 1e-4:
+        return f"{line}, their natural share"
+    return f"{line}; weighed back, their values count as {100 * draw.ordinary_share:.2f} %"
 
 
-def _of_store(draw: StoreDraw) -> Iterator[str]:
-    """The numbers of candidates and of positions that a ladder cut among the rows to train on."""
+def _store_counts(draw: StoreDraw) -> Iterator[str]:
+    """The numbers of positions beside games, of candidates, and of positions that a ladder cut, to train on."""
     rows = draw.rows()
     if beside_count := sum(int((draw.kind[rows] == kind).sum()) for kind in BESIDE):
         yield f"{beside_count:,} beside them"
@@ -348,7 +347,7 @@ def check_jax() -> None:
         raise ValueRepairError("training needs JAX and optax: pip install 'valuerepair[train]'") from None
 
 
-def _readable(net: str, output: Path, chunks: Sequence[str], store: str | None) -> NetFile:
+def _net_to_train(net: str, output: Path, chunks: Sequence[str], store: str | None) -> NetFile:
     """The net to train. Raises UsageError and ValueRepairError for a net, output or source that cannot be used."""
     if not output.name.endswith(SUFFIX) or output.name == SUFFIX:
         raise UsageError(f"-o {output}: a net's name ends in {SUFFIX}")

@@ -58,10 +58,10 @@ _SCHEMA = pa.schema([("chunk", pa.string()), ("digest", pa.uint64()), ("record",
 
 @dataclass(slots=True)
 class Measured:
-    """The weights of some chunks: figures, files left out, and the identity of the chunks."""
+    """The weights of the chunks in `inputs`: figures, files left out, and the SHA-256 that identifies the chunks."""
 
     formula: Formula
-    given: tuple[str, ...]
+    inputs: tuple[str, ...]
     calibration: Calibration | None = None
     tally: WeightTally = field(default_factory=WeightTally)
     left_out: LeftOut = field(default_factory=LeftOut)
@@ -71,7 +71,7 @@ class Measured:
         """JSON-able."""
         return {
             "formula": {"name": self.formula.name, **asdict(self.formula)},
-            "chunks": {"given": list(self.given), "sha256": self.sha256, "left_out": self.left_out.reasons},
+            "chunks": {"given": list(self.inputs), "sha256": self.sha256, "left_out": self.left_out.reasons},
             "calibration": self.calibration and self.calibration.figures(),
             **self.tally.figures(),
         }
@@ -108,7 +108,7 @@ class WeighedChunks:
 
 
 def measure(
-    given: Sequence[str],
+    inputs: Sequence[str],
     formula: Formula,
     side_file: str | Path | None = None,
     *,
@@ -117,25 +117,25 @@ def measure(
 ) -> Measured:
     """Weighs every position of some folders or tars; with `side_file` also writes the weights to a Parquet file.
 
-    With a fitted `calibration` the net's Q is replaced by the expected best_q given orig_q, by a curve of other chunks
-    (`valuerepair.calibration`), for which it reads the chunks once more.
+    With a fitted `calibration` the net's Q is replaced by the expected best_q given orig_q, by a curve that is fitted
+    to other chunks (`valuerepair.calibration`); this reads the chunks a second time.
 
     The file has one row per record, in reading order: chunk (as named in its folder; ``tar: member``), digest (of the
-    chunk), record (from 0), weight. It appears complete or not at all. Raises UsageError for two inputs with a file of
-    one name, ValueRepairError without usable chunks, or with too few for a curve.
+    chunk), record (from 0), weight. It appears complete or not at all. Raises UsageError if two inputs have a file of
+    the same name, ValueRepairError without usable chunks, or with too few for a curve.
     """
-    archives = find_archives(given)
+    archives = find_archives(inputs)
     if side_file is not None:
         refuse_equal_names(archives)
     curve = _curve(archives, quiet) if calibration == "fitted" else None
-    measured, sha = Measured(formula, tuple(given), curve), hashlib.sha256()
+    measured, sha = Measured(formula, tuple(inputs), curve), hashlib.sha256()
     with _side_file(side_file, formula) as add_to_side:
         for chunk, content in _weighed(archives, measured, measured.left_out, quiet):
             measured.tally.add(content.weights, content.gap, content.phases)
             sha.update(content.sha256)
             add_to_side(name_of(archives, chunk), content)
         if not measured.tally.games:
-            raise measured.left_out.none_usable(given)
+            raise measured.left_out.none_usable(inputs)
     measured.sha256 = sha.hexdigest()
     return measured
 
@@ -159,7 +159,7 @@ def write_sampled(
                 f"--keep {keep:g}: only {most:.4f} of the positions weigh anything; keep that or less"
             )
         factor = fitted
-    archives = find_archives(measured.given)
+    archives = find_archives(measured.inputs)
     refuse_equal_names(archives)
     drawn = _Drawn(factor, salt(seed, "weights"))
     with whole_folder(out) as partial:
@@ -168,7 +168,7 @@ def write_sampled(
         put_files(archives, ((chunk, pack(records)) for chunk, records in kept if len(records)), partial)
         if not drawn.kept["positions"]:
             raise ValueRepairError(
-                f"{out}: of {measured.tally.positions:,} positions none is kept, for their mean weight is "
+                f"{out}: none of {measured.tally.positions:,} positions is kept, because their mean weight is "
                 f"{measured.tally.mean:.2g}; give other parameters, or --keep"
             )
         manifest = {
@@ -198,7 +198,7 @@ class _WeighedChunk:
 def _curve(archives: Archives, quiet: bool) -> Calibration:
     """The expected best_q given orig_q, of all records; a chunk is a game."""
 
-    def look(chunk: ChunkFile) -> Floats | None:
+    def q_of(chunk: ChunkFile) -> Floats | None:
         records = _records(archives, chunk)
         if isinstance(records, str):
             return None  # `_weighed` reports it
@@ -206,7 +206,7 @@ def _curve(archives: Archives, quiet: bool) -> Calibration:
 
     with Progress("Calibrating", archives.total_bytes(), "bytes", quiet=quiet) as progress:
         parts, games = [np.empty((2, 0))], [np.empty(0, np.int64)]
-        for chunk, values in in_order(look, read_archives(archives, LeftOut().break_off)):
+        for chunk, values in in_order(q_of, read_archives(archives, LeftOut().break_off)):
             progress.advance(len(chunk.content))
             if values is not None:
                 parts.append(values)
@@ -235,20 +235,20 @@ def _game(chunk: ChunkFile) -> NDArray[np.int64]:
 def _weighed(
     archives: Archives, measured: Measured, left_out: LeftOut, quiet: bool
 ) -> Iterator[tuple[ChunkFile, _WeighedChunk]]:
-    def look(chunk: ChunkFile) -> _WeighedChunk | str:
+    def weigh(chunk: ChunkFile) -> _WeighedChunk | str:
         records = _records(archives, chunk)
         if isinstance(records, str):
             return records
-        own = hashlib.sha256(chunk.content).digest()
-        judged = records
+        sha256 = hashlib.sha256(chunk.content).digest()
+        calibrated = records
         if measured.calibration is not None:
-            judged = records.copy()
-            judged["orig_q"] = measured.calibration.expected(records["orig_q"], fold_of(_game(chunk)))
-        weights = measured.formula.weigh(judged)
-        return _WeighedChunk(records, weights, disagreement(judged), phases_of(records), digest_of(chunk.content), own)
+            calibrated = records.copy()
+            calibrated["orig_q"] = measured.calibration.expected(records["orig_q"], fold_of(_game(chunk)))
+        weights, gap = measured.formula.weigh(calibrated), disagreement(calibrated)
+        return _WeighedChunk(records, weights, gap, phases_of(records), digest_of(chunk.content), sha256)
 
     with Progress("Weighing", archives.total_bytes(), "bytes", quiet=quiet) as progress:
-        for chunk, content in in_order(look, read_archives(archives, left_out.break_off)):
+        for chunk, content in in_order(weigh, read_archives(archives, left_out.break_off)):
             progress.advance(len(chunk.content))
             if isinstance(content, str):
                 left_out.add(name_of(archives, chunk), content)
@@ -298,7 +298,7 @@ def _side_file(path: str | Path | None, formula: Formula) -> Iterator[Callable[[
 
         def flush() -> None:
             names, digests, weights = zip(*waiting, strict=True)
-            lengths = [len(of_chunk) for of_chunk in weights]
+            lengths = [len(chunk_weights) for chunk_weights in weights]
             columns = [
                 pa.array(np.repeat(np.array(names, object), lengths), pa.string()),
                 pa.array(np.repeat(np.array(digests, np.uint64), lengths)),

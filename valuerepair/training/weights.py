@@ -175,6 +175,7 @@ def phases_of(records: Records) -> NDArray[np.int64]:
 
 # Weights fall into bins of equal ratio, 0.35 % wide; the first is for 0 and weights below `SMALLEST`.
 SMALLEST, LARGEST = 1e-6, 1e3
+WEIGHT_BINS = 48  # of `WeightTally.histogram`
 GAP_BINS = 200  # of |net Q - deep Q| in [0, 2]
 QUANTILES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 BANDS = (0.0, 0.1, 0.2, 0.4, 0.55, 0.8, 2.0)
@@ -214,11 +215,12 @@ class WeightTally:
         """The mean of all weights."""
         return self.sum / self.positions
 
-    def histogram(self, bins: int = 48) -> tuple[Floats, NDArray[np.int64], int]:
-        """[bins + 1] edges of equal ratio from 1e-6 to the largest weight, [bins] positions, number of weights 0."""
-        edges = np.geomspace(SMALLEST, max(self.largest, 10 * SMALLEST) * 1.0001, bins + 1)
+    def histogram(self) -> tuple[Floats, NDArray[np.int64], int]:
+        """`WEIGHT_BINS` + 1 edges of equal ratio from 1e-6 to the largest weight; the number of positions between each
+        two; the number of weights 0."""
+        edges = np.geomspace(SMALLEST, max(self.largest, 10 * SMALLEST) * 1.0001, WEIGHT_BINS + 1)
         filled = self._counts[1:] > 0
-        # A bin's centre may lie beyond the largest weight; all of its weights are counted within.
+        # A bin's centre may lie beyond the largest weight; then the bin counts in the last interval.
         centres = np.minimum(SMALLEST * 1.0035 ** (np.arange(_STEPS + 1) + 0.5), edges[-1])
         counts = np.histogram(centres[filled], edges, weights=self._counts[1:][filled])[0]
         return edges, counts.astype(np.int64), int(self._counts[0])
@@ -270,8 +272,8 @@ class WeightTally:
         for low, high, part in (*ranges, (None, None, slice(GAP_BINS, None))):
             n, w = int(self.gap_counts[part].sum()), float(self.gap_sums[part].sum())
             if low is not None or n:
-                of_weight = {"mean": _ratio(w, n), "share_of_weight": _ratio(w, self.sum)}
-                rows.append({"from": low, "to": high, "positions": n, **of_weight})
+                shares = {"mean": _ratio(w, n), "share_of_weight": _ratio(w, self.sum)}
+                rows.append({"from": low, "to": high, "positions": n, **shares})
         return rows
 
 

@@ -1,7 +1,7 @@
 """Writes trained parameters back into an lc0 net, each into the protobuf field that it came from.
 
-lc0 stores a layer as 16-bit steps between its smallest and its largest value (LINEAR16). In a convolution each output
-channel gets a range of its own by batch normalisation: the channel's weights are divided by the largest of them, which
+lc0 stores a layer as 16-bit steps between its smallest and its largest value (LINEAR16). In a convolution, batch
+normalisation gives each output channel its own range: the channel's weights are divided by the largest of them, which
 becomes the channel's gamma. The variance is 1 - 1e-5, so that lc0's epsilon makes it 1. Unchanged layers keep their
 bytes.
 """
@@ -78,7 +78,7 @@ _TRUNK = {
     "/attn_body/ln2/w/scale": "ip_emb_ffn_ln_gammas",
     "/attn_body/ln2/w/bias": "ip_emb_ffn_ln_betas",
 }
-# In Weights, for nets with one head of a kind, and in ValueHead or PolicyHead, for all others.
+# Fields of Weights for nets with one head of a kind, and of ValueHead or PolicyHead for all others.
 _VALUE = {
     "/value/conv": "value",
     "/value/embed/matmul/w": "ip_val_w",
@@ -103,7 +103,7 @@ _POLICY = {
     "/policy/promotion/matmul/w": "ip4_pol_w",
 }
 _OF_BLOCK = re.compile(r"(.*conv[12]?)/w/(kernel|bias)")  # a parameter of a convolution block
-_EMBEDDING = ("ip_pol_w", "ip_pol_b")  # in PolicyHeads, for the heads that have no embedding of their own
+_EMBEDDING = ("ip_pol_w", "ip_pol_b")  # in PolicyHeads, for the heads without their own embedding
 
 
 def write_net(
@@ -163,7 +163,7 @@ def _note(training: Any, file: NetFile, notes: Mapping[str, Any]) -> None:
 
 
 def _give_own_embedding(name: str, weights: Any, heads: Heads) -> None:
-    """Makes room for an embedding in the trained policy head, if another head has it from the same place.
+    """Makes a field for the embedding in the trained policy head, if another head uses the shared embedding, too.
 
     lc0 takes a head's own embedding where there is one (MultiHeadWeights::PolicyHead in its network_legacy.cc).
     """
@@ -233,7 +233,7 @@ def decoded(layer: Any) -> Floats32:
 
 
 def encoded(values: Floats32, steps: NDArray[np.floating[Any]] | None = None) -> Any:
-    """A Layer with these values; `steps`: the values as steps that the caller has rounded."""
+    """A Layer with these values; `steps` are the values in steps if the caller has rounded them."""
     low, high = limits(values)
     rounded = np.rint(steps_of(values)) if steps is None else steps
     return LC0.Layer(min_val=low, max_val=high, params=rounded.clip(0, LEVELS).astype("<u2").tobytes())
@@ -283,7 +283,7 @@ def convolution_block(kernel: Floats32, bias: Floats32) -> Any:
 
 
 def rounded_together(steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rounds kernels [n, 3, 3] over a plane that has one value on all squares, so that sums of their weights are right.
+    """Rounds kernels [n, 3, 3] of a plane with one value on all squares, so that the sums of their weights stay right.
 
     The plane of the half-move clock has values up to 99, so rounding its few small weights would be the largest error
     of a written net. With one value on all squares only sums matter: for each square, the sum of the weights that fall
