@@ -190,8 +190,8 @@ def _represented(store: Store, question: Question, reached: pd.DataFrame) -> Flo
     """[n] the number of positions that each reached position represents: an audited one the inverse of its probability
     (`intervals.audit_weights`, not scaled); any other, and one with an inferred value, only itself.
 
-    A searched position of a line represents none, because it was searched as an inferred candidate; but itself if all
-    positions of lines count by their inferred values.
+    A searched position of a line was searched because it was an inferred candidate, so it represents none (0); but only
+    itself (1) if all positions of lines count by their inferred values.
     """
     probability = search_probabilities(store, *store.pick(question.net, question.oracle))
     counts = np.array([1 / probability.get(number, 1.0) for number in reached["position_id"].tolist()])
