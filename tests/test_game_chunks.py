@@ -696,7 +696,7 @@ def test_interrupted_runs_end_with_the_same_bytes(mined: tuple[Path, Path], tmp_
 
 _KILLED = """
 import os, signal, sys
-from tests.test_game_chunks import Progress, chunk_output, game_chunks
+from tests.test_game_chunks import Progress, chunk_output, write_game_chunks
 chunk_output.SHARD_CHUNKS = 8
 class Killing(Progress):
     games = 0
@@ -704,7 +704,7 @@ class Killing(Progress):
         self.games += 1
         if self.games == 19:
             os.kill(os.getpid(), signal.SIGKILL)
-game_chunks.write_game_chunks([sys.argv[1]], sys.argv[2], progress=Killing("chunks", quiet=True))
+write_game_chunks([sys.argv[1]], sys.argv[2], progress=Killing("chunks", quiet=True))
 """
 
 
