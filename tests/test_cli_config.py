@@ -196,7 +196,7 @@ def test_a_fault_in_the_table_of_another_command_stops_no_command_but_vr_config_
 
 
 def test_a_file_that_is_not_there_or_not_to_be_read(folder: Path, capsys: Captured) -> None:
-    assert vr(["--config", "none.toml", "stats"], capsys)[2] == "vr: --config none.toml: No such file or directory\n"
+    assert vr(["--config", "none.toml", "stats"], capsys)[2] == "vr: none.toml: No such file or directory\n"
     (folder / "valuerepair.toml").write_bytes(b"[mine]\nnet = '\xff'\n")
     code, _, err = vr(["stats"], capsys)
     assert (code, err.count("\n")) == (2, 1)

@@ -1,4 +1,4 @@
-"""The types of arrays that many rooms exchange; a docstring gives the shape."""
+"""Array types that several packages share; docstrings give the shapes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from math import atanh, inf, nan, pi
+from math import atanh, inf, isnan, nan, pi
 from types import EllipsisType
 from typing import Any, Literal, NamedTuple
 
@@ -30,14 +30,14 @@ FEWEST_GAMES = 2 * FOLDS
 RESAMPLES = 400
 # The deep Q expected at this net Q describes the curve in one number.
 MIDDLE = 0.5
-# If it is worth less than this, and perhaps nothing, net and oracle have no scale in common.
-_HARDLY = 0.05
+# If less than this is expected, and perhaps 0, deep Q hardly rises with net Q: the two have no scale in common.
+_HARDLY_RISING = 0.05
 # A curve is stored as its values at the net Q of `POINTS`, from 0 to 1 in equal steps of arcsin(Q): these are close
 # together near 1, where a steep net's values crowd. Rows are counted in the steps between them.
 _STEPS = 128
 POINTS: Floats = np.sin(np.linspace(0, pi / 2, _STEPS + 1))
 _STEPS_PER_ANGLE = _STEPS / (pi / 2)
-# More candidates would take longer and barely narrow the interval of the share that is left beyond scale.
+# The share of candidates beyond scale is resampled with this many at most: more would barely narrow its interval.
 _MOST_ROWS = 20_000
 # A hash divides the games into this number of parts: sums by part make every resample cheap.
 PARTS = 128 * FOLDS
@@ -110,12 +110,12 @@ class Calibration:
     def words(self) -> str:
         """Which way the curve bends, for a terminal."""
         worth = self.worth()
-        if worth.q != worth.q:
+        if isnan(worth.q):
             return f"no net Q is as far from 0 as {MIDDLE:.2f}, so its scale is unknown"
-        has_interval = worth.low == worth.low
+        has_interval = not isnan(worth.low)
         interval = f" (95 %: {worth.low:.2f} to {worth.high:.2f})" if has_interval else ""
         text = f"a net's {MIDDLE:.2f} is worth {worth.q:.2f}{interval}"
-        if worth.q < _HARDLY and not worth.low > 0:
+        if worth.q < _HARDLY_RISING and not worth.low > 0:
             return f"{text}: deep Q hardly rises with net Q"
         if self.bend:
             return f"{text}: there its Q is {self.bend} than the oracle's"
@@ -174,7 +174,7 @@ def _named(name: str, worth: Worth) -> dict[str, float | None]:
 
 
 def _steepness(worth: float) -> float:
-    if worth != worth:
+    if isnan(worth):
         return nan
     return inf if worth <= 0 else 0.0 if worth >= 1 else atanh(MIDDLE) / atanh(worth)
 
@@ -197,11 +197,11 @@ def fold_of(game: ArrayLike) -> Ids:
 
 
 class _Places(NamedTuple):
-    """Where net Q [n] lies on a curve: its sign (NaN of NaN), its step, and how far into the step it is, in [0, 1]."""
+    """The places of net Q [n] on a curve: its sign (NaN for NaN), its step, and how far into the step."""
 
     sign: Floats
     step: Ids
-    beyond: Floats
+    fraction: Floats
 
     @classmethod
     def of(cls, net_q: ArrayLike) -> _Places:
@@ -213,12 +213,12 @@ class _Places(NamedTuple):
     def read(self, curve: Floats, fold: Ids | EllipsisType = ...) -> Floats:
         """[n] values of the curve [points], or of curves [folds, points] where the `fold` [n] is given."""
         below, above = curve[fold, self.step], curve[fold, self.step + 1]
-        values: Floats = self.sign * (below + self.beyond * (above - below))
+        values: Floats = self.sign * (below + self.fraction * (above - below))
         return values
 
 
 def read_curve(curve: Floats, net_q: ArrayLike) -> Floats:
-    """[n] deep Q that a curve [points] predicts for positions with `net_q` [n]; it was not fitted to their games."""
+    """[n] deep Q that a curve [points] predicts for positions with `net_q` [n], of games that it was not fitted to."""
     return _Places.of(net_q).read(curve)
 
 
@@ -279,7 +279,7 @@ def fit(
         )
     cross = CrossFit(x, y, w, games)
     folds = cross.sums(w)
-    method = _best(folds, np.arange(FOLDS))
+    method = _best_method(folds, np.arange(FOLDS))
     low = high = np.full(_STEPS + 1, nan)
     if resamples:
         _, curves = resampled_curves(x, y, w, games, method, resamples=resamples, seed=seed)
@@ -309,25 +309,25 @@ def resampled_curves(
     parts = _StepSums.by(part_of(game), PARTS, _Places.of(net_q), deep_q, weight)
     filled = np.flatnonzero(parts.weight.any(axis=1))
     count = len(filled)
-    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
-    sums = zip(drawn @ parts.weight[filled], drawn @ parts.deep[filled], strict=True)
+    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples).astype(np.float64)
+    sums = zip(draws @ parts.weight[filled], draws @ parts.deep[filled], strict=True)
     times = np.zeros((resamples, PARTS))
-    times[:, filled] = drawn
-    return times, np.stack([_fitted_curve(method, _StepSums(*of_draw)) for of_draw in sums])
+    times[:, filled] = draws
+    return times, np.stack([_fitted_curve(method, _StepSums(*sums_of_draw)) for sums_of_draw in sums])
 
 
 class CrossFit:
-    """Curves of the folds that can be fitted again with other weights of the games, as resamples need it.
+    """Fits the curves of all folds again with other weights of the games, as resampling does.
 
-    They keep the methods that the first weights chose, have no intervals, and need no least number of positions. Arrays
-    are [n] as in `fit`, without NaN.
+    Each fold keeps the method that the first weights chose. The curves have no intervals, and there is no minimum
+    number of positions. Arrays are [n] as in `fit`, without NaN.
     """
 
     def __init__(self, net_q: Floats, deep_q: Floats, weight: Floats, game: Ids) -> None:
         self._fold, self._places, self._deep = fold_of(game), _Places.of(net_q), deep_q
         self._others = [np.delete(np.arange(FOLDS), fold) for fold in range(FOLDS)]
         folds = self.sums(weight)
-        self._methods = [_best(folds, others) for others in self._others]
+        self._methods = [_best_method(folds, others) for others in self._others]
 
     def sums(self, weight: Floats) -> _StepSums:
         """The sums by fold, [folds, steps]."""
@@ -343,8 +343,8 @@ class CrossFit:
         return self._places.read(self.curves(weight), self._fold)
 
 
-def _best(folds: _StepSums, folds_used: NDArray[np.intp]) -> _Method:
-    """The method with the least error when each of `folds_used` is predicted by the others among them."""
+def _best_method(folds: _StepSums, folds_used: NDArray[np.intp]) -> _Method:
+    """The method with the smallest error when it predicts each of `folds_used` from the others among them."""
     errors = dict.fromkeys(_METHODS, 0.0)
     for held_out in folds_used.tolist():
         training, tested = folds.total(folds_used[folds_used != held_out]), folds.total([held_out])
@@ -378,27 +378,27 @@ def beyond_scale(
 ) -> Beyond:
     """Which candidates among these rows [n] remain once net Q is on the oracle's scale.
 
-    The interval is by games, from the variance of the share over `resamples` draws of games from `seed`, each with the
-    curve fitted to its games.
+    The interval is by games: its variance is that of the share over `resamples` draws of games from `seed`, each draw
+    with a curve of its own.
     """
     expected = calibration.expected(net_q, fold_of(game))
-    plain, after = (is_candidate(q - deep_q, threshold) for q in (net_q, expected))
-    new = int(np.count_nonzero(after & ~plain))
-    rows = np.flatnonzero(plain & (weight > 0))
+    by_net_q, by_expected = (is_candidate(q - deep_q, threshold) for q in (net_q, expected))
+    new = int(np.count_nonzero(by_expected & ~by_net_q))
+    rows = np.flatnonzero(by_net_q & (weight > 0))
     shares = []
     if len(rows):
         usable = ~(np.isnan(net_q) | np.isnan(deep_q)) & (weight > 0)
         columns = net_q[usable], deep_q[usable], weight[usable], game[usable]
-        drawn = resampled_curves(*columns, calibration.method, resamples=resamples, seed=seed)
+        draws = resampled_curves(*columns, calibration.method, resamples=resamples, seed=seed)
         thinned = rows[:: -(-len(rows) // _MOST_ROWS)]
         part, places = part_of(game[thinned]), _Places.of(net_q[thinned])
-        for times, curve in zip(*drawn, strict=True):
+        for times, curve in zip(*draws, strict=True):
             mass = weight[thinned] * times[part]
             remains = is_candidate(places.read(curve) - deep_q[thinned], threshold)
             if mass.any():
                 shares.append(mass[remains].sum() / mass.sum())
     variance = float(np.var(shares)) if shares else 0.0
-    return Beyond(of_variance(after[rows], weight[rows], game[rows], variance), new)
+    return Beyond(of_variance(by_expected[rows], weight[rows], game[rows], variance), new)
 
 
 # -- curves -----------------------------------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ def _fitted_curve(method: _Method, sums: _StepSums) -> Floats:
     filled = np.flatnonzero(sums.weight)
     if not len(filled):
         raise TooFewPositions("no calibration can be fitted: all games are in one fold; mine more")
-    # Rounded, though finer than anything measured: with subnormal numbers least squares may never end.
+    # Rounded, but finer than any measurement, because least squares may never end with subnormal numbers.
     weight, mean = sums.weight[filled], np.round(sums.deep[filled] / sums.weight[filled], 2 * _DIGITS)
     curve = (_spline if method == "spline" else _isotonic)(filled, weight, mean)
     return np.asarray(np.round(np.clip(curve, 0, 1), _DIGITS), np.float64)

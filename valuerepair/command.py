@@ -13,11 +13,11 @@ _typed: str | None = None
 def typed(command: str) -> Iterator[None]:
     """Within the block, runs are recorded under this command line."""
     global _typed
-    before, _typed = _typed, command
+    previous, _typed = _typed, command
     try:
         yield
     finally:
-        _typed = before
+        _typed = previous
 
 
 def recorded_command(*words: str) -> str:

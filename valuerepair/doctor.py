@@ -104,17 +104,17 @@ def _stockfish() -> Iterator[Finding]:
         where = f"{STOCKFISH_VARIABLE}={chosen}" if chosen else "not on PATH nor in /usr/games"
         yield Finding("Stockfish", "missing", where, advice)
         return
-    again = "apt-get install --reinstall stockfish"
+    reinstall = "apt-get install --reinstall stockfish"
     try:
         process = subprocess.run([path], input="uci\nquit\n", capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield Finding("Stockfish", "broken", f"{path}: {error}", again)
+        yield Finding("Stockfish", "broken", f"{path}: {error}", reinstall)
         return
-    names = [line[8:] for line in process.stdout.splitlines() if line.startswith("id name ")]
+    names = [line.removeprefix("id name ") for line in process.stdout.splitlines() if line.startswith("id name ")]
     if names:
         yield Finding("Stockfish", "ok", f"{names[0]} ({path})")
     else:
-        yield Finding("Stockfish", "broken", f"{path}: no UCI", again)
+        yield Finding("Stockfish", "broken", f"{path}: no UCI", reinstall)
 
 
 def _lc0() -> Iterator[Finding]:
@@ -177,12 +177,12 @@ def _rules() -> Iterator[Finding]:
     from valuerepair import selftest
     from valuerepair.chess.jit import CACHE_FOLDER
 
-    again = f"remove {CACHE_FOLDER or 'the compiled kernels'} and run it again; if it fails again, report it"
+    advice = f"remove {CACHE_FOLDER or 'the compiled kernels'} and run it again; if it fails again, report it"
     start = time.perf_counter()
     wrong = list(selftest.published())
     wrong += [line for board in selftest.random_positions(_RANDOM_POSITIONS) for line in selftest.mismatches(board)]
     if wrong:
-        yield Finding("rules of chess", "broken", f"{len(wrong)} wrong: {'; '.join(wrong[:5])}", again)
+        yield Finding("rules of chess", "broken", f"{len(wrong)} wrong: {'; '.join(wrong[:5])}", advice)
     else:
         leaves = sum(counts[-1] for _, _, counts in selftest.PUBLISHED)
         detail = f"perft as published ({leaves:,} leaves), {_RANDOM_POSITIONS:,} positions as in python-chess"

@@ -76,7 +76,7 @@ def check_least(name: str, number: float | None, least: int = 1) -> None:
 def nearest(name: str, names: Iterable[str], *, listed: bool = False) -> str:
     """``; did you mean threshold?`` after the name of something that does not exist; case does not matter.
 
-    If no name is near, it is empty, or with `listed` names all of them: ``; there are alpha, threshold``.
+    Without a near name the text is empty; with `listed` it then names all of them: ``; there are alpha, threshold``.
     """
     spellings = {spelling.lower(): spelling for spelling in names}
     if near := difflib.get_close_matches(name.lower(), spellings, 1, 0.5):

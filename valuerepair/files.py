@@ -108,7 +108,7 @@ def unpack_gzip(content: bytes, most: int) -> bytes:
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The tables of a TOML file. Raises OSError if it cannot be read, ValueRepairError for another kind of file."""
+    """The tables of a TOML file. Raises UsageError if it cannot be read, and for another kind of file."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -116,8 +116,12 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         tables: dict[str, Any] = tomllib.loads(read_regular(path, MOST_TOML).decode())
         repr(tables)  # an integer with thousands of hexadecimal digits fails here, and not in a later message
+    except OSError as error:
+        raise UsageError(f"{os.fspath(path)}: {error.strerror}") from None
+    except ValueRepairError as error:
+        raise UsageError(str(error)) from None
     except (ValueError, RecursionError) as error:
-        raise ValueRepairError(f"{os.fspath(path)}: is not a TOML file: {one_line(error)}") from None
+        raise UsageError(f"{os.fspath(path)}: is not a TOML file: {one_line(error)}") from None
     return tables
 
 
@@ -173,7 +177,7 @@ def written_together(targets: Mapping[str | os.PathLike[str], FileKind | None]) 
 
 
 def _hidden_file(target: str | os.PathLike[str]) -> Path:
-    """A new empty file next to `target`, or in the temporary folder for a stream; the umask says who may read it."""
+    """A new empty file next to `target`, or in the temporary folder for a stream; the umask sets its permissions."""
     path = Path(tempfile.gettempdir(), "stream") if is_stream(target) else Path(os.path.realpath(target))
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -245,7 +249,7 @@ def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
                 if os.fstat(descriptor).st_size == 0:
                     Path(path).unlink(missing_ok=True)
                 raise ValueRepairError(f"{path}: this file system {no_locks}; give a place on another disk") from None
-            # Otherwise its last holder removed it after it was opened here, and it has no name any more.
+            # Otherwise its last holder removed the file after it was opened here: open it again.
             if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
                 try:
                     yield descriptor
@@ -277,12 +281,12 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
     check_new_folder(out)
     target = Path(os.path.realpath(out))
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as lock:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(ValueRepairError):  # without locks, what a killed run left stays
-                held.enter_context(claimed(target.with_name(f".{target.name}.lock")))
-                _remove_what_was_left(target)
+            with contextlib.suppress(ValueRepairError):  # without locks, leftovers of killed runs stay
+                lock.enter_context(claimed(target.with_name(f".{target.name}.lock")))
+                _remove_leftovers(target)
             partial.mkdir()
         except HeldError:
             raise ValueRepairError(f"{out}: another process is writing it; give another name") from None
@@ -301,12 +305,12 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
             shutil.rmtree(partial, ignore_errors=True)
 
 
-def _remove_what_was_left(target: Path) -> None:
-    """Removes what killed runs left next to the new folder; runs of earlier versions named it by their process."""
+def _remove_leftovers(target: Path) -> None:
+    """Removes what killed runs left next to the new folder; earlier versions named it after their process."""
     part = re.compile(re.escape(f".{target.name}.") + r"([0-9a-f]{8}|[0-9]+)\.part")
-    for left in target.parent.iterdir():
-        if part.fullmatch(left.name):
-            shutil.rmtree(left, ignore_errors=True)
+    for path in target.parent.iterdir():
+        if part.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def check_new_folder(out: str | os.PathLike[str], inputs: Iterable[str] = ()) -> None:

@@ -42,19 +42,12 @@ def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)
 
 
-def read_json(path: str | os.PathLike[str], kind: type[T], what: str, *, most: int = MOST_JSON) -> T:
-    """The value in a JSON file, as `from_json`; `what` names the expected content, as ``a split that vr split wrote``.
+def read_json(path: str | os.PathLike[str], kind: type[T], expected: str, *, most: int = MOST_JSON) -> T:
+    """The value in a JSON file, as `from_json`; `expected` names the content, as ``a split that vr split wrote``.
 
     Raises OSError if the file cannot be read, ValueRepairError if it holds something else.
     """
-    return from_json(read_regular(path, most), kind, f"{os.fspath(path)}: is not {what}")
-
-
-def read_checked(path: str | os.PathLike[str], kind: type[Any], what: str) -> dict[str, Any]:
-    """As `read_json` of a kind of object, but with all fields of the file, even those that the kind does not name."""
-    content, where = read_regular(path, MOST_JSON), f"{os.fspath(path)}: is not {what}"
-    from_json(content, kind, where)
-    return from_json(content, dict[str, Any], where)
+    return from_json(read_regular(path, most), kind, f"{os.fspath(path)}: is not {expected}")
 
 
 _WRONG = (msgspec.MsgspecError, ValueError, RecursionError)

@@ -131,9 +131,9 @@ class _SquareSums:
     all: float = 0.0
 
     @staticmethod
-    def of(one: _Masses, other: _Masses) -> _SquareSums:
-        both = (one.hits @ other.all + one.all @ other.hits) / 2
-        return _SquareSums(float(one.hits @ other.hits), float(both), float(one.all @ other.all))
+    def of(first: _Masses, second: _Masses) -> _SquareSums:
+        both = (first.hits @ second.all + first.all @ second.hits) / 2
+        return _SquareSums(float(first.hits @ second.hits), float(both), float(first.all @ second.all))
 
     def plus(self, others: _SquareSums) -> _SquareSums:
         return _SquareSums(self.hits + others.hits, self.both + others.both, self.all + others.all)
@@ -144,7 +144,7 @@ class _SquareSums:
 
 
 class _Masses(NamedTuple):
-    """[n] the mass of the hits and of all in each group."""
+    """[n] the mass of the hits, and of all rows, in each group."""
 
     hits: Floats
     all: Floats
@@ -152,25 +152,25 @@ class _Masses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _StratumSums:
-    """The sums from which the rate of some rows is computed."""
+    """The sums over the rows of a stratum, from which its rate is computed."""
 
     count: int = 0
     total: int = 0
     mass: float = 0.0
     hit_mass: float = 0.0
-    of_rows: _SquareSums = _SquareSums()
-    of_groups: _SquareSums = _SquareSums()
+    row_squares: _SquareSums = _SquareSums()
+    group_squares: _SquareSums = _SquareSums()
 
     def plus(self, weights: Floats, hits: Floats, groups: _Masses) -> _StratumSums:
         """The sums with n rows added: their `weights` [n], the weights of the `hits` among them, both by group."""
-        of_hits = float(hits @ hits)
+        hit_squares = float(hits @ hits)
         return _StratumSums(
             self.count + len(hits),
             self.total + len(weights),
             self.mass + float(weights.sum()),
             self.hit_mass + float(hits.sum()),
-            self.of_rows.plus(_SquareSums(of_hits, of_hits, float(weights @ weights))),
-            self.of_groups.plus(_SquareSums.of(groups, groups)),
+            self.row_squares.plus(_SquareSums(hit_squares, hit_squares, float(weights @ weights))),
+            self.group_squares.plus(_SquareSums.of(groups, groups)),
         )
 
     @property
@@ -185,16 +185,16 @@ class _StratumSums:
         The default `variance` is that of Hajek's ratio between the groups. See `WeightedCount.rate`.
         """
         rate = self.rate
-        rows, groups = (self.mass**2 / squares.all for squares in (self.of_rows, self.of_groups))
+        rows, groups = (self.mass**2 / squares.all for squares in (self.row_squares, self.group_squares))
         if variance is None and groups > rows * (1 - _ROUNDING):
             return wilson_bounds(rate, rows)
         if groups < 1 + _ROUNDING:
             return 0.0, 1.0  # a single group does not show how groups differ
         rarer, ratio = min(self.count, self.total - self.count), 0.0
-        of_rows = self.of_rows.about(rate)
-        if 0 < rate < 1 and of_rows > _LOST * self.of_rows.all:
-            of_one_row = rate * (1 - rate) / rows
-            observed = self.of_groups.about(rate) / of_rows if variance is None else variance / of_one_row
+        row_squares = self.row_squares.about(rate)
+        if 0 < rate < 1 and row_squares > _LOST * self.row_squares.all:
+            independent = rate * (1 - rate) / rows  # the variance without groups
+            observed = self.group_squares.about(rate) / row_squares if variance is None else variance / independent
             ratio = observed * groups / (groups - 1)
         expected = 1 + (rows / groups - 1) * ALIKE
         effect = max((rarer * ratio + _BELIEF * expected) / (rarer + _BELIEF), 1.0)
@@ -232,11 +232,11 @@ class WeightedCount:
         count = int(numbers.max(initial=-1)) + 1
         single = weights == 1
         strata, sums = [], []
-        for stratum, of in ((self.single, single), (self.drawn, ~single)):
-            rows = slice(None) if of.all() else np.flatnonzero(of)  # usually all rows: a copy takes longer than sums
-            mass, number, at = weights[rows], numbers[rows], np.flatnonzero(hits[rows])
-            sums.append(_Masses(_summed(mass[at], number[at], count), _summed(mass, number, count)))
-            strata.append(stratum.plus(mass, mass[at], sums[-1]))
+        for stratum, members in ((self.single, single), (self.drawn, ~single)):
+            rows = slice(None) if members.all() else np.flatnonzero(members)  # usually all: a copy would cost more time
+            mass, number, hit_rows = weights[rows], numbers[rows], np.flatnonzero(hits[rows])
+            sums.append(_Masses(_summed(mass[hit_rows], number[hit_rows], count), _summed(mass, number, count)))
+            strata.append(stratum.plus(mass, mass[hit_rows], sums[-1]))
         return WeightedCount(strata[0], strata[1], self.across.plus(_SquareSums.of(*sums)))
 
     def rate(self, drawn_of: int | None = None) -> Rate:
@@ -265,13 +265,13 @@ class WeightedCount:
         shares = [(size / sum(sizes), stratum) for stratum, size in zip(strata, sizes, strict=True) if size > 0]
         rate = sum(share * stratum.rate for share, stratum in shares) if count < total else 1.0
         below = above = Z95**2 * self._between(rate, shares)
-        of_drawn = 0.0
+        drawn_above = 0.0
         for share, stratum in shares:
             low, high = stratum.bounds()
             below, upward = below + (share * (stratum.rate - low)) ** 2, (share * (high - stratum.rate)) ** 2
             above += upward
-            of_drawn = upward if stratum is self.drawn else of_drawn
-        few_drawn = self.drawn.total if 4 * below < above < 2 * of_drawn else 0
+            drawn_above = upward if stratum is self.drawn else drawn_above
+        few_drawn = self.drawn.total if 4 * below < above < 2 * drawn_above else 0
         return Rate(count, total, rate, max(rate - sqrt(below), 0.0), min(rate + sqrt(above), 1.0), few_drawn)
 
     def _between(self, rate: float, shares: Sequence[tuple[float, _StratumSums]]) -> float:
@@ -281,9 +281,9 @@ class WeightedCount:
         scales = [share / stratum.mass for share, stratum in shares]
         variance = 2 * scales[0] * scales[1] * self.across.about(rate)
         for scale, (_, stratum) in zip(scales, shares, strict=True):
-            of_groups, of_rows = (squares.about(rate) - squares.about(stratum.rate)
-                                  for squares in (stratum.of_groups, stratum.of_rows))  # fmt: skip
-            variance += scale**2 * (of_groups - of_rows)
+            by_groups, by_rows = (squares.about(rate) - squares.about(stratum.rate)
+                                  for squares in (stratum.group_squares, stratum.row_squares))  # fmt: skip
+            variance += scale**2 * (by_groups - by_rows)
         return max(variance, 0.0)
 
 
@@ -312,9 +312,9 @@ def wilson_bounds(p: float, total: float) -> tuple[float, float]:
 def korn_graubard_bounds(p: float, effective: float, groups: float) -> tuple[float, float]:
     """The 95 % interval of a rate `p` of `effective` rows, their variance estimated from `groups`.
 
-    Clopper and Pearson's for ``p n`` of n, which need not be whole numbers, where n is `effective` times the squared
-    ratio of the 97.5 % quantiles of the normal distribution and of Student's t with ``groups - 1`` degrees of freedom
-    (E. L. Korn, B. I. Graubard, Survey Methodology 24, 193, 1998). R's package survey has it as
+    Clopper and Pearson's interval for ``p n`` hits of n; neither need be a whole number. n is `effective` times the
+    squared ratio of the 97.5 % quantiles of the normal distribution and of Student's t with ``groups - 1`` degrees of
+    freedom (E. L. Korn, B. I. Graubard, Survey Methodology 24, 193, 1998). R's package survey has it as
     ``svyciprop(method="beta")``, with t of all rows in place of the normal distribution.
     """
     # Imported here: the rates of single positions need no scipy.
@@ -409,7 +409,7 @@ def rare_changes(rows: Ids, columns: Ids, changes: Floats, count: int, weights: 
     names, place = np.unique(groups, return_inverse=True)
     mass: Floats = np.bincount(place, weights).astype(np.float64)
     counted = mass > 0
-    weighted_changes = of_kept(changes, weights[rows]) * weights[rows]
+    weighted_changes = single_changes(changes, weights[rows]) * weights[rows]
     sums, mass = csc_array((weighted_changes, (place[rows], columns)), (len(names), count))[counted], mass[counted]
     dense = csc_array((changes, (rows, columns)), (len(weights), count))
     return [
@@ -428,8 +428,8 @@ def _by_groups(means: Floats, sums: Any, mass: Floats) -> list[Interval]:
     return [Interval(*map(float, interval)) for interval in zip(means, *bounds, strict=True)]
 
 
-def of_kept(changes: NDArray[np.floating[Any]], weights: Floats) -> Floats:
-    """[n] the changes of rows that stand for themselves alone, 0 for those that were drawn to stand for others.
+def single_changes(changes: NDArray[np.floating[Any]], weights: Floats) -> Floats:
+    """[n] the changes of rows that represent only themselves; 0 for rows that were drawn to represent others.
 
     `share_change` adds the changes of drawn rows: resamples of games cannot show what the draw has missed.
     """
@@ -441,41 +441,42 @@ def _drawn(weights: Floats) -> Flags:
     return np.asarray((weights != 1) & (weights > 0))
 
 
-def share_change(kept: Interval, changes: NDArray[np.floating[Any]], weights: Floats, groups: Ids) -> Interval:
-    """The change of a share: `kept`, the `bootstrap` of the `of_kept` rows, and the change among the drawn rows.
+def share_change(single: Interval, changes: NDArray[np.floating[Any]], weights: Floats, groups: Ids) -> Interval:
+    """The change of a share: `single`, the `bootstrap` of `single_changes`, and the change among the drawn rows.
 
-    `changes` are -1, 0 or 1 of each row, `weights` and `groups` are [n], too. If no kept row changed, the bootstrap is
-    replaced by Wilson's bound for no change in these groups (their number is Kish's effective one): resamples of
-    unchanged rows have no change either, and an interval without width would claim certainty.
+    `changes` [n] are -1, 0 or 1 for each row, with its weight and group in `weights` and `groups` [n]. If no single row
+    changed, Wilson's bound for no change in these groups replaces the bootstrap (their number is Kish's effective one):
+    resamples of unchanged rows have no change either, and an interval without width would claim certainty.
 
-    The change among drawn rows is a difference of two rates, of rows newly hit and of rows hit no more, each with the
-    interval of its stratum (`WeightedCount.rate`), which has a width without hits, too. The interval of all is
-    recovered from these (MOVER: G. Y. Zou & A. Donner, Statistics in Medicine 27, 2008).
+    The change among drawn rows is the difference of two rates: of rows that became hits, and of rows that are hits no
+    more. Each has the interval of its stratum (`WeightedCount.rate`), which has a width even without hits. The interval
+    of the whole change is recovered from these (MOVER: G. Y. Zou & A. Donner, Statistics in Medicine 27, 2008).
     """
     drawn, mass = _drawn(weights), float(weights.sum())
-    if (kept.low, kept.high) == (0, 0) and mass:
-        of_groups = np.bincount(np.unique(groups[~drawn], return_inverse=True)[1], weights[~drawn])
-        squares = float((of_groups**2).sum())
-        _, most = wilson_bounds(0.0, float(of_groups.sum() ** 2 / squares)) if squares else (0.0, 0.0)
-        most *= float(of_groups.sum()) / mass
-        kept = Interval(kept.difference, -most, most)
-    if not drawn.any() or isnan(kept.low):
-        return kept
-    rows, of_rows = changes[drawn], (weights[drawn], groups[drawn])
-    newly, repaired = (WeightedCount().plus(rows == sign, *of_rows).drawn for sign in (1, -1))
+    if (single.low, single.high) == (0, 0) and mass:
+        group_mass = np.bincount(np.unique(groups[~drawn], return_inverse=True)[1], weights[~drawn])
+        squares = float((group_mass**2).sum())
+        _, most = wilson_bounds(0.0, float(group_mass.sum() ** 2 / squares)) if squares else (0.0, 0.0)
+        most *= float(group_mass.sum()) / mass
+        single = Interval(single.difference, -most, most)
+    if not drawn.any() or isnan(single.low):
+        return single
+    newly, repaired = (
+        WeightedCount().plus(changes[drawn] == sign, weights[drawn], groups[drawn]).drawn for sign in (1, -1)
+    )
     share = newly.mass / mass
     fewest_newly, most_newly = (share * bound for bound in newly.bounds())
     fewest_repaired, most_repaired = (share * bound for bound in repaired.bounds())
-    of_newly, of_repaired = share * newly.rate, share * repaired.rate
-    below = hypot(kept.difference - kept.low, of_newly - fewest_newly, most_repaired - of_repaired)
-    above = hypot(kept.high - kept.difference, most_newly - of_newly, of_repaired - fewest_repaired)
-    difference = kept.difference + of_newly - of_repaired
+    newly_rate, repaired_rate = share * newly.rate, share * repaired.rate
+    below = hypot(single.difference - single.low, newly_rate - fewest_newly, most_repaired - repaired_rate)
+    above = hypot(single.high - single.difference, most_newly - newly_rate, repaired_rate - fewest_repaired)
+    difference = single.difference + newly_rate - repaired_rate
     return Interval(difference, difference - below, difference + above)
 
 
 def resamples_within(draws: int, size: int, most: int | None = None) -> int:
-    """The number of resamples of this size that make at most this number of draws; at least `FEWEST_RESAMPLES`,
-    and at most `most` or `RESAMPLES`."""
+    """The number of resamples of `size` games that together make at most this number of `draws`; at least
+    `FEWEST_RESAMPLES`, and at most `most` or `RESAMPLES`."""
     return int(np.clip(draws // size, FEWEST_RESAMPLES, RESAMPLES if most is None else most))
 
 
@@ -498,7 +499,7 @@ def percentile_bounds(drawn: Floats) -> Floats:
 
 def resampled(groups: int, resamples: int, rng: np.random.Generator) -> Iterator[Ids]:
     """How often each of `groups` is drawn in `groups` draws with replacement: `resamples` rows, in blocks [rows,
-    groups]; the size of the blocks does not change them.
+    groups]. The rows do not depend on the size of the blocks.
 
     Every bootstrap over games draws this way, except that of `calibration`, whose published intervals would change.
     """

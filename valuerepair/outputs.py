@@ -1,6 +1,6 @@
-"""Where the program may write: how it recognises its own files, which are the only ones that it replaces.
+"""Which files the program may replace: only files of its own, of the same kind, and empty ones.
 
-The content tells a file's kind, never its name. Only a file of the same kind, or an empty one, is replaced.
+It recognises a file's kind by its content, never by its name.
 """
 
 from __future__ import annotations

@@ -63,7 +63,10 @@ def random_positions(count: int, seed: int = 0) -> Iterator[chess.Board]:
 
 
 def mismatches(board: chess.Board) -> Iterator[str]:
-    """A text for each answer of the kernels that differs; they play the board's moves from its first position."""
+    """Yields a text for each answer of the kernels that differs from python-chess's.
+
+    The kernels replay the board's moves from its first position.
+    """
     played = encode_moves([m.uci() for m in board.move_stack])
     try:
         row = replay(parse_fens([board.root().fen()]), played, np.array([0, len(played)]))

@@ -93,7 +93,7 @@ def check_unless_looping() -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Makes a command only count signals, because something is open that must be closed. Any thread may use it.
+    """Within the block signals are only counted, because something is open that must be closed. For any thread.
 
     Raises KeyboardInterrupt at the end of the outermost `held` if a signal came that no loop handled.
     """
@@ -134,13 +134,13 @@ def left_to_loop(wake: Callable[[], None] = lambda: None) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {} if _is_installed else {number: signal.signal(number, _on_signal) for number in _NUMBERS}
+    previous_handlers = {} if _is_installed else {number: signal.signal(number, _on_signal) for number in _NUMBERS}
     _open.append(wake)
     try:
         yield
     finally:
         _open.remove(wake)
-        for number, handler in before.items():
+        for number, handler in previous_handlers.items():
             signal.signal(number, handler)
         _count = _count if _is_installed else 0
         _handled = _count

@@ -32,10 +32,10 @@ DEFAULT_NODES = 800
 _MOST_SECONDS = 1e7
 _AT_ONCE = 4096  # positions of a batch for the net
 _TREE_NODES = 2000  # the most visited positions of a search whose tree is written
-# One position: a text as for `vr eval`, a position, or a candidate.
-One: TypeAlias = "str | Board | Position | Candidate"
+# A position: a text as for `vr eval`, a board, a position, or a candidate.
+PositionLike: TypeAlias = "str | Board | Position | Candidate"
 # One or many of them, or a frame of a store with its text columns.
-Positions: TypeAlias = "One | Iterable[One] | pd.DataFrame"
+Positions: TypeAlias = "PositionLike | Iterable[PositionLike] | pd.DataFrame"
 
 
 def evaluate(positions: Positions, net: Path | Net | None = None) -> pd.DataFrame:
@@ -80,7 +80,7 @@ class EvaluatedPosition:
 
     `q` lies in [-1, 1]; `wdl` are probabilities, None for nets with a scalar head; `moves_left` plies, None for nets
     without this head; `entropy` is that of the policy in nats; `top` the moves of the highest priors: (UCI, SAN,
-    prior). `reason` says that the game is over; the values, which are then the net's guess, do not know it.
+    prior). `reason` says why the game is over, "" if it is not; the net's values take no account of it.
     """
 
     position: Position
@@ -126,12 +126,12 @@ def evaluate_each(
 ) -> Iterator[EvaluatedPosition]:
     """A net's values of each position, with its `top` moves, one by one: `vr eval`.
 
-    `positions` and `net` are as in `evaluate`; the positions of a file are ``read_positions("some.epd")``. `heads` of
-    the net and the `device` it runs on apply if it is opened here. Raises as `evaluate`, and for a wrong first position
-    before the net is opened.
+    `positions` and `net` are as in `evaluate`; the positions of a file are ``read_positions("some.epd")``. `heads` and
+    `device` apply to a net that is opened here. Raises as `evaluate`; a wrong first position is reported before the net
+    is opened.
     """
     unread = _positions(positions)
-    batch = list(islice(unread, 1))
+    batch = list(islice(unread, 1))  # raises for a wrong position before the net is opened
     with _opened(net, heads, device) as opened:
         identity = opened.identity
         log.info(f"{identity.name} ({identity.value_head} value head) on {opened.where}; from the side to move")
@@ -204,8 +204,8 @@ def search_each(
     """As `search`, but yields each `Searched` once it is done, and reads positions only when needed: `vr search`.
 
     The positions of a file are ``read_positions("some.epd")``. `tree` is a file (.json, .html) for the tree of the
-    first position. `heads` of the net and the `device` it runs on apply if it is opened here. Raises as `search`, and
-    for a wrong first position before the net is opened.
+    first position. `heads` and `device` apply to a net that is opened here. Raises as `search`; a wrong first position
+    is reported before the net is opened.
     """
     from valuerepair.mcts.params import SearchParams
     from valuerepair.oracles.searching import search_positions
@@ -241,12 +241,12 @@ def _positions(positions: Positions) -> Iterator[Position]:
     if isinstance(positions, str | Board | Position | Candidate):
         yield _position(positions)
     elif isinstance(positions, pd.DataFrame):
-        yield from _of_frame(positions)
+        yield from _positions_of_frame(positions)
     else:
         yield from map(_position, positions)
 
 
-def _position(position: One) -> Position:
+def _position(position: PositionLike) -> Position:
     if isinstance(position, Position):
         return position
     if isinstance(position, Candidate):
@@ -262,7 +262,7 @@ def _position(position: One) -> Position:
     raise UsageError(f"{position!r}: give a FEN, a board of standard chess, a Position or a Candidate")
 
 
-def _of_frame(frame: pd.DataFrame) -> Iterator[Position]:
+def _positions_of_frame(frame: pd.DataFrame) -> Iterator[Position]:
     columns = ("fen", "start_fen", "moves", "ply", "history_known")
     if absent := [name for name in columns if name not in frame.columns]:
         raise UsageError(f"this frame has no column {absent[0]!r}; give one of store.frame() without text=False")

@@ -90,14 +90,14 @@ def resolved(store: Store, question: Asked, *, mining: bool = False) -> Question
     """
     if not isinstance(question, Worst):
         base = plain(question)
-        return replace(base, net=_net(store, base))
+        return replace(base, net=_net_key(store, base))
     base = resolved(store, question.question)
     frame = store.frame(base, only=("disagreement", "weight")).dropna()
     disagreement, weight = (frame[name].to_numpy(float) for name in ("disagreement", "weight"))
     threshold = worst_threshold(question.share, disagreement, weight)
-    hit = is_candidate(disagreement, threshold)
-    share = 100 * weight[hit].sum() / weight.sum()
-    counts = f"{hit.sum():,} of {len(frame):,} positions, by weight {share:.2f} %"
+    candidates = is_candidate(disagreement, threshold)
+    share = 100 * weight[candidates].sum() / weight.sum()
+    counts = f"{candidates.sum():,} of {len(frame):,} positions, by weight {share:.2f} %"
     log.info(f"threshold {question} is {threshold:g}: {counts}")
     if not mining:
         _log_if_cut(store, question, threshold)
@@ -137,9 +137,9 @@ def worst_threshold(share: float, disagreement: NDArray[np.float64], weight: NDA
     return max(float(np.floor(last * _STEPS_OF_THRESHOLD)), 1.0) / _STEPS_OF_THRESHOLD
 
 
-def _net(store: Store, question: Question) -> str | None:
+def _net_key(store: Store, question: Question) -> str | None:
     """The question's net; for an engine on this machine the key of the program itself, because its name also fits other
-    versions. If the text fits several nets, the one that is used is logged."""
+    versions. Logs which net is used if the text fits several."""
     net = question.net
     if net is None:
         return None
@@ -148,7 +148,7 @@ def _net(store: Store, question: Question) -> str | None:
 
     path = parse_engine_net(net).engine.path if is_engine(net) else None
     if path is None or find_engine(path) is None:
-        _log_which(store, net, question.oracle)
+        _log_ambiguous_net(store, net, question.oracle)
         return net
     with open_engine_net(net, 1) as engine:
         identity = engine.identity
@@ -159,8 +159,8 @@ def _net(store: Store, question: Question) -> str | None:
     return identity.key
 
 
-def _log_which(store: Store, net: str, oracle: str | None) -> None:
-    """Logs which net is used, if the text fits several."""
+def _log_ambiguous_net(store: Store, net: str, oracle: str | None) -> None:
+    """Logs which net is used if the text fits several."""
     from valuerepair.store.queries import fitting
 
     nets = store.nets().set_index("id").loc[fitting(store.connection, net), ["sha256", "name"]]

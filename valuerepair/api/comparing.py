@@ -7,10 +7,11 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from valuerepair.api.calls import Asked, Path, asked_with, opened_store, plain, resolved, split_of
+from valuerepair.api.calls import Asked, Path, asked_with, opened_store, paths_of, plain, resolved, split_of
 from valuerepair.command import recorded_command
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from valuerepair.books.suite import MeasuredSuite
@@ -48,21 +49,22 @@ def remeasure(
     other net looks better on them. `recalibrated` of a comparison is the difference after each net's Q went through its
     own curve. With a `split` the positions are those that it holds out, or one `part` of them: ``games``, ``families``,
     ``archives``. With `cut` (``--all``) they include those that screening cut, by the value of the last rung, and each
-    position has the weight 1. `by_kind` and `judge` of a comparison tell for each kind of position whether the net is
+    position has the weight 1. `by_kind` and `judge` of a comparison say for each kind of position whether the net is
     the better judge. With `regret`, as in ``RegretOptions(nodes=100)``, both nets also search, and `regret` of the
-    result tells which one chooses worse moves. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``, a
-    deeper oracle judges positions again, and `rejudged` of the result is the comparison by its values. `output` is a
+    result says which of them chooses worse moves. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``,
+    a deeper oracle judges positions again, and `rejudged` of the result is the comparison by its values. `output` is a
     file (.parquet, .jsonl, .csv) for the positions on which any net is wrong, `plot` one (.png, .svg, .pdf) for the
     figure (`plot_remeasured`). Raises UsageError for an unknown net, ValueRepairError if there is nothing to compare.
     """
     from valuerepair.judge.compare import compare, wrong_positions
     from valuerepair.judge.split import check_part
-    from valuerepair.store.export import format_of_name, write_file
+    from valuerepair.store.export import format_of_name
 
-    net_words = [os.fspath(net) for net in ([nets] if isinstance(nets, str) else nets)]
+    net_words = paths_of(nets)
     # A wrong argument is reported before a net runs.
     check_part(part, split)
-    kind = None if output is None else format_of_name(os.fspath(output))
+    if output is not None:
+        format_of_name(os.fspath(output))
     if plot is not None:
         from valuerepair.report import style
 
@@ -74,7 +76,7 @@ def remeasure(
     )
     with opened_store(path) as opened:
         comparison = compare(opened, compared_nets, oracle, resolved_question)
-        rows = None if kind is None else wrong_positions(opened, compared_nets, oracle, comparison)
+        rows = None if output is None else wrong_positions(opened, compared_nets, oracle, comparison)
     if regret is not None:
         from valuerepair.runs.regret import measure_regret
 
@@ -85,9 +87,8 @@ def remeasure(
         import valuerepair.runs.rejudge
 
         comparison = valuerepair.runs.rejudge.rejudge(path, oracle, comparison, rejudge, command=command, quiet=quiet)
-    if rows is not None and kind is not None and output is not None:
-        write_file(rows, kind, os.fspath(output))
-        log.info(f"{os.fspath(output)}: {len(rows):,} positions")
+    if rows is not None and output is not None:
+        _write_rows(rows, output)
     if plot is not None:
         plot_remeasured(comparison, plot)
         log.info(os.fspath(plot))
@@ -120,15 +121,23 @@ def _with_all_values(
                 log.warning(warning)
         oracle = find_oracle(opened, plain(question).oracle, net_words, held_part, cut)
         nets = find_nets(opened, net_words, oracle)
-    for number, copy in enumerate(nets):
-        if same := next((earlier for earlier in nets[:number] if earlier.key == copy.key), None):
-            log.info(f"{copy.name} and {same.name} are the same net: the files have the same content")
+    for number, net in enumerate(nets):
+        if same := next((earlier for earlier in nets[:number] if earlier.key == net.key), None):
+            log.info(f"{net.name} and {same.name} are the same net: the files have the same content")
     measure_missing(path, nets, oracle, command=command, quiet=quiet, device=device)
     with opened_store(path) as opened:
         nets = find_nets(opened, net_words, oracle)
         resolved_question = resolved(opened, asked_with(question, net=nets[0].key, oracle=oracle.digest))
     complete_policies(path, nets, oracle, resolved_question, quiet=quiet, device=device)
     return nets, oracle, resolved_question
+
+
+def _write_rows(rows: pd.DataFrame, output: Path) -> None:
+    from valuerepair.store.export import format_of_name, write_file
+
+    path = os.fspath(output)
+    write_file(rows, format_of_name(path), path)
+    log.info(f"{path}: {len(rows):,} positions")
 
 
 def remeasure_suite(
@@ -151,14 +160,13 @@ def remeasure_suite(
     Raises UsageError for an unknown net or file, ValueRepairError for a file without values.
     """
     from valuerepair.books.suite import measure_suite
-    from valuerepair.store.export import format_of_name, write_file
+    from valuerepair.store.export import format_of_name
 
-    kind = None if output is None else format_of_name(os.fspath(output))
-    net_names = [os.fspath(net) for net in ([nets] if isinstance(nets, str | os.PathLike) else nets)]
-    measured = measure_suite(os.fspath(suite), net_names, threshold=threshold, alpha=alpha, device=device)
-    if kind is not None and output is not None:
-        write_file(measured.rows, kind, os.fspath(output))
-        log.info(f"{os.fspath(output)}: {len(measured.rows):,} positions")
+    if output is not None:
+        format_of_name(os.fspath(output))  # a wrong name is reported before a net runs
+    measured = measure_suite(os.fspath(suite), paths_of(nets), threshold=threshold, alpha=alpha, device=device)
+    if output is not None:
+        _write_rows(measured.rows, output)
     return measured
 
 

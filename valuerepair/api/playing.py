@@ -37,7 +37,7 @@ def selfplay(
     split: Split | Path | None = None,
     quiet: bool = True,
 ) -> SelfplayEnd:
-    """Plays a game from each line of a book, into the PGN file `output`: `vr selfplay`.
+    """Plays a game from each line of a book, and writes the games to the PGN file `output`: `vr selfplay`.
 
     `book` is a PGN book that lc0 can read, or an EPD file. `options` say who plays and how, as in
     ``SelfplayOptions(net="my-net.pb.gz", nodes=800, training="chunks")``. A `store`, made if missing, keeps the games,
@@ -70,7 +70,7 @@ def selfplay(
 def match(
     a: str, b: str, output: Path = "match.pgn", options: MatchOptions | None = None, *, quiet: bool = True
 ) -> MatchEnd:
-    """Two sides play each other, into the PGN file `output`: `vr match`.
+    """Plays a match of two sides, and writes the games to the PGN file `output`: `vr match`.
 
     A side is ``net=my-net.pb.gz,nodes=100`` or an engine, ``stockfish:nodes=1000`` or ``/path/engine``, with a limit of
     its own or that of `options`, which are those of the command, as in ``MatchOptions(games=200, nodes="100",
@@ -176,7 +176,7 @@ def experiment_selfplay(
             if not is_enclosed:
                 lines.append("the setting's ratio lies outside those of the temperatures: the nearest one is used")
             rows.append(match_row)
-    return _written(experiment, rows, lines, outputs.SWEEP_TABLE)
+    return _write_results(experiment, rows, lines, outputs.SWEEP_TABLE)
 
 
 def experiment_match(
@@ -188,7 +188,7 @@ def experiment_match(
     odds: bool = False,
     quiet: bool = True,
 ) -> ExperimentTable:
-    """Matches each of several sides with the same other one: `vr experiment match`.
+    """Matches each of several sides with the same opponent, `against`: `vr experiment match`.
 
     A side is written as for `vr match`. With `odds` each opening, which must give odds, is played once, and the side
     has the weaker colour. `folder` has games, table and plot; the same call resumes there. An interruption (Ctrl-C)
@@ -200,10 +200,10 @@ def experiment_match(
     from valuerepair.play.lineup import parse_side
     from valuerepair.report.experiment import match_lines
 
-    players, other = [parse_side(text) for text in dict.fromkeys(sides)], parse_side(against)
+    players, opponent = [parse_side(text) for text in dict.fromkeys(sides)], parse_side(against)
     experiment = _experiment(folder, options, quiet, outputs.MATCH_TABLE)
-    rows = [experiment.match(side, other, odds=odds) for side in players]
-    return _written(experiment, rows, match_lines(rows), outputs.MATCH_TABLE)
+    rows = [experiment.match(side, opponent, odds=odds) for side in players]
+    return _write_results(experiment, rows, match_lines(rows), outputs.MATCH_TABLE)
 
 
 def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool, table: outputs.FileKind) -> Experiment:
@@ -219,10 +219,10 @@ def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool, ta
     return Experiment(path, openings, book, options.nodes, options.games, options.net, quiet=quiet)
 
 
-def _written(
+def _write_results(
     experiment: Experiment, rows: Sequence[Row], lines: Sequence[str], table: outputs.FileKind
 ) -> ExperimentTable:
-    """The table, written with earlier rows of the folder, and with their plot. Raises Interrupted after Ctrl-C."""
+    """Writes table and plot, with the earlier rows of the folder. Raises Interrupted after Ctrl-C."""
     from valuerepair.report import style
     from valuerepair.report.experiment import PLOT, ExperimentTable, draw, write_table
 

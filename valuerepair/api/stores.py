@@ -164,8 +164,8 @@ class MinedStore(Store):
         from valuerepair.report.family import COLUMNS, family_of, leaf_rows
 
         rows = leaf_rows(family_of(self, position_id, resolved(self, question)))
-        with_missing = {"parent_id": "Int64", "distance": "Int64", "round": "Int64"}  # the root has none
-        table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(with_missing)
+        nullable = {"parent_id": "Int64", "distance": "Int64", "round": "Int64"}  # the root has none
+        table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(nullable)
         return table
 
     def _joined(self, frame: pd.DataFrame, labels: bool, verdicts: bool, outcomes: bool) -> pd.DataFrame:
@@ -229,7 +229,7 @@ def stats(
         figures = store_figures(opened, resolved_question)
         lines = stats_lines(figures)
         if figures["scored"] is not None:
-            lines += _of_candidates(opened, resolved_question, figures, labels=labels, worst=worst, quiet=quiet)
+            lines += _add_sections(opened, resolved_question, figures, labels=labels, worst=worst, quiet=quiet)
         if fit is not None:
             figures["alpha_fit"] = {**fit.as_json(), "saved": save_alpha}
             lines += ["", *fit.lines(), *fit.saved_lines(save_alpha)]
@@ -245,7 +245,7 @@ def stats(
     return StoreStats(figures, lines)
 
 
-def _of_candidates(
+def _add_sections(
     store: Store, question: Question, figures: dict[str, Any], *, labels: bool, worst: int, quiet: bool
 ) -> list[str]:
     """Adds the sections about candidates to the figures, and returns them as text."""
@@ -259,9 +259,9 @@ def _of_candidates(
                 f"{store.path}: no candidates at {question.threshold:g} to label; mine more, or lower --threshold"
             )
         figures["asked_of_the_net"] = complete(store, candidates, question.net, quiet=quiet)
-    by_candidates = sections(store, candidates, question.threshold)
-    figures |= by_candidates
-    lines = section_lines(by_candidates)
+    of_candidates = sections(store, candidates, question.threshold)
+    figures |= of_candidates
+    lines = section_lines(of_candidates)
     if worst:
         figures["worst"] = label_rows(store, candidates.head(worst))
         lines += ["", *label_table(figures["worst"])]

@@ -75,14 +75,20 @@ def train(
     from valuerepair.training.train import train
 
     options = options or TrainOptions()
-    paths = [] if chunks == () else paths_of(chunks)
     store_path = None if store is None else os.fspath(store)
     held_out = split_of(split)
     net = os.fspath(net)
     resolved_question = _question_for_net(net, store_path, question, options.heads)
     try:
         training = train(
-            net, os.fspath(output), paths, store_path, resolved_question, options, split=held_out, quiet=quiet
+            net,
+            os.fspath(output),
+            paths_of(chunks),
+            store_path,
+            resolved_question,
+            options,
+            split=held_out,
+            quiet=quiet,
         )
     except KeyboardInterrupt:
         if not signals.is_stage():
@@ -106,18 +112,18 @@ def _question_for_net(net: str, store: str | None, question: Asked, heads: Heads
     if store is not None:
         with opened_store(store) as opened:
             if file.header is not None:  # else it cannot be trained at all, as `train` reports
-                _check_known(opened, plain(question).net, path)
+                _check_has_values(opened, plain(question).net, path)
             return resolved(opened, question)
     if isinstance(question, Worst):
         raise UsageError(f"--threshold {question}: is a share of a store's positions; give a number, or --store")
     return Question(threshold=question.threshold)
 
 
-def _check_known(store: Store, net: str | None, path: str) -> None:
+def _check_has_values(store: Store, net: str | None, path: str) -> None:
     """Raises UsageError for a net without values in the store."""
     from valuerepair.judge.compared_nets import measuring_command
 
-    store.pick()  # in an empty store the net is not what is missing
+    store.pick()  # raises for an empty store, which lacks more than this net
     try:
         store.pick(net)
     except ValueRepairError:

@@ -60,7 +60,7 @@ def write_books(
 
     options, folder = options or BookOptions(), os.fspath(directory)
     check_books(folder)
-    held_out, given_file = split_of(split), os.fspath(split) if isinstance(split, str | os.PathLike) else ""
+    held_out, split_path = split_of(split), os.fspath(split) if isinstance(split, str | os.PathLike) else ""
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
         lacking = OF_POLICY.intersection(options.labels) and lacks_priors(opened, opened.candidates(resolved_question))
@@ -72,7 +72,7 @@ def write_books(
         shown_progress("Writing", "positions", quiet=quiet) as progress,
     ):
         manifest = write_books(opened, folder, resolved_question, options, held_out, progress.advance)
-        next_step = what_next(opened, manifest, folder, split_file(opened) if split is None else given_file)
+        next_step = what_next(opened, manifest, folder, split_file(opened) if split is None else split_path)
         return WrittenBooks(folder, manifest, next_step)
 
 
@@ -170,7 +170,7 @@ def export(
     # A wrong path of the file is reported before a large store is read.
     _check_place(file, kind, outputs.TABLES[kind])
     with opened_store(store) as opened:
-        frame = _asked_rows(opened, resolved(opened, question), candidates_only, held_out, part)
+        frame = _rows_of_part(opened, resolved(opened, question), candidates_only, held_out, part)
         if labels:
             frame = with_labels(opened, frame)
     with _stream(file, outputs.TABLES[kind]) as stream:
@@ -206,7 +206,7 @@ def export_positions(
     kind = nnue.format_of(file, format)
     _check_place(file, kind, outputs.TRAINERS[kind])
     with opened_store(store) as opened:
-        frame = _asked_rows(opened, resolved(opened, question), candidates_only, held_out, part)
+        frame = _rows_of_part(opened, resolved(opened, question), candidates_only, held_out, part)
         ids = frame["position_id"].to_numpy(np.int64)
         if part in (None, "train") and (warning := warning_of_held_out(opened, ids, held_out)) is not None:
             log.warning(warning)
@@ -241,7 +241,7 @@ def write_suite(
     _check_place(file, "epd", outputs.SUITE)
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
-        rows = _asked_rows(opened, resolved_question, True, held_out, part)
+        rows = _rows_of_part(opened, resolved_question, True, held_out, part)
         with _stream(file, outputs.SUITE) as stream:
             written = write_suite_stream(opened, rows, resolved_question.threshold, stream)
     if file is not None:
@@ -274,7 +274,7 @@ def _check_place(file: str | None, format: str, kind: FileKind) -> None:
         raise UsageError(f"{format} does not go to standard output; give -o FILE")
 
 
-def _asked_rows(
+def _rows_of_part(
     store: Store, question: Question, candidates_only: bool, split: Split | None, part: str | None
 ) -> pd.DataFrame:
     """The positions or candidates in a part of the split, by default ``train``; all of them without a split."""

@@ -9,14 +9,7 @@ import click
 import valuerepair as vr
 from valuerepair.cli.completion import nets, words
 from valuerepair.cli.group import SectionedCommand
-from valuerepair.cli.options import (
-    ARCHIVE,
-    FILE,
-    NEW_FOLDER,
-    SPLIT,
-    AlphaOption,
-    alpha_option,
-)
+from valuerepair.cli.options import ARCHIVE, FILE, NEW_FOLDER, SPLIT, AlphaOption, alpha_option
 from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
 from valuerepair.training.options import parse_policy
 

@@ -53,9 +53,9 @@ def oracles(context: click.Context, parameter: click.Parameter, begun: str) -> l
 
 
 def _rows(context: click.Context, query: str) -> Iterator[tuple[str, str]]:
-    """The rows of a query to the command's store, of two texts each.
+    """The rows of a query to the command's store, two texts each; no rows if the store cannot be read.
 
-    None if the store cannot be read, because a key press must not print an error.
+    Raises nothing, because a key press must not print an error.
     """
     import sqlite3
     from contextlib import closing, suppress

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from valuerepair.cli.removed import instead_of
-from valuerepair.errors import UsageError, ValueRepairError, nearest
+from valuerepair.errors import UsageError, nearest
 from valuerepair.files import read_toml
 
 FILE = "valuerepair.toml"
@@ -82,8 +82,7 @@ class Config:
 
     def _checked(self, option: click.Option, value: Any, where: str) -> Any:
         """The value as it would be typed; a flag's is a bool. Raises UsageError if the option does not take it."""
-        several = option.multiple and isinstance(value, list)
-        items = value if several else [value]
+        items = value if option.multiple and isinstance(value, list) else [value]
         for item in items:
             problem = None
             if "\0" in str(item):
@@ -109,12 +108,7 @@ def read(config_path: str | None) -> Config | None:
     path = FILE if config_path is None else config_path
     if path == os.devnull:  # no settings, even if there is a valuerepair.toml
         return Config(path, {})
-    try:
-        return Config(path, read_toml(path))
-    except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}") from None
-    except ValueRepairError as error:
-        raise UsageError(str(error)) from None
+    return Config(path, read_toml(path))
 
 
 def load(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
@@ -151,7 +145,7 @@ def _advice(command: str, key: str) -> str:
 def check_environment(prefix: str, command: click.Command, *words: str) -> None:
     """Raises UsageError for an environment variable that names the command `words` but none of its options.
 
-    The same for its subcommands, whose variables begin with the same words.
+    Checks the subcommands, too: their variables begin with the same words.
     """
     stem = "_".join([prefix, *words, ""]).replace("-", "_").upper()
     variables = [f"{stem}{option.name}".upper() for option in command.params]

@@ -48,8 +48,8 @@ def command(files: tuple[str, ...], player: str | None, sprt: str | None, json: 
         plan = vr.plan_match(options["resolve"], draws=draws, like=like, sprt=sprt, seconds=seconds, jobs=jobs)
         print_result(lambda: plan, json)
         return
-    if of_plan := typed("draws", "game_time", "jobs"):
-        raise UsageError(f"{of_plan[0]} is for --resolve ELO: give that, too")
+    if plan_options := typed("draws", "game_time", "jobs"):
+        raise UsageError(f"{plan_options[0]} is for --resolve ELO: give that, too")
     if not files:
         raise UsageError("give the PGN of a match, or --resolve ELO --draws SHARE")
     print_result(lambda: vr.elo(files, player, sprt=sprt, quiet=is_quiet()), json)

@@ -88,7 +88,7 @@ def _open_closed_streams() -> None:
 
 
 class _Dropping(io.FileIO):
-    """A stream that drops what it cannot write, because the disk is full or the reader has gone."""
+    """A stream that drops what it cannot write, because the disk is full or nobody reads any more."""
 
     def write(self, data: Any, /) -> int:
         with suppress(OSError):
@@ -100,8 +100,8 @@ class _Dropping(io.FileIO):
 def _drop_unwritable_lines() -> None:
     """No command ends because its progress or remarks cannot be written; results are never on standard error alone."""
     stream = sys.stderr
-    below = stream.buffer if type(stream) is io.TextIOWrapper else None  # Python's own, not what a program put there
-    if isinstance(getattr(below, "raw", below), io.FileIO):
+    buffer = stream.buffer if type(stream) is io.TextIOWrapper else None  # Python's own stream, not a replacement
+    if isinstance(getattr(buffer, "raw", buffer), io.FileIO):
         raw = _Dropping(stream.fileno(), "wb", closefd=False)
         sys.stderr = io.TextIOWrapper(
             io.BufferedWriter(raw), stream.encoding, stream.errors, newline="", line_buffering=True

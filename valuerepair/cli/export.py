@@ -104,8 +104,8 @@ def command(
         options = vr.ChunkOptions(policy_share=share, part=part or "train", **chunk_options)
         # Without --threshold, candidates are those of the default threshold.
         vr.write_chunks(db, output, question, options, split=split, form=form, quiet=is_quiet())
-    elif of_chunks := typed(*chunk_options):
-        raise UsageError(f"{of_chunks[0]}: needs --format chunks")
+    elif for_chunks := typed(*chunk_options):
+        raise UsageError(f"{for_chunks[0]}: needs --format chunks")
     elif format == SUITE:
         vr.write_suite(db, output, question, **chosen)
     elif format in TRAINERS or (format is None and (output or "").endswith((".plain", ".bin"))):

@@ -13,7 +13,7 @@ from valuerepair.errors import UsageError
 from valuerepair.outputs import FileKind, check_folder, check_output, check_regular
 
 _NET, _STORES = "--net", ("--store", "--db")
-# Option, endings of its files, and what they are; if a command has several of these options, the first one counts.
+# An option, the endings of its files, and what they contain. If a command has several of these, the first one counts.
 _PLACES = (
     (_NET, (".pb.gz", ".pb", ".onnx"), "a net"),
     *((option, (".db",), "a store") for option in _STORES),
@@ -30,11 +30,11 @@ def misplaced(context: click.Context | None, name: str, options: tuple[str, ...]
     """Advice if the file `name` belongs to an option of the command (one of `options`, if any are given); else None."""
     if context is None:
         return None
-    for option, endings, what in _PLACES:
+    for option, endings, content in _PLACES:
         if name.lower().endswith(endings) and (not options or option in options):
             for parameter in context.command.params:
                 if isinstance(parameter, click.Option) and option in parameter.opts:
-                    return f"{name}: {what} is given as {parameter.opts[0]} {name}"
+                    return f"{name}: {content} is given as {parameter.opts[0]} {name}"
     return None
 
 

@@ -98,9 +98,9 @@ class SectionedCommand(click.Command):
             if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None
         }
         sections = {heading: [records.pop(name) for name in names] for heading, names in self.sections.items()}
-        for heading, listed in {**sections, "Other options": list(records.values())}.items():
+        for heading, rows in {**sections, "Other options": list(records.values())}.items():
             with formatter.section(heading):
-                formatter.write_dl(listed)
+                formatter.write_dl(rows)
 
 
 class SectionedGroup(SectionedCommand, click.Group):

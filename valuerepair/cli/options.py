@@ -87,7 +87,7 @@ DEEP = functools.partial(click.option, "--deep", metavar="SPEC", shell_complete=
 def alpha_option(
     auto: str = "the saved one, else a fit to 300 or more positions, else 170",
 ) -> Callable[[Command], Command]:
-    """``--alpha``; `auto`: what the value ``auto`` means in this command, if it is not the alpha of `Store.alpha`."""
+    """``--alpha``; `auto` says what the value ``auto`` means in this command, by default that of `Store.alpha`."""
     help = f"Scale from centipawns to Q; wdl: take Q from the engine's W/D/L; auto: {auto}."
     complete = words("auto", "wdl")
     return click.option(
@@ -126,7 +126,7 @@ ORACLE = click.option(
 
 
 def several(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """All of these options, in this order."""
+    """A decorator that adds all of these options, in this order."""
     return lambda command: functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
@@ -250,7 +250,10 @@ def question(
 
 
 def typed(*names: str) -> list[str]:
-    """Those of the command's options that were typed, as ``--name``: a configuration file is for all commands."""
+    """Those of the options `names` that were typed on the command line, as ``--name``.
+
+    Defaults of a configuration file do not count: they may be meant for other commands.
+    """
     source_of = click.get_current_context().get_parameter_source
     return [f"--{name.replace('_', '-')}" for name in names if source_of(name) is ParameterSource.COMMANDLINE]
 

@@ -21,7 +21,7 @@ from click.core import ParameterSource
 from valuerepair import signals
 from valuerepair.errors import Interrupted, TruncatedInput
 
-# How the lines begin that name the next step.
+# Beginnings of the lines that name the next step.
 _WHAT_NEXT = ("next: ", "not done yet: ", "lc0 itself plays by ")
 
 
@@ -64,10 +64,10 @@ def _print(result: Any, as_json: bool, of_files: bool, to_stderr: bool) -> None:
 
 
 def fail_if_broken_off(archives: Sequence[tuple[str, str]]) -> None:
-    """Raises TruncatedInput if there are `archives` that broke off, each with the place. Called after the result."""
+    """Raises TruncatedInput for the first truncated archive (name, where it ends). Call it after printing."""
     if archives:
-        source, how = archives[0]
-        raise TruncatedInput(f"{source}: {how}; everything before that was used")
+        source, where = archives[0]
+        raise TruncatedInput(f"{source}: {where}; everything before that was used")
 
 
 def print_one(result: Any, as_json: bool) -> None:
@@ -81,7 +81,7 @@ def print_one(result: Any, as_json: bool) -> None:
 log = logging.getLogger("valuerepair")
 # If -q and -v come from different sources, the one nearer to the user wins.
 _NEARNESS = {ParameterSource.COMMANDLINE: 0, ParameterSource.ENVIRONMENT: 1, ParameterSource.DEFAULT_MAP: 2}
-_NOBODY = 3
+_NOT_GIVEN = 3
 _EVERYTHING = 1
 _WAITING = "lines to log"
 _RESET_AT_END = "verbosity is reset at the end"
@@ -128,7 +128,7 @@ def is_quiet() -> bool:
 
 
 def add_options(command: click.Command) -> None:
-    """Adds the two options to a command, as new objects, because a command owns its parameters."""
+    """Adds -q and -v to a command, as new objects, because a command owns its parameters."""
     quiet, verbose = ("-q", "--quiet"), ("-v", "--verbose")
     command.params += [
         click.Option(
@@ -143,7 +143,7 @@ def add_options(command: click.Command) -> None:
 
 
 def announce(context: click.Context, line: str) -> None:
-    """Logs a line for -v once that option is read, which may come after the command."""
+    """Logs a line for -v as soon as that option is read, which may stand after the command."""
     context.meta.setdefault(_WAITING, []).append(line)
     if log.isEnabledFor(logging.DEBUG):
         _log_waiting(context)
@@ -160,12 +160,12 @@ def _apply(context: click.Context, parameter: click.Parameter, value: int) -> No
     if context.resilient_parsing:
         return
     if parameter.name is not None and value:
-        nearness = _NEARNESS.get(context.get_parameter_source(parameter.name) or ParameterSource.DEFAULT, _NOBODY)
-        previous, level = context.meta.get(parameter.name, (_NOBODY, 0))
+        nearness = _NEARNESS.get(context.get_parameter_source(parameter.name) or ParameterSource.DEFAULT, _NOT_GIVEN)
+        previous, level = context.meta.get(parameter.name, (_NOT_GIVEN, 0))
         context.meta[parameter.name] = (nearness, value + level if previous == nearness else value)
-    quiet, _ = context.meta.get("quiet", (_NOBODY, 0))
-    verbose, level = context.meta.get("verbose", (_NOBODY, 0))
-    if quiet == verbose != _NOBODY:
+    quiet, _ = context.meta.get("quiet", (_NOT_GIVEN, 0))
+    verbose, level = context.meta.get("verbose", (_NOT_GIVEN, 0))
+    if quiet == verbose != _NOT_GIVEN:
         raise click.UsageError("-q and -v exclude each other", context)
     _quiet = quiet < verbose
     if not context.meta.get(_RESET_AT_END):  # the first callback of the root, before those that print at the end

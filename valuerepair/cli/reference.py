@@ -20,15 +20,14 @@ Exit codes: 0 done; 1 something failed (one line says what); 2 the command line 
 
 def walk(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
     """(full name, help text) of a command and of all its subcommands."""
-    ctx = click.Context(
-        command, info_name=name, parent=parent, **{**CONTEXT, "max_content_width": 100}, terminal_width=100
-    )
+    settings = CONTEXT | {"max_content_width": 100, "terminal_width": 100}
+    ctx = click.Context(command, info_name=name, parent=parent, **settings)
     yield ctx.command_path, command.get_help(ctx)
     if isinstance(command, click.Group):
         for child in command.list_commands(ctx):
-            sub = command.get_command(ctx, child)
-            if sub is not None and not sub.hidden:
-                yield from walk(sub, child, ctx)
+            subcommand = command.get_command(ctx, child)
+            if subcommand is not None:
+                yield from walk(subcommand, child, ctx)
 
 
 def render() -> str:
@@ -38,10 +37,8 @@ def render() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    check = "--check" in arguments
-    page = Path(next(argument for argument in arguments if not argument.startswith("--")))
-    text = render()
-    if not check:
+    page, text = Path(arguments[-1]), render()
+    if "--check" not in arguments:
         page.write_text(text, "utf-8")
         return 0
     if page.exists() and page.read_text("utf-8") == text:

@@ -26,14 +26,14 @@ from valuerepair.cli.options import (
 from valuerepair.cli.printing import is_quiet, print_result
 from valuerepair.errors import UsageError
 
-# Options that belong to another one, with that and its value.
+# Options that need another option: its name, and what its value is.
 _OWNERS = {
     "regret_positions": ("regret", "NODES"),
     "deep": ("regret", "NODES"),
     "rejudge_positions": ("rejudge", "SPEC"),
 }
-# Options that need a store.
-_OF_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "regret_positions", "deep", "rejudge")
+# Options that do not apply to a suite.
+_FOR_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "regret_positions", "deep", "rejudge")
 
 
 @click.command()
@@ -115,12 +115,11 @@ def command(
     for name, (owner, value) in _OWNERS.items():
         if options[name] is not None and options[owner] is None:
             raise UsageError(f"--{name.replace('_', '-')}: belongs to --{owner} {value}")
-    regret: vr.RegretOptions | None = None
-    rejudge: vr.RejudgeOptions | None = None
+    regret = rejudge = None
     if (nodes := options["regret"]) is not None:
         regret = vr.RegretOptions(nodes, deep=options["deep"], **_positions(options["regret_positions"]))
-    if (deeper := options["rejudge"]) is not None:
-        rejudge = vr.RejudgeOptions(deeper, **_positions(options["rejudge_positions"]))
+    if (judge := options["rejudge"]) is not None:
+        rejudge = vr.RejudgeOptions(judge, **_positions(options["rejudge_positions"]))
     print_result(
         lambda: vr.remeasure(
             db,
@@ -148,17 +147,17 @@ def _measure_suite(
     suite: str, nets: tuple[str, ...], question: vr.Question | vr.Worst, output: str | None, json: bool, device: str
 ) -> None:
     """Nets on a suite. Threshold and scale are those of the suite, unless the user typed others."""
-    if of_store := typed(*_OF_STORE):
-        raise UsageError(f"{of_store[0]}: needs a store, not a suite; vr mine --deep recorded makes one of it")
-    base = question.question if isinstance(question, vr.Worst) else question
-    if base.q_from == "wdl":
+    if for_store := typed(*_FOR_STORE):
+        raise UsageError(f"{for_store[0]}: needs a store, not a suite; vr mine --deep recorded makes one of it")
+    plain = question.question if isinstance(question, vr.Worst) else question
+    if plain.q_from == "wdl":
         raise UsageError("--alpha wdl: a suite has no W/D/L; give a number of centipawns")
     if not nets:
         raise UsageError("give the net to measure: --net my-net.pb.gz")
     threshold = None
     if typed("threshold"):
-        threshold = plain_threshold(question if isinstance(question, vr.Worst) else base.threshold)
-    alpha = base.alpha
+        threshold = plain_threshold(question if isinstance(question, vr.Worst) else plain.threshold)
+    alpha = plain.alpha
     print_result(
         lambda: vr.remeasure_suite(suite, nets, threshold=threshold, alpha=alpha, output=output, device=device), json
     )

@@ -45,7 +45,7 @@ def command(
     if json:
         click.echo(dumps(shown.as_json(), indent=2))
         return
-    of_environment = click.get_current_context().color  # NO_COLOR and its like
-    coloured = sys.stdout.isatty() if of_environment is None else of_environment
+    wanted = click.get_current_context().color  # by NO_COLOR and similar variables
+    coloured = sys.stdout.isatty() if wanted is None else wanted
     # Without `color` click may strip the escape sequences, which only the board has.
     click.echo("\n".join(shown.lines(colours=coloured)), color=coloured)

@@ -37,14 +37,14 @@ def command(net: str | None, **options: Any) -> None:
     from valuerepair.errors import pairs_of
     from valuerepair.mcts.uci_options import EngineSettings, with_option
 
-    chosen = with_option(EngineSettings(), "WeightsFile", net or "")
+    settings = with_option(EngineSettings(), "WeightsFile", net or "")
     for name, value in pairs_of(options["set"], "--set ", "`uci` lists the options"):
-        chosen = with_option(chosen, name, value)
+        settings = with_option(settings, name, value)
 
     from valuerepair.mcts.uci_server import UciServer
 
     with printing.no_remarks():  # the server writes them as ``info string``
-        UciServer(_open, _write, chosen).run(_lines())
+        UciServer(_open, _write, settings).run(_lines())
 
 
 def _lines() -> Iterator[str]:

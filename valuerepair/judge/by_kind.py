@@ -22,10 +22,10 @@ from valuerepair.intervals import (
     Interval,
     Rate,
     bootstrap,
-    of_kept,
     resampled_bounds,
     resamples_within,
     share_change,
+    single_changes,
     weighted,
 )
 from valuerepair.judge.two_phase import DeeperValues, estimated
@@ -165,7 +165,7 @@ def _candidates(
         deeper_hits = [is_candidate(q - deeper.deep_q, threshold) for q in scaled]
         columns = [deeper.corrected(own, hit.astype(np.float64)) for own, hit in zip(columns, deeper_hits, strict=True)]
     # By a deeper judge, its corrections of the drawn rows are resampled, too.
-    differences = columns[1] - columns[0] + (of_kept(changes, weight) - changes)
+    differences = columns[1] - columns[0] + (single_changes(changes, weight) - changes)
     kept, *means = bootstrap(np.stack([differences, *columns], 1), weight, game)
     change = share_change(kept, changes, weight, game)
     if len(np.unique(game)) < FEWEST_GAMES:

@@ -17,7 +17,7 @@ from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, CrossFit
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Interval, Rate, bootstrap, of_kept, share_change, weighted
+from valuerepair.intervals import Interval, Rate, bootstrap, share_change, single_changes, weighted
 from valuerepair.judge import labelled
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_for
@@ -312,7 +312,7 @@ class _CommonPositions:
         scores, first, second = self.scores, self.wrong[0], self.wrong[i]
         weight, game, size = scores.weight, scores.game_id, np.abs(scores.disagreement)
         changes = second.astype(np.float64) - first
-        mean_abs, kept = bootstrap(np.stack([size[i] - size[0], of_kept(changes, weight)], 1), weight, game)
+        mean_abs, kept = bootstrap(np.stack([size[i] - size[0], single_changes(changes, weight)], 1), weight, game)
         counts = np.bincount(categories(scores, self.threshold, i), minlength=len(CATEGORIES)).tolist()
         by_kind = self.all_kinds.by_kind(i)
         policies = self.labels[0][1] and self.labels[i][1]

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.calibration import CrossFit
-from valuerepair.intervals import Interval, Rate, of_kept, resampled_bounds, resamples_within, share_change, weighted
+from valuerepair.intervals import (
+    Interval,
+    Rate,
+    resampled_bounds,
+    resamples_within,
+    share_change,
+    single_changes,
+    weighted,
+)
 from valuerepair.question import is_candidate
 
 Finding = Literal["fewer", "more", "not shown", "cannot tell"]
@@ -95,7 +103,7 @@ def recalibrate(
     def counted(mass: Floats) -> Floats:
         """The two differences and three shares of `Recalibration`, for rows with the weights `mass` [n]."""
         errors, (first_wrong, second_wrong) = after_curves(mass)
-        columns = np.stack([of_kept(1.0 * second_wrong - first_wrong, weight), errors[1] - errors[0]], 1)
+        columns = np.stack([single_changes(1.0 * second_wrong - first_wrong, weight), errors[1] - errors[0]], 1)
         hits = (first, ~first_wrong), (repaired, first_wrong), (newly, second_wrong)
         with np.errstate(invalid="ignore"):  # a resample may have no such rows
             parts = [mass @ (group & hit) / (mass @ group) for group, hit in hits]

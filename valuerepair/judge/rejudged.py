@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from valuerepair.arrays import Flags, Floats, Ids
-from valuerepair.intervals import Interval, Rate, bootstrap, of_kept, share_change, weighted
+from valuerepair.intervals import Interval, Rate, bootstrap, share_change, single_changes, weighted
 from valuerepair.judge.by_kind import BetterJudge, KindRow, kind_lines
 from valuerepair.judge.two_phase import DeeperValues, estimated
 from valuerepair.question import is_candidate
@@ -221,7 +221,7 @@ def rejudged_pair(
         by_judge.append((wrong[1] - wrong[0], sizes[1] - sizes[0]))
     differences = [deeper.corrected(first, second) for first, second in zip(*by_judge, strict=True)]
     changes = by_judge[0][0]
-    differences[0] += of_kept(changes, weight) - changes
+    differences[0] += single_changes(changes, weight) - changes
     kept, mean_abs = bootstrap(np.stack(differences, 1), weight, game)
     return share_change(kept, changes, weight, game), mean_abs
 

@@ -15,7 +15,7 @@ from valuerepair.archives.aside import parse_shares
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.engines.kinds import STOCKFISH, default_kind, parse_spec
-from valuerepair.errors import UsageError, ValueRepairError, check_least, nearest
+from valuerepair.errors import UsageError, check_least, nearest
 from valuerepair.files import read_toml, written_whole
 from valuerepair.inputs import reason
 from valuerepair.nets.registry import DEFAULT_NET
@@ -295,12 +295,7 @@ def _line(setting: Field[Any], value: Any) -> str:
 
 def read(path: Path) -> Settings:
     """The settings of a file. Raises UsageError, one line, which names the file and the place."""
-    try:
-        tables = read_toml(path)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    except ValueRepairError as error:
-        raise UsageError(str(error)) from None
+    tables = read_toml(path)
     if isinstance(sizes := tables.get("sizes"), dict) and _OLD_SIZES & sizes.keys():
         raise UsageError(
             f"{path}: an older version of vr repair began this folder; give another by -o, or begin with what was "

@@ -20,8 +20,8 @@ from valuerepair import outputs
 from valuerepair.chess.origins import BESIDE, KINDS
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import HeldError, claimed, written_whole
-from valuerepair.inputs import Count, Number, read_checked
+from valuerepair.files import HeldError, claimed, read_regular, written_whole
+from valuerepair.inputs import MOST_JSON, Count, Number, from_json
 from valuerepair.judge.split import Split
 from valuerepair.nets.planes import PLANES, unpack_masks
 from valuerepair.nets.registry import locate
@@ -598,7 +598,10 @@ def read_curve(path: str | os.PathLike[str]) -> Training:
     if path_of_curve.name.endswith(SUFFIX):
         path_of_curve = curve_path(path_of_curve)
     try:
-        about = read_checked(path_of_curve, _Curve, "a curve that vr train wrote")
+        content = read_regular(path_of_curve, MOST_JSON)
     except OSError as error:
         raise ValueRepairError(f"{path_of_curve}: {error.strerror}; vr train writes it beside the new net") from None
+    where = f"{path_of_curve}: is not a curve that vr train wrote"
+    from_json(content, _Curve, where)
+    about = from_json(content, dict[str, Any], where)  # with the fields that `_Curve` does not name
     return Training(about, about.pop("curve"))
