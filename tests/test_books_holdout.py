@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.books.options import BookOptions, NearDuplicates
-from valuerepair.books.select import choose_rows, sides
+from valuerepair.books.select import book_and_holdout, choose_rows
 from valuerepair.books.write import write_books
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -41,7 +41,7 @@ def test_a_holdout_is_a_partition_without_neighbours(rows: list[tuple[str, str, 
     fens = [f"4k3/{pawns}p{7 - pawns}/8/8/8/8/8/{piece}3K3 w - - 0 1" for _, piece, pawns in rows]
     table = pd.DataFrame({"part": [part for part, _, _ in rows], "fen": fens})
     try:
-        book, holdout, near = sides(table, set(near_keys(table["fen"][table["part"] != "train"].tolist())))
+        book, holdout, near = book_and_holdout(table, set(near_keys(table["fen"][table["part"] != "train"].tolist())))
     except ValueRepairError:
         reject()  # the book would be empty
     assert len(book) + len(holdout) + near == len(table)

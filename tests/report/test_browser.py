@@ -23,7 +23,7 @@ from tests.report.reading import (
 )
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
-from valuerepair.report.show import describe, shown_lines
+from valuerepair.report.show import describe, fact_lines
 from valuerepair.report.stats import stats_lines, store_figures
 from valuerepair.store.store import Store
 
@@ -299,7 +299,7 @@ def test_recorded_values_are_not_said_to_be_searched(chromium: Browser, tmp_path
     with Store.open(db) as store:
         page_module.write(store, tmp_path / "a.html", Question())
         assert "scored in full; 0 nodes" not in "\n".join(stats_lines(store_figures(store)))
-        assert "0 nodes" not in "\n".join(shown_lines(describe(store, "1", Question())))
+        assert "0 nodes" not in "\n".join(fact_lines(describe(store, "1", Question())))
     with visit(chromium, tmp_path / "a.html") as page:
         cards = dict(
             page.evaluate(

@@ -1,4 +1,4 @@
-"""`check_book`: does lc0 read this book, and does it read the intended lines? Streaming, for PGN and EPD.
+"""Checks whether lc0 reads a book, PGN or EPD, and reads the intended lines: `BookCheck`, line by line.
 
 The PGN check walks the file exactly as lc0's reader does (lines, comments, words) and reports every place where lc0
 would throw, silently read something else, or play no game.
@@ -58,7 +58,7 @@ def check_book(path: str | Path) -> list[Problem]:
 
 
 class BookCheck:
-    """Iterates over a book's problems, and counts problems, entries, and whose move it is where the entries end.
+    """Iterates over a book's problems, and counts problems, entries, and the side to move where the entries end.
 
     Iterate once; the counts are complete at the end. Calls `on_entry` with every readable entry. Raises UsageError for
     a missing file and for another kind of file, ValueRepairError for a file that is no book or is packed in a way that

@@ -73,9 +73,9 @@ def san_flags(fens: Sequence[str], lines: Sequence[Sequence[str]]) -> NDArray[np
     flags, numbers, earlier = np.zeros(len(flat), np.uint8), np.zeros(0, np.int64), parse_fens([])
     for ply, (rows, boards) in enumerate(boards_by_ply(fens, lines)):
         if ply:
-            at = cuts[rows] + ply - 1
-            words, _, _ = _ply(earlier[np.searchsorted(numbers, rows)], flat[at])
-            flags[at] = words >> 20
+            played = cuts[rows] + ply - 1  # the moves that lead to this ply
+            words, _, _ = _ply(earlier[np.searchsorted(numbers, rows)], flat[played])
+            flags[played] = words >> 20
         numbers, earlier = rows, boards
     return flags
 
@@ -91,14 +91,14 @@ def _side_by_side(start_fens: Sequence[str], moves: Sequence[list[str]], positio
     starts, ends = [""] * len(moves), [""] * len(moves)
     ply = 0
     while len(rows):
-        for places, fens_of in ((first, starts), (lengths, ends)):
-            here = places[rows] == ply
-            for i, fen in zip(rows[here].tolist(), fens(boards[here]), strict=True):
-                fens_of[i] = fen
+        for plies, texts in ((first, starts), (lengths, ends)):
+            reached = plies[rows] == ply
+            for i, fen in zip(rows[reached].tolist(), fens(boards[reached]), strict=True):
+                texts[i] = fen
         unfinished = lengths[rows] > ply
         rows, boards = rows[unfinished], boards[unfinished]
-        at, turn = cuts[rows] + ply, white_to_move(boards)
-        words[at], unreadable, boards = _ply(boards, flat[at])
+        following, turn = cuts[rows] + ply, white_to_move(boards)
+        words[following], unreadable, boards = _ply(boards, flat[following])
         ply += 1
         # lc0 can read on from the next position with White to move.
         first[rows[unreadable]] = np.where(turn, ply + 1, ply)[unreadable]
@@ -188,7 +188,7 @@ def _ply(boards: Boards, moves: Moves) -> tuple[Ids, Flags, Boards]:
     """One ply of each line: the words of its moves, which of them lc0 cannot read, and the boards after them."""
     listed, offsets = legal_moves(boards)
     numbers = np.repeat(np.arange(len(boards)), np.diff(offsets))
-    words, kinds = _before(boards, moves)
+    words, kinds = _plain_words(boards, moves)
     words |= _disambiguation(boards, moves, kinds, listed, numbers)
     after = replay(boards, moves, np.arange(len(boards) + 1))
     checks = np.flatnonzero(in_check(after))
@@ -209,8 +209,8 @@ def _kinds(boards: Boards, squares: Ids) -> Ids:
     return kinds
 
 
-def _before(boards: Boards, moves: Moves) -> tuple[Ids, Ids]:
-    """The words of moves by the board before them, without disambiguation; and the kinds of the moving pieces."""
+def _plain_words(boards: Boards, moves: Moves) -> tuple[Ids, Ids]:
+    """The words of moves without disambiguation, check and mate; and the kinds of the moving pieces."""
     origin, target = _squares(boards, moves)
     kinds = _kinds(boards, origin)
     takes = (boards[:, THEM] >> target.astype(np.uint64) & _ONE) != 0
@@ -246,9 +246,9 @@ def _on_ep_square(boards: Boards, moves: Moves, kinds: Ids) -> Flags:
 
 def _texts(words: Ids) -> list[str]:
     """The SAN of each word; there are a few thousand different words."""
-    different, which = np.unique(words, return_inverse=True)
-    texts = [_text(word) for word in different.tolist()]
-    return [texts[i] for i in which.tolist()]
+    distinct, indices = np.unique(words, return_inverse=True)
+    texts = [_text(word) for word in distinct.tolist()]
+    return [texts[i] for i in indices.tolist()]
 
 
 @cache

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import chess
 
 from valuerepair.chess.board import status_error
+from valuerepair.text import printable
 
 GAME_PLY_LIMIT = 450  # selfplay/game.cc: a game that reaches it is dropped without a result
 RESULTS = frozenset({"1/2-1/2", "1-0", "0-1", "*"})
@@ -153,12 +154,7 @@ _REASONS = (
 def explain(word: str) -> str:
     """Why lc0 cannot make a move of `word`, in the user's terms."""
     reason = next((text for pattern, text in _REASONS if re.match(pattern, word)), "not a move")
-    return f"{_shown(word)}: {reason}"
-
-
-def _shown(word: str) -> str:
-    clean = "".join(c if c.isprintable() else "?" for c in word)
-    return clean if len(clean) <= 24 else clean[:23] + "…"
+    return f"{printable(word, 24)}: {reason}"
 
 
 def start_board(fen: str) -> chess.Board:
@@ -177,7 +173,7 @@ def start_board(fen: str) -> chess.Board:
 
 
 def no_game(board: chess.Board, game_ply: int) -> str | None:
-    """Why lc0 plays no move from here, so that a book entry would be useless; None if it does.
+    """Why lc0 plays no move from here, so that a book entry would be useless; None if it plays one.
 
     `game_ply` is lc0's count, the FEN's move number (1 for the initial position) plus the plies since.
     """

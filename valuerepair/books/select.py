@@ -1,6 +1,6 @@
 """Chooses the rows of the store for a book, their order and weights, and the rows that are held out.
 
-Also what this needs to know of rows: whether lc0 can play on from them, their labels, verdicts and parts of a split.
+Also finds out what the choice depends on: whether lc0 can play on from a row, its labels, verdict and part of a split.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def can_continue(fens: Sequence[str], starts: Sequence[str], moves: Sequence[str
     return ~over & (game_plies < GAME_PLY_LIMIT)
 
 
-def add_knowledge(
+def with_book_columns(
     store: Store, rows: pd.DataFrame, options: BookOptions, split: Split | None
 ) -> tuple[pd.DataFrame, dict[str, Any], list[str]]:
-    """`rows` of `Store.candidates` with the columns for `choose_rows`; which oracle gave the verdicts, for the
+    """`rows` of `Store.candidates` with the columns that `choose_rows` needs; the oracle of the verdicts, for the
     manifest; and the FENs of all positions in the store that the `split` holds out, candidates or not.
 
     Adds the columns `eco_header` and `GAME_KEY`; `verdict` for `options.confirmed`, by the oracle that took a second
-    look at most of the rows; `labels`, a set of names per row, for `options.labels`; `part`, a name of
+    look at most of the rows; `labels`, a set of names for each row, for `options.labels`; `part`, a name of
     `judge.split.PARTS`, for the `split`. Raises UsageError for an unknown label.
     """
     for label in options.labels:
@@ -97,21 +97,19 @@ def add_knowledge(
     if split is not None:
         ids = store.connection.numbers("SELECT id FROM positions ORDER BY id", {}, np.int64)[0]
         parts = split.parts(store, ids)
-        of_rows = parts[np.searchsorted(ids, rows["position_id"].to_numpy(np.int64))]
-        columns["part"] = [PARTS[part] for part in of_rows.tolist()]
+        row_parts = parts[np.searchsorted(ids, rows["position_id"].to_numpy(np.int64))]
+        columns["part"] = [PARTS[part] for part in row_parts.tolist()]
         query = "SELECT p.fen FROM json_each(:ids) j JOIN positions p ON p.id = j.value"
-        held = store.connection.rows_of(ids[np.isin(parts, HELD_OUT)].tolist(), query)
-        held_fens = [fen for (fen,) in held]
+        held_fens = [fen for (fen,) in store.connection.rows_of(ids[np.isin(parts, HELD_OUT)].tolist(), query)]
     return rows.assign(**columns), confirmed, held_fens
 
 
-def sides(rows: pd.DataFrame, near_held: Set[str]) -> tuple[pd.DataFrame, pd.DataFrame, int]:
+def book_and_holdout(rows: pd.DataFrame, near_held: Set[str]) -> tuple[pd.DataFrame, pd.DataFrame, int]:
     """The rows of the book, those of the holdout, and the number of near-duplicates of held-out positions.
 
-    Divides them by their column `part`, if they have one: the part ``train`` is the book.
-
-    A split has each game and each root on one side. Rows with one of the `near_keys` `near_held` are left out of the
-    book. Raises ValueRepairError if the book would be empty; the holdout may be.
+    Divides them by their column `part`, if they have one: the part ``train`` is the book. Each game and each root is in
+    one part only. Rows with one of the `near_keys` in `near_held` are left out of the book. Raises ValueRepairError if
+    the book would be empty; the holdout may be empty.
     """
     if "part" not in rows:
         return rows, rows.iloc[:0], 0
@@ -120,7 +118,7 @@ def sides(rows: pd.DataFrame, near_held: Set[str]) -> tuple[pd.DataFrame, pd.Dat
     book = rows[~is_held & ~near]
     if book.empty:
         raise ValueRepairError(
-            f"--split leaves the book empty: each of {len(rows):,} candidates is held out or too near to one that is"
+            f"--split leaves the book empty: each of {len(rows):,} candidates is held out or too near to a held-out one"
         )
     return book, rows[is_held], int(near.sum())
 
@@ -132,7 +130,7 @@ class Selection:
     ``candidates == len(book without parents) + len(holdout) + sum(left_out.values())``; `candidates` counts the rows
     at the threshold, `left_out` those dropped afterwards, by reason. Added columns: `book_weight`, `opening_family`,
     `material_family`, `plies_before` (0 for a candidate), `parent_of` (the candidates that follow a position, empty
-    for none) and, in the book, `copies` (how often it is written). A parent has no values of net and oracle.
+    for none) and, in the book, `copies` (how often it is written). Values of net and oracle are missing for parents.
     """
 
     book: pd.DataFrame
@@ -151,7 +149,7 @@ def choose_rows(
     held_fens: Sequence[str] = (),
     held_materials: Sequence[str] = (),
 ) -> Selection:
-    """The rows of a book, from a frame like `Store.frame` that has all candidates and may have other rows.
+    """The rows of a book, from a frame like `Store.frame`: it has all candidates, and may have other rows.
 
     `scored` are the disagreements of all scored positions. The frame has columns `GAME_KEY`, `verdict`
     (`judge.verdict`) for `options.confirmed`, `labels` (a set of texts per row) for `options.labels` and `part` for a
@@ -162,12 +160,12 @@ def choose_rows(
     size = frame["disagreement"].abs()
     rows = frame[is_candidate(size, threshold)]
     if rows.empty:
-        raise ValueRepairError(_nothing_found(sizes, threshold))
+        raise ValueRepairError(_no_candidates(sizes, threshold))
     candidates, sieve = len(rows), _BookSieve(rows)
-    _keep_by_kind(sieve, options)
+    _apply_filters(sieve, options)
     sieve.keep(playable(sieve.rows), OVER)
     sieve.rows = _ordered(sieve.rows, options)
-    _keep_by_number(sieve, options)
+    _apply_limits(sieve, options)
     if sieve.rows.empty:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sieve.left_out.items())
         raise ValueRepairError(f"all {candidates:,} candidates at {threshold:g} are left out: {reasons}")
@@ -177,7 +175,7 @@ def choose_rows(
         parent_of="",
     )
     near_held = set() if options.near_duplicates == "keep" else set(near_keys(held_fens))
-    train, holdout, near = sides(rows, near_held)
+    train, holdout, near = book_and_holdout(rows, near_held)
     if near:
         sieve.left_out[NEAR_HELD] = near
     held = _HeldOutSets(set(keys(parse_fens(held_fens)).tolist()), near_held, set(held_materials))
@@ -188,6 +186,8 @@ def choose_rows(
 
 @dataclass(slots=True)
 class _BookSieve:
+    """Rows that are filtered step by step; `left_out` counts those dropped, by reason."""
+
     rows: pd.DataFrame
     left_out: dict[str, int] = field(default_factory=dict)
 
@@ -197,7 +197,7 @@ class _BookSieve:
         self.rows = self.rows[mask]
 
 
-def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
+def _apply_filters(sieve: _BookSieve, options: BookOptions) -> None:
     """Keeps the rows with the sign, value, verdict, part and labels in the options."""
     if options.sign != "both":
         disagreement = sieve.rows["disagreement"]
@@ -215,7 +215,7 @@ def _keep_by_kind(sieve: _BookSieve, options: BookOptions) -> None:
         sieve.keep(pd.Series(has_label, sieve.rows.index, dtype=bool), f"not {label}")
 
 
-def _keep_by_number(sieve: _BookSieve, options: BookOptions) -> None:
+def _apply_limits(sieve: _BookSieve, options: BookOptions) -> None:
     """Keeps the first rows of each group of near-duplicates, of each root, of each game, and of all."""
     if options.near_duplicates == "game":
         near = sieve.rows.assign(near=near_keys(sieve.rows["fen"].tolist())).duplicated([GAME_KEY, "near"])
@@ -237,17 +237,17 @@ def _repeated(book: pd.DataFrame, options: BookOptions, left_out: dict[str, int]
         start = seeded_hash(options.seed, "repeats") / 2**63
         copies = copies_by_weight(book["book_weight"].to_numpy(), options.repeat_by_weight, start)
     book = book.assign(copies=copies)
-    dropped, of_parents = book["copies"] == 0, book["plies_before"] > 0
-    if count := int((dropped & ~of_parents).sum()):
+    dropped, is_parent = book["copies"] == 0, book["plies_before"] > 0
+    if count := int((dropped & ~is_parent).sum()):
         left_out[TOO_LIGHT] = count
-    if count := int((dropped & of_parents).sum()):
+    if count := int((dropped & is_parent).sum()):
         parents.leave_out(TOO_LIGHT, count)
         parents.written -= count
     written: pd.DataFrame = book[~dropped]
     return written
 
 
-def _nothing_found(sizes: pd.Series[float], threshold: float) -> str:
+def _no_candidates(sizes: pd.Series[float], threshold: float) -> str:
     if sizes.empty:
         return "no position is scored by both this net and this oracle yet; run vr mine first"
     scored = f"{len(sizes):,} scored positions"
@@ -259,8 +259,8 @@ def _nothing_found(sizes: pd.Series[float], threshold: float) -> str:
 def _ordered(rows: pd.DataFrame, options: BookOptions) -> pd.DataFrame:
     """The rows by largest disagreement, or by a hash of seed and position; independent of the store's order."""
     hashes = np.array([seeded_hash(options.seed, fen) for fen in rows["fen"].tolist()], np.int64)
-    first = -rows["disagreement"].abs().to_numpy() if options.order == "disagreement" else hashes
-    ordered: pd.DataFrame = rows.iloc[np.lexsort((hashes, first))]
+    key = -rows["disagreement"].abs().to_numpy() if options.order == "disagreement" else hashes
+    ordered: pd.DataFrame = rows.iloc[np.lexsort((hashes, key))]
     return ordered
 
 
@@ -293,7 +293,7 @@ class ParentCount:
 
 
 class _HeldOutSets(NamedTuple):
-    """What a split holds out: `keys` of positions, the `near_keys` of these, and material families."""
+    """What a split holds out: the `keys` of positions, their `near_keys`, and material families."""
 
     keys: set[int]
     near: set[str]
@@ -333,8 +333,8 @@ class _ParentAdder:
     ) -> None:
         self.records: list[dict[Hashable, Any]] = []
         self._options, self._count, self._held = options, count, held
-        of_candidates = keys(parse_fens([row["fen"] for row in candidates])).tolist()
-        self._by_key = dict(zip(of_candidates, candidates, strict=True))
+        candidate_keys = keys(parse_fens([row["fen"] for row in candidates])).tolist()
+        self._by_key = dict(zip(candidate_keys, candidates, strict=True))
 
     def add(self, row: dict[Hashable, Any], weight: float, parents: list[Parent]) -> None:
         """Adds a candidate and its parents, which get their shares of `weight`."""
@@ -346,10 +346,10 @@ class _ParentAdder:
 
     def _add_parent(self, parent: Parent, candidate: dict[Hashable, Any], weight: float) -> None:
         origin = f"{quantity(parent.plies_before, 'ply')} before {game_name(candidate)} ply {candidate['ply']}"
-        if (known_row := self._by_key.get(parent.key)) is not None:
-            known_row["book_weight"] += weight
-            known_row["parent_of"] = ", ".join(filter(None, (known_row["parent_of"], origin)))
-            self._count.leave_out(OF_PARENT if known_row["plies_before"] else OF_CANDIDATE)
+        if (same := self._by_key.get(parent.key)) is not None:
+            same["book_weight"] += weight
+            same["parent_of"] = ", ".join(filter(None, (same["parent_of"], origin)))
+            self._count.leave_out(OF_PARENT if same["plies_before"] else OF_CANDIDATE)
             return
         row = _row(parent, candidate, weight, origin)
         if reason := self._reason_to_leave_out(parent.key, row):

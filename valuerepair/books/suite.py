@@ -68,7 +68,7 @@ class WrittenSuite:
     left_out: Mapping[str, int]
 
     def lines(self) -> list[str]:
-        """For the user."""
+        """The counts as text for a terminal."""
         lines = [f"the judge refutes the net's first move in {self.avoided:,} of them (am)"]
         if self.unasked:
             lines[0] += f"; vr confirm would check {self.unasked:,} more"
@@ -100,8 +100,8 @@ def write_suite_stream(store: Store, rows: pd.DataFrame, threshold: float, strea
     differs = np.array([_differ(*pair) for pair in zip(chosen["net_best"], chosen["deep_best"], strict=True)], np.bool_)
     avoided = differs & (loss >= threshold)
     second = looks.attrs["second"] or rows.attrs["oracle"]  # selected rows keep the attrs of their frame
-    for row, look, bad in zip(chosen.to_dict("records"), looks.to_dict("records"), avoided.tolist(), strict=True):
-        stream.write(_line(row, look, bad, threshold, rows.attrs, second["label"]).encode())
+    for row, look, refutes in zip(chosen.to_dict("records"), looks.to_dict("records"), avoided.tolist(), strict=True):
+        stream.write(_line(row, look, refutes, threshold, rows.attrs, second["label"]).encode())
     unasked = int((differs & np.isnan(loss)).sum())
     return WrittenSuite(rows.attrs["net"]["name"], len(chosen), int(avoided.sum()), unasked, dict(left_out))
 
@@ -135,9 +135,14 @@ def _loss(store: Store, rows: pd.DataFrame, looks: pd.DataFrame) -> Floats:
 
 
 def _line(
-    row: dict[Hashable, Any], look: dict[Hashable, Any], bad: bool, threshold: float, attrs: Mapping[Any, Any], by: str
+    row: dict[Hashable, Any],
+    look: dict[Hashable, Any],
+    refuted: bool,
+    threshold: float,
+    attrs: Mapping[Any, Any],
+    second_judge: str,
 ) -> str:
-    """The line of one candidate; `bad`: the judge finds that the net's first move loses."""
+    """The line of one candidate; `refuted`: the judge finds that the net's first move loses."""
     net, alpha = attrs["net"], attrs["alpha"]
     scale = "W/D/L" if attrs["q_from"] == "wdl" else _OWN_SCALES.get(alpha["origin"], f"alpha {alpha['value']:g}")
     operations: dict[str, str | int] = {
@@ -149,7 +154,7 @@ def _line(
     if game := _game(row):
         operations["c2"] = game
     if look["verdict"] is not None:
-        operations["c4"] = f"second look Q {look['second_q']:+.5f}, {look['verdict']}, {by}"
+        operations["c4"] = f"second look Q {look['second_q']:+.5f}, {look['verdict']}, {second_judge}"
     operations |= {name: int(row[column]) for name, column in (("acn", "nodes"), ("acd", "depth")) if row[column] > 0}
     texts: dict[str, Any] = {
         name: epd_text(text) if isinstance(text, str) else text for name, text in operations.items()
@@ -158,7 +163,7 @@ def _line(
         texts["c3"] = epd_text(history_comment(row["start_fen"], row["moves"]), _WHOLE_GAME)
     board = chess.Board(row["fen"])
     texts |= {"hmvc": board.halfmove_clock, "fmvn": board.fullmove_number}
-    for name, move in (("bm", row["deep_best"]), ("am", row["net_best"] if bad else None)):
+    for name, move in (("bm", row["deep_best"]), ("am", row["net_best"] if refuted else None)):
         if isinstance(move, str):
             texts[name] = [_move(board, move)]
     written: str = board.epd(**dict(sorted(texts.items())))
@@ -252,7 +257,7 @@ def _table(
         deep_q = float(values.deep_q(scores, values.DEFAULT_ALPHA if alpha is None else alpha))
         if judge is not None and (alpha is None or judge[2] is None):
             deep_q = float(judge[1])
-        of_line = float(judge[3]) if judge is not None else DEFAULT_THRESHOLD
+        own_threshold = float(judge[3]) if judge is not None else DEFAULT_THRESHOLD
         rows.append(
             {
                 "line": game.number,
@@ -263,7 +268,7 @@ def _table(
                 "net_q": float(net[1]) if net is not None else np.nan,
                 "judge": judge[4] if judge is not None else None,
                 "deep_q": deep_q,
-                "threshold": of_line if threshold is None else threshold,
+                "threshold": own_threshold if threshold is None else threshold,
             }
         )
     table: pd.DataFrame = pd.DataFrame(rows)
@@ -275,10 +280,10 @@ def _table(
 
 @dataclass(frozen=True, slots=True)
 class SharedSpots:
-    """The share of the blind spots of the net `of` that `net` shares: `shared`, with its 95 % interval by games.
+    """The share of the blind spots of a net (`of`) that `net` shares: the rate `shared`, its 95 % interval by games.
 
-    `of_sha256` is the beginning of its hash. If the lines name no net, `of` is None and all errors count. `opposite`
-    counts errors of the threshold or more in the other direction, which are not shared.
+    `of_sha256` is the beginning of its hash. If the lines name no net, `of` is None and all errors count.
+    `opposite` counts errors of the threshold or more in the other direction, which are not shared.
     """
 
     net: str
@@ -298,7 +303,7 @@ class SharedSpots:
 
 @dataclass(frozen=True)
 class MeasuredSuite:
-    """Nets on a suite. `rows` are those of `Suite`, with `net_N`, `q_N` and `shared_N` for each net N, from 1."""
+    """Nets on a suite. `rows` are those of `Suite` with `net_N`, `q_N`, `shared_N` for each net N, from 1."""
 
     path: str
     rows: pd.DataFrame
@@ -311,15 +316,15 @@ class MeasuredSuite:
         return {**plain, "shares": json_fields(self.shares)}
 
     def lines(self) -> list[str]:
-        """For the user: whose positions, then a line for each net."""
+        """Text for a terminal: the net whose blind spots they are, then a line for each net."""
         lines = []
         for group in dict.fromkeys((share.of, share.judge, share.threshold) for share in self.shares):
-            of, judge, threshold = group
-            of_group = [share for share in self.shares if (share.of, share.judge, share.threshold) == group]
-            positions = f"blind spots of {of}" if of is not None else "positions with a value"
-            by = f" (judge: {judge})" if judge is not None else ""
-            lines.append(f"{of_group[0].shared.total:,} {positions}, {threshold:g} or more off{by}")
-            lines += [f"  {_shared_words(share)}" for share in of_group]
+            suite_net, judge, threshold = group
+            in_group = [share for share in self.shares if (share.of, share.judge, share.threshold) == group]
+            positions = f"blind spots of {suite_net}" if suite_net is not None else "positions with a value"
+            judged_by = f" (judge: {judge})" if judge is not None else ""
+            lines.append(f"{in_group[0].shared.total:,} {positions}, {threshold:g} or more off{judged_by}")
+            lines += [f"  {_shared_words(share)}" for share in in_group]
         lines += _left_out_lines(self.left_out)
         if any(share.of is not None and not share.itself for share in self.shares):
             lines.append(
@@ -369,16 +374,18 @@ def measure_suite(
 def _by_group(
     rows: pd.DataFrame, name: str, key: str, shared: NDArray[np.bool_], opposite: NDArray[np.bool_]
 ) -> list[SharedSpots]:
-    """One net on the positions of each net, judge and threshold that the lines name."""
+    """The shares of one net, for each net, judge and threshold that the lines name."""
     games = np.unique(_games(rows), return_inverse=True)[1]
     spots = []
     columns = [rows[column].tolist() for column in ("net", "net_sha256", "judge", "threshold")]
     groups = list(zip(*columns, strict=True))
     for group in dict.fromkeys(groups):
-        of, of_sha256, judge, threshold = group
+        suite_net, suite_sha256, judge, threshold = group
         in_group = np.array([other == group for other in groups], np.bool_)
         rate = weighted(shared[in_group], np.ones(int(in_group.sum())), games[in_group])
-        spots.append(SharedSpots(name, key, of, of_sha256, judge, threshold, rate, int(opposite[in_group].sum())))
+        spots.append(
+            SharedSpots(name, key, suite_net, suite_sha256, judge, threshold, rate, int(opposite[in_group].sum()))
+        )
     return spots
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 from valuerepair import outputs
 from valuerepair.books.emit import BookLine, book_lines, epd_entry, pgn_entry
 from valuerepair.books.options import BookOptions
-from valuerepair.books.select import Selection, add_knowledge, choose_rows, game_name, parent_weight
+from valuerepair.books.select import Selection, choose_rows, game_name, parent_weight, with_book_columns
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import Alpha
 from valuerepair.engines.kinds import PAWNS
@@ -42,7 +42,7 @@ from valuerepair.version import __version__
 log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
-_PARENT_OF_SHOWN = 3  # candidates that a tag lists
+_MOST_LISTED = 3  # candidates in the tag of a parent
 # The columns that `pgn_tags`, `epd_operations` and `_order` use.
 _ENTRY_COLUMNS = (
     "event", "date", "white", "black", "source", "game", "ply", "net_q", "calibrated_q", "deep_q", "disagreement",
@@ -82,9 +82,9 @@ def write_books(
             f"--per-root {options.per_root}: needs --expanded searched or all; "
             "without it, each candidate is its own root"
         )
-    # All rows, but only the counted column: the other columns are large, and needed for candidates only.
+    # Of all rows only the column that is counted: the other columns are large, and only candidates need them.
     scored = store.frame(question, only=("disagreement",))
-    candidates, confirmed, held_fens = add_knowledge(store, store.candidates(question), options, split)
+    candidates, confirmed, held_fens = with_book_columns(store, store.candidates(question), options, split)
     for_book = candidates if split is None else candidates[candidates["part"] == PARTS[TRAIN]]
     if (warning := warning_of_held_out(store, for_book["position_id"].to_numpy("int64"), split)) is not None:
         log.warning(warning)
@@ -124,7 +124,7 @@ def _records(rows: pd.DataFrame) -> list[dict[Hashable, Any]]:
 
 
 def _json_cell(cell: Any) -> Any:
-    """A cell for JSON: None if missing. Floats are whole numbers: pandas makes floats of them if some are missing."""
+    """A cell for JSON, None if missing. Whole numbers may be floats: pandas converts them if some are missing."""
     return None if pd.isna(cell) else int(cell) if isinstance(cell, float) else cell
 
 
@@ -200,8 +200,8 @@ def _weight(row: Mapping[Any, Any]) -> str:
 def _parent_of(row: Mapping[Any, Any]) -> str:
     """The candidates that a position is a parent of: those that fit into a tag, and the number of others."""
     candidates = row["parent_of"].split(", ")
-    first = ", ".join(candidates[:_PARENT_OF_SHOWN])
-    more = len(candidates) - _PARENT_OF_SHOWN
+    first = ", ".join(candidates[:_MOST_LISTED])
+    more = len(candidates) - _MOST_LISTED
     return f"{first} and {more} more" if more > 0 else first
 
 
@@ -314,11 +314,11 @@ class Manifest:
     def summary(self, directory: str) -> list[str]:
         """The contents of the files, in lines for a terminal."""
         pgn = {name: file for name, file in self.files.items() if name.endswith(".pgn")}
-        q = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from)}"
+        values = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from)}"
         if self.calibration is not None:
-            q += f"; net Q calibrated, {self.calibration['origin']}"
+            values += f"; net Q calibrated, {self.calibration['origin']}"
         candidates, scored = quantity(self.candidates, "candidate"), quantity(self.scored, "scored position")
-        lines = [f"{candidates} at {self.threshold:g} of {scored}: {q}"]
+        lines = [f"{candidates} at {self.threshold:g} of {scored}: {values}"]
         if self.left_out:
             lines.append("left out: " + ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items()))
         lines += self._parent_lines()
@@ -357,7 +357,7 @@ class WrittenBooks:
 
 
 def what_next(store: Store, manifest: Manifest, directory: str, split: str = "") -> list[str]:
-    """What to do next with a book, in lines for a terminal; after ``next:`` stands a command for a shell.
+    """What to do next with a book, in lines for a terminal; ``next:`` is followed by a command.
 
     `split` is the file of the split that training uses, empty for none.
     """
@@ -365,9 +365,9 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     if manifest.net["history_fill"] == ENGINE_FILL:
         net_id, oracle_id = store.pick(sha256, manifest.oracle["digest"])
         pair = store.pair_options(net_id, oracle_id)
-        of_question = (store.path, pair, manifest.threshold, Alpha(**manifest.alpha), manifest.q_from)
+        question = (store.path, pair, manifest.threshold, Alpha(**manifest.alpha), manifest.q_from)
         calibrated = manifest.calibration is not None
-        export = next_command("vr export", *of_question, calibrated=calibrated, expanded=manifest.expanded, split=split)
+        export = next_command("vr export", *question, calibrated=calibrated, expanded=manifest.expanded, split=split)
         return [
             f"two versions of the engine play from it by vr match NEW OLD --openings {book}",
             f"next: {export} -o candidates.plain{_pawn(store, oracle_id)}",

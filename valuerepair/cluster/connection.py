@@ -23,9 +23,9 @@ from valuerepair.inputs import read_json
 EXAMPLE = "give tcp://HOST:8786, tls://HOST:8786, the scheduler's .json file, or local:4"
 _LOCAL = re.compile(r"local:(\d+)(?:,dashboard=(\d+))?")
 _REMOTE = re.compile(r"(?:tcp|tls|ws|wss)://[^/\s]+:(\d+)/?")
-# The most workers on this machine: 4 per core, at least 8. More would only wait for a core, and each takes a second to
-# start.
-_A_CORE, _LEAST = 4, 8
+# The most workers on this machine: this many per core, or this many in all if that is more. Further ones would only
+# wait for a core, and each takes a second to start.
+_PER_CORE, _MOST_ANYWHERE = 4, 8
 # Tasks that a worker of this machine runs at a time: two searches, one batch of the net, one spare.
 _LOCAL_THREADS = 4
 
@@ -51,7 +51,7 @@ def parse_cluster(text: str) -> ClusterAddress:
         raise UsageError(f"--cluster {text}: a port is a number from 1 to 65535")
     if remote:
         return ClusterAddress(scheduler.rstrip("/"))
-    most = max(_LEAST, _A_CORE * (os.cpu_count() or 1))
+    most = max(_MOST_ANYWHERE, _PER_CORE * (os.cpu_count() or 1))
     if local and not 1 <= int(local[1]) <= most:
         raise UsageError(f"--cluster {text}: this machine can have 1 to {most} workers")
     if local:

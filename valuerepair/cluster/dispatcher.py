@@ -26,6 +26,7 @@ from valuerepair.cluster.connection import ClusterAddress, connected, scheduler_
 from valuerepair.cluster.protocol import Assignment, Offer, Role, WorkerFailed, difference, reason_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetValues
+from valuerepair.text import printable
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Job:
     fail: Callable[[str, int], Any]
     lost: int = 0
     suspect: bool = False
-    before: int = 0  # `lost` when the job became a suspect
+    lost_before: int = 0  # `lost` when the job became a suspect
 
     def settle(self, outcome: Callable[[], Any]) -> None:
         """Ends the job with an outcome, or with the error that it raises."""
@@ -76,14 +77,14 @@ class Job:
         """The jobs to try alone: this one, or one for each of its positions; empty if it was alone already."""
         method, positions = self.call[:2]
         if method != "evaluate" or len(positions) < 2:
-            alone, self.suspect, self.before = self.suspect, True, self.lost
-            return [] if alone else [self]
+            was_alone, self.suspect, self.lost_before = self.suspect, True, self.lost
+            return [] if was_alone else [self]
         calls = [(method, positions.take(np.array([row]))) for row in range(len(positions))]
         jobs = [Job(self.role, call, Future(), self.fail, self.lost, True, self.lost) for call in calls]
 
         def join() -> Any:
             values, failed = zip(*(job.future.result() for job in jobs), strict=True)
-            return NetValues.concat(values), {row: why[0] for row, why in enumerate(failed) if why}
+            return NetValues.concat(values), {row: failure[0] for row, failure in enumerate(failed) if failure}
 
         def end(_: Future[Any]) -> None:
             if all(job.future.done() for job in jobs):
@@ -114,7 +115,7 @@ class RemoteWorker:
     joining: asyncio.Task[None] | None = None
 
     def __str__(self) -> str:
-        name = "".join(c if c.isprintable() else "?" for c in self.name[:80])
+        name = printable(self.name, 80)
         return self.address if name in ("", self.address) else f"{name} ({self.address})"
 
 
@@ -134,7 +135,7 @@ class Dispatcher:
         self._suspects: deque[Job] = deque()
         self._in_flight: dict[JobBatch, asyncio.Task[None]] = {}
         self._growth = dict.fromkeys(Role, 1)
-        self._first_offer = self._gone_since = 0.0
+        self._first_offer = self._silent_since = 0.0
         self._hope_since = time.monotonic()
         self._counts: Counter[str] = Counter()
         self._last_lost: RemoteWorker | None = None
@@ -247,20 +248,20 @@ class Dispatcher:
                 raise OSError("Dask's client is looking for its scheduler")
             facts = await asyncio.wait_for(self._client.scheduler.identity(n_workers=-1), 2 * CONNECT_S)
         except (OSError, asyncio.TimeoutError):
-            if not self._gone_since:
-                self._gone_since = time.monotonic()
+            if not self._silent_since:
+                self._silent_since = time.monotonic()
                 self._forget_all()
                 log.info(f"the scheduler at {address} does not answer: waiting {RETURN_S / 60:.0f} minutes for it")
-            if time.monotonic() > self._gone_since + RETURN_S:
+            if time.monotonic() > self._silent_since + RETURN_S:
                 again = "what was scored is kept: run the same command once there is one"
                 raise ValueRepairError(f"--cluster: no scheduler answers at {address}; {again}") from None
             return
-        if self._gone_since:
-            self._gone_since = 0.0
+        if self._silent_since:
+            self._silent_since = 0.0
             log.info(f"the scheduler at {address} is back")
         present = {
-            (worker_address, str(about.get("local_directory", ""))): about
-            for worker_address, about in facts["workers"].items()
+            (worker_address, str(description.get("local_directory", ""))): description
+            for worker_address, description in facts["workers"].items()
         }
         for process in self._workers.keys() - present.keys():
             lost = self._workers.pop(process)
@@ -436,7 +437,7 @@ class Dispatcher:
         self._counts["lost over the net"] += lost if batch.role is Role.NET else 0
         for job in reversed(batch.jobs):
             job.lost += lost
-            if job.lost - job.before < _SUSPICIOUS:
+            if job.lost - job.lost_before < _SUSPICIOUS:
                 (self._suspects if job.suspect else self._pending[job.role]).appendleft(job)
             elif suspects := job.suspects():
                 self._log_loss(f"{job.lost} workers died with the same {job.role.value}: positions are tried alone")

@@ -92,7 +92,7 @@ def _net_file(net: str | None) -> NetFile:
 
 
 def _own_engine(assignment: Assignment) -> dict[Role, Offer]:
-    """The engine of this machine, which all workers must then have; empty if this machine cannot open it."""
+    """The engine of this machine, which all workers must have; empty if this machine cannot open it."""
     if assignment.deep.kind.built_in:
         return {}  # its identity names the kind of device, which may differ here
     try:

@@ -192,7 +192,7 @@ def _cached(file: NetFile) -> Path:
 
 
 def _find(file: NetFile) -> Path | None:
-    """The same file on this machine: in the cache, or at the driver's path (a shared folder); None if in neither.
+    """The same file on this machine: in the cache, or at the driver's path (a shared folder); None if it is in neither.
 
     Its hash is compared: another net may lie at that path here, and nets of one architecture often have the same size.
     """

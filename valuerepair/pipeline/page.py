@@ -146,10 +146,10 @@ class RepairOutcome:
         pair = next((j for j in self.judged if (j.part, j.first, j.second) == ("families", CONTROLLING, NEW)), None)
         if pair is None:
             return None
-        name, held = "owed to the candidates", f"on {_PLACES['families']}"
+        name, where = "owed to the candidates", f"on {_PLACES['families']}"
         if (comparison := pair.recalibrated) is None:
-            return Claim(name, False, f"too few positions {held} for curves")
-        why = f"{held}, each net recalibrated, {Interval.of_figures(comparison['share']).points} against the control"
+            return Claim(name, False, f"too few positions {where} for curves")
+        why = f"{where}, each net recalibrated, {Interval.of_figures(comparison['share']).points} against the control"
         if (power := power_of(comparison)) is None:
             return Claim(name, False, f"{why}; too few games to tell")
         best = f"{100 * BEST_KNOWN:g} % fewer candidates"
@@ -248,13 +248,13 @@ def _cells(row: Mapping[str, Any], *, sampled: bool = False) -> list[str]:
         f"{row['positions']:,}",
         *errors,
         Interval.of_figures(row["change"]).for_brackets,
-        *(Interval.of_figures(at["change"]).points for at in row["candidates"]),
+        *(Interval.of_figures(rate["change"]).points for rate in row["candidates"]),
     ]
 
 
 def _heads(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> list[str]:
-    at = [f"candidates at {at['threshold']:g}, B - A" for at in rows[0]["candidates"]] if rows else []
-    return ["positions", "number", *([] if sampled else ["error A", "error B"]), "error, B - A", *at]
+    rates = [f"candidates at {rate['threshold']:g}, B - A" for rate in rows[0]["candidates"]] if rows else []
+    return ["positions", "number", *([] if sampled else ["error A", "error B"]), "error, B - A", *rates]
 
 
 def _kind_lines(title: str, rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> Iterator[str]:
@@ -438,11 +438,11 @@ def _training(outcome: RepairOutcome) -> str:
         drawn, about = training.drawing(str(net)), read_curve(str(net)).about
         parts.append(_image(drawn.figure, drawn.description))
         if (amplitude := about.get("amplitude")) is not None:
-            given = about["options"].get("amplitude") is not None
-            whence = "as repair.toml says" if given else "the best fit to games that were held out of training"
-            if given and (of_held_out := amplitude.get("lambda_held_out")) is not None:
-                whence += f"; the best fit to games that were held out of training is {of_held_out:.2f}"
-            parts.append(f'<p class="small">Amplitude: lambda {amplitude["lambda"]:.2f}, {whence}.</p>')
+            is_set = about["options"].get("amplitude") is not None
+            source = "as repair.toml says" if is_set else "the best fit to games that were held out of training"
+            if is_set and (best := amplitude.get("lambda_held_out")) is not None:
+                source += f"; the best fit to games that were held out of training is {best:.2f}"
+            parts.append(f'<p class="small">Amplitude: lambda {amplitude["lambda"]:.2f}, {source}.</p>')
     return "\n".join(parts)
 
 

@@ -21,8 +21,8 @@ REJUDGED, PAGE = "rejudged.json", "report.html"
 PARTS = ("games", "families")
 # Placeholders, in the words of a match, for the numbers that multiply its nets' Q: see `run.q_scales`.
 Q_SCALES = ("Q_SCALE", "OTHER_Q_SCALE")
-# The quick match, which shows how steep each net's Q is, has as many games as the match, but at most 200. The other two
-# numbers are its nodes and the time of a game, as shares of the match's; a node of a small search takes more time.
+# The quick match, which shows how steep each net's Q is: its games at most, and its nodes and the time of a game as
+# shares of those of the match. A node of a small search takes more time.
 _SCALE_GAMES, _SCALE_NODES, _SCALE_SECONDS = 200, 0.05, 0.07
 
 # Shares of the time for work, and the sizes beyond which more brings nothing: see `_most`. Stages look around
@@ -44,7 +44,7 @@ _STARTS = {"copy": (1.0, 0.1), "split": (1.0, 0.01), "books": (1.0, 0.08), "game
 
 
 class TooLittleTime(UsageError):
-    """A budget that is too small, and the seconds that are needed at least."""
+    """The budget is too small; `seconds` is the least time that is needed."""
 
     def __init__(self, budget: str, seconds: float) -> None:
         super().__init__(
@@ -90,7 +90,7 @@ class Plan:
 
     @property
     def limits(self) -> list[str]:
-        """What so small a repair cannot show."""
+        """What a repair of these sizes cannot show."""
         sizes, limits = self.settings.sizes, list[str]()
         if sizes.games is not None and sizes.games < _TELLING_GAMES:
             limits.append(f"{quantity(sizes.games, 'game')} a match: too few to show a better player")
@@ -174,7 +174,7 @@ def _learned(settings: Settings, positions: int | None, book: int | None) -> flo
 
 
 def _costs(settings: Settings, rates: Rates) -> dict[str, float]:
-    """Seconds for one unit of each size; a unit of steps and games is one for each trained net."""
+    """Seconds for one unit of each size; of steps and games, for one of each trained net."""
     nets = 2 if settings.control else 1
     return {
         "positions": 0.0 if settings.store else 1 / rates.searches + _evaluated(settings.mine) / rates.net,
@@ -199,8 +199,7 @@ def _evaluated(mining: Mining) -> float:
 
 
 def _overhead(settings: Settings, rates: Rates, *, positions: int = 1, book: int = 1) -> tuple[float, float]:
-    """Seconds of mining, and of all later stages, for these positions and book lines; other sizes are as small as can
-    be."""
+    """Seconds of mining, and of all later stages, for these positions and book lines; other sizes are the smallest."""
     chosen = Sizes(positions=positions, expand=1, book=book, steps=1, games=2)
     mine, *others = stages(replace(settings, sizes=chosen), rates, Path(), None)
     return mine.seconds, sum(stage.seconds for stage in others)
@@ -224,14 +223,14 @@ class _StageCommands:
     def __init__(self, settings: Settings, rates: Rates, folder: Path) -> None:
         self._settings, self._rates, self._folder = settings, rates, folder
         self._sizes, self._cost = settings.sizes, _costs(settings, rates)
-        self._db = ("--db", self._at(STORE))
+        self._db = ("--db", self._path(STORE))
         self._threshold = ("--threshold", f"{settings.threshold:g}")
         self._alpha = ("--alpha", f"{settings.alpha:g}") if settings.by_centipawns else ()
         self._seed = ("--seed", str(settings.seed))
-        self._split = ("--split", self._at(SPLIT))
+        self._split = ("--split", self._path(SPLIT))
         self._net = ("--net", settings.net)
         self._oracle = ("--oracle", settings.oracle) if settings.oracle else ()
-        self._of_store = (*self._db, *self._net, *self._oracle, *self._threshold, *self._alpha)
+        self._question = (*self._db, *self._net, *self._oracle, *self._threshold, *self._alpha)
         share = settings.train.share
         self._share = () if share is None else ("--share", f"{share:g}")
 
@@ -253,13 +252,13 @@ class _StageCommands:
             elsewhere=("--cluster", cluster) if cluster else (),
         )  # fmt: skip
         if s.store:
-            copy = ("store", "merge", s.store, "-o", self._at(STORE))
+            copy = ("store", "merge", s.store, "-o", self._path(STORE))
             first = Stage("copy", copy, f"{positions:,} positions that were judged", self._reading("copy"), final=STORE)
         return [
             first,
             Stage(
                 "split",
-                ("split", *self._of_store, *shares, *archives, *split_seed, "-o", self._at(SPLIT)),
+                ("split", *self._question, *shares, *archives, *split_seed, "-o", self._path(SPLIT)),
                 f"{100 * held_out.games:g} % of the games, {100 * held_out.families:g} % by family",
                 self._reading("split"), makes=(SPLIT,),
             ),
@@ -270,37 +269,44 @@ class _StageCommands:
         nodes = self._sizes.expand or 0
         return [
             Stage(
-                "expand", ("expand", *self._of_store, *self._split, "--nodes", str(nodes), *self._seed),
+                "expand", ("expand", *self._question, *self._split, "--nodes", str(nodes), *self._seed),
                 f"{nodes:,} nodes at most", 3 * self._rates.start + nodes * self._cost["expand"],
             )
         ]  # fmt: skip
 
     def book(self) -> Stage:
-        """The book of the part train. Without normal games to mix, no other stage reads it: it is for the user."""
+        """The book of the part train. Without normal games no other stage reads it: it is for the user."""
         played = ("--expanded", "all", "--order", "shuffled", "--limit", str(self._sizes.book))
         size = (
             f"{self._sizes.book:,} lines at most"
             if self._settings.normal
             else "all candidates, for you; training does not use it"
         )
-        options = (*self._of_store, *self._split, *(played if self._settings.normal else ()))
-        words = ("books", *options, "-o", self._at("books"))
+        options = (*self._question, *self._split, *(played if self._settings.normal else ()))
+        words = ("books", *options, "-o", self._path("books"))
         return Stage("books", words, size, self._reading("books"), makes=("books",))
 
     def games(self) -> list[Stage]:
         """Games from the book, and their mixture with normal ones."""
         s, lines = self._settings, self._sizes.book or 0
-        play = ("selfplay", self._at("books/book.pgn"), *self._net, "--nodes", str(s.play.book_nodes), *self._seed)
-        files = ("--training", self._at("repair-chunks"), *self._split, *self._db, "-o", self._at("repair-games.pgn"))
+        play = ("selfplay", self._path("books/book.pgn"), *self._net, "--nodes", str(s.play.book_nodes), *self._seed)
+        files = (
+            "--training",
+            self._path("repair-chunks"),
+            *self._split,
+            *self._db,
+            "-o",
+            self._path("repair-games.pgn"),
+        )
         normal = tuple(word for path in s.normal for word in ("--normal", path))
-        mix = ("mix", "--repair", self._at("repair-chunks"), *normal, *self._share, *self._seed)
+        mix = ("mix", "--repair", self._path("repair-chunks"), *normal, *self._share, *self._seed)
         return [
             Stage(
                 "selfplay", (*play, *files), f"{lines:,} games at most",
                 self._rates.start + lines * self._cost["book"], makes=("repair-chunks", "repair-games.pgn"),
             ),
             Stage(
-                "mix", (*mix, "-o", self._at("mixture")), "repair games and normal ones", self._rates.start,
+                "mix", (*mix, "-o", self._path("mixture")), "repair games and normal ones", self._rates.start,
                 makes=("mixture",), final="mixture",
             ),
         ]  # fmt: skip
@@ -322,31 +328,32 @@ class _StageCommands:
         ]
         common = (*self._net, *self._threshold, *learning_options, *self._seed)
         policy = () if options.policy is None else ("--policy", options.policy)
-        store = ("--store", self._at(STORE), *self._oracle, *self._split, *self._alpha, *policy)
-        sources = {REPAIRED: (self._at("mixture"),) if s.normal else (*store, *self._share)}
+        store = ("--store", self._path(STORE), *self._oracle, *self._split, *self._alpha, *policy)
+        sources = {REPAIRED: (self._path("mixture"),) if s.normal else (*store, *self._share)}
         if s.control:
             sources[CONTROL] = s.normal if s.normal else (*store, "--share", "0")
         content = {REPAIRED: "with candidates", CONTROL: "without candidates"}
-        return [
-            Stage(
-                name, ("train", *source, *common, "-o", self._at(net)),
+        trainings = list[Stage]()
+        for net, source in sources.items():
+            name = net.removesuffix(".pb.gz")
+            trainings.append(Stage(
+                name, ("train", *source, *common, "-o", self._path(net)),
                 f"{steps:,} steps of {s.train.batch:,}, {content[net]}", seconds, final=net,
                 makes=(net, f"{name}.training.json"), leaves=(f"{name}.checkpoint", f"{name}.unchecked.pb.gz"),
-            )
-            for net, source in sources.items() for name in (net.removesuffix(".pb.gz"),)
-        ]  # fmt: skip
+            ))  # fmt: skip
+        return trainings
 
     def judgement(self) -> list[Stage]:
         """Comparisons on held-out positions: with the old net, with the control, and by a deeper judge."""
         s, stages = self._settings, list[Stage]()
-        old, repaired, control = s.net, self._at(REPAIRED), self._at(CONTROL)
-        new = _HELD_OUT * (self._sizes.positions or 0) / self._rates.net  # a net's values on all held-out positions
+        old, repaired, control = s.net, self._path(REPAIRED), self._path(CONTROL)
+        net_seconds = _HELD_OUT * (self._sizes.positions or 0) / self._rates.net  # a net on all held-out positions
         for part in PARTS:
             nets = (old, repaired, control) if s.control else (old, repaired)
             part_option = ("--part", part)
             stages.append(
                 Stage(part, self._remeasured(nets, part_option), f"held-out {part}, against the old net",
-                      self._reading("games") + (len(nets) - 1) * new, output=f"{part}.json")
+                      self._reading("games") + (len(nets) - 1) * net_seconds, output=f"{part}.json")
             )  # fmt: skip
             if s.control:
                 stages.append(
@@ -379,10 +386,10 @@ class _StageCommands:
         quick_games = min(games, _SCALE_GAMES)
         opponents = {"old": self._settings.net}
         if self._settings.control:
-            opponents["control"] = self._at(CONTROL)
+            opponents["control"] = self._path(CONTROL)
         quick, matches = list[Stage](), list[Stage]()
         for name, opponent in opponents.items():
-            nets = _escaped(self._at(REPAIRED)), _escaped(opponent)
+            nets = _escaped(self._path(REPAIRED)), _escaped(opponent)
             sides = [f"net={net},nodes={quick_nodes}" for net in nets]
             size = f"{quantity(quick_nodes, 'node')}, for the scale of Q"
             quick.append(self._match(f"scale-{name}", sides, quick_games, size, share))
@@ -394,12 +401,12 @@ class _StageCommands:
     def _match(self, name: str, sides: Sequence[str], games: int, nodes: str, part: float) -> Stage:
         """A match. Its games take `part` of the time that as many games at `match_nodes` take."""
         return Stage(
-            name, ("match", *sides, "--games", str(games), *self._seed, "-o", self._at(f"{name}.pgn"), "--json"),
+            name, ("match", *sides, "--games", str(games), *self._seed, "-o", self._path(f"{name}.pgn"), "--json"),
             f"{games:,} games at {nodes}", 3 * self._rates.start + part * games * _PLIES / self._rates.moves,
             output=f"{name}.json", makes=(f"{name}.pgn",),
         )  # fmt: skip
 
-    def _at(self, name: str) -> str:
+    def _path(self, name: str) -> str:
         return str(self._folder / name)
 
     def _reading(self, name: str) -> float:

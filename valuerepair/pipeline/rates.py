@@ -186,8 +186,6 @@ def _rate(work: Callable[[], object], seconds: float) -> float:
 
 def _read(archives: list[str]) -> tuple[PositionBatch, dict[str, Any]]:
     """Some positions, the number of all, and the time to read all, estimated from parts of some of the files."""
-    from valuerepair.chess.positions import PositionBatch
-
     files = [source.path for source in find_sources(archives)]
     chosen = files[:: -(-len(files) // _FILES)]
     # One by one: a byte of one file may hold ten times as many positions as a byte of another.
@@ -222,17 +220,16 @@ def _read_store(path: str, net: str) -> tuple[PositionBatch, dict[str, Any]]:
 
 
 def _part(path: str, files: int) -> tuple[list[PositionBatch], float, float]:
-    """Some positions of a file, one of this number of files; estimates of how many it has, and of the seconds to read
-    it."""
+    """Some positions of one of `files` files, and estimates: how many it has, and how many seconds it takes to read."""
     from valuerepair.archives.options import SampleOptions
     from valuerepair.archives.rows import ReadReport
     from valuerepair.archives.sampling import sample
 
     size, read, report = total_bytes([path]), list[int](), ReadReport()
     options = SampleOptions(positions=max(1, _POSITIONS // files), per_game=None, max_bytes=_BYTES // files)
-    begun = time.monotonic()
+    start = time.monotonic()
     batches = list(sample([path], options, report, on_bytes=read.append))
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - start
     share = min(1.0, sum(read) / size) if size else 1.0
     if share > 0.99:
         share = 1.0

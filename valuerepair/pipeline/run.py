@@ -164,8 +164,8 @@ class Repair:
             took = f"done, {format_duration(noted.seconds)}" if done and noted else format_duration(stage.seconds)
             lines += [f"{stage.name:<17}{stage.size:<58}{took:>12}", f"  {self.command(stage)}"]
         remaining = sum(stage.seconds for stage in self.plan.stages[begin:])
-        which_time = "in all" if not begin else "still to come"
-        return [*lines, f"{'':<17}{which_time:<58}{format_duration(remaining):>12}", *self.plan.limits]
+        label = "in all" if not begin else "still to come"
+        return [*lines, f"{'':<17}{label:<58}{format_duration(remaining):>12}", *self.plan.limits]
 
 
 def q_scales(folder: Path, stage: Stage) -> tuple[float, float] | None:
@@ -199,24 +199,24 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
     Raises UsageError for invalid settings, in the file or on the command line.
     """
     path = folder / FILE
-    if not path.exists():
-        if not given.get("archives") and not given.get("store"):
-            raise UsageError(f"{folder}: there is no repair to resume; give archives of games, and --net")
-        deep = given.get("deep") or default_deep()
-        former = next_round(given.get("net", ""))
-        if former and "seed" not in given and not given.get("store"):
-            log.info(f"{given['net']}: is of an earlier vr repair; seed {former['seed']} draws other positions")
-        given = {**former, **given}
-        if given.get("store"):
-            # Invalid settings are reported before the store is opened.
-            settings = Settings(**given)
-            deep, digest = judge_of(settings.store, settings.net, given.get("deep"))
-            given = {**given, "oracle": digest[:_DIGITS]}
-        return Settings(**{"test_deep": default_test_deep(deep), **given, "deep": deep})
-    stored = read(path)
-    for line in differing(given, stored):
-        log.info(line)
-    return stored
+    if path.exists():
+        stored = read(path)
+        for line in differing(given, stored):
+            log.info(line)
+        return stored
+    if not given.get("archives") and not given.get("store"):
+        raise UsageError(f"{folder}: there is no repair to resume; give archives of games, and --net")
+    deep = given.get("deep") or default_deep()
+    former = next_round(given.get("net", ""))
+    if former and "seed" not in given and not given.get("store"):
+        log.info(f"{given['net']}: is of an earlier vr repair; seed {former['seed']} draws other positions")
+    chosen = {**former, **given}
+    if given.get("store"):
+        # Invalid settings are reported before the store is opened.
+        settings = Settings(**chosen)
+        deep, digest = judge_of(settings.store, settings.net, given.get("deep"))
+        chosen["oracle"] = digest[:_DIGITS]
+    return Settings(**{"test_deep": default_test_deep(deep), **chosen, "deep": deep})
 
 
 def next_round(net: str) -> dict[str, Any]:
@@ -323,8 +323,8 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
         try:
             lock = stack.enter_context(claimed(folder / LOCK))
         except HeldError as error:
-            who = error.content.decode("ascii", "replace").strip()
-            raise ValueRepairError(f"{folder}: another vr repair is already running (process {who})") from None
+            holder = error.content.decode("ascii", "replace").strip()
+            raise ValueRepairError(f"{folder}: another vr repair is already running (process {holder})") from None
         os.pwrite(lock, str(os.getpid()).ljust(_HOLDER).encode(), 0)
         stack.callback(os.ftruncate, lock, 0)
         if not (folder / FILE).exists():
@@ -342,7 +342,7 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
 
 
 def _check_no_other_files(repair: Repair) -> None:
-    """Raises UsageError if a new repair's folder has files with names of its results: they would be taken for them."""
+    """Raises UsageError if a new repair's folder has files named like its results, which would be taken for these."""
     if repair.notes.stages:
         return
     stage_files = (name for stage in repair.plan.stages for name in (*stage.makes, *stage.leaves, stage.output))
@@ -411,11 +411,11 @@ def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
     if before is not None:
         noted = replace(noted, seconds=before.seconds)
     repair.notes.note(noted)
-    begun = time.monotonic()
+    start = time.monotonic()
     code, interrupted = 0, False
     if before is None or not _is_complete(repair.folder, stage):
         code, interrupted = _run_command(repair, stage, lock, quiet)
-    noted = replace(noted, seconds=noted.seconds + time.monotonic() - begun, done=code == 0)
+    noted = replace(noted, seconds=noted.seconds + time.monotonic() - start, done=code == 0)
     repair.notes.note(noted)
     if interrupted or code == signals.EXIT_CODE:
         raise KeyboardInterrupt

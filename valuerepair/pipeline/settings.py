@@ -104,7 +104,7 @@ class TrainSettings:
     """How a net is trained. `policy` is the target of the policy head if it learns from the store, "net" for the old
     policy alone. `share` is the share of candidates, by default (None) their share of the sampled positions; with
     normal games it is the share of repair games, by default that of `vr mix`. `amplitude` is the part of the change
-    that is written; None, which is a file without the line: the best on held-out games."""
+    that is written; None (no line in the file) is the best on held-out games."""
 
     policy: str = _setting(POLICY, "the policy target: net, or a share of the judge's moves")
     share: float | None = _setting(None, "share of candidates in training; with normal games, of repair games")
@@ -152,11 +152,11 @@ class Playing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a repair. It mines `archives`, or begins with a copy of `store`, whose judge is `oracle`, the
-    beginning of a digest ("": the one with most positions). `deep` judges all positions, `test_deep` judges a part of
-    the held-out ones again, "" for none. `control`: also train a net without candidates and compare it. `normal` are
-    training chunks of ordinary games; without them it learns from the store alone. Raises UsageError, in the words of
-    repair.toml, for invalid settings."""
+    """The settings of a repair. It mines `archives`, or begins with a copy of `store`; `oracle` is the beginning of the
+    digest of the store's judge ("": the one with most positions). `deep` judges all positions, `test_deep` judges a
+    part of the held-out ones again, "" for none. `control`: also train a net without candidates and compare it.
+    `normal` are training chunks of ordinary games; without them it learns from the store alone. Raises UsageError, in
+    the words of repair.toml, for invalid settings."""
 
     archives: tuple[str, ...] = _setting((), "the archives to mine")
     store: str = _setting("", "a store that is already mined; it is copied")

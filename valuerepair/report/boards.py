@@ -40,16 +40,15 @@ def draw_boards(frame: pd.DataFrame, columns: int = 4, size: int = 200) -> str:
     for i, cell in enumerate(cells):
         x, y = (i % columns) * (size + _GAP), (i // columns) * (size + _CAPTION + _GAP)
         board = ElementTree.fromstring(_board(cell))
-        _share(board, definitions)
+        _move_shared(board, definitions)
         board.attrib.update(x=str(x), y=str(y), width=str(size), height=str(size))
         root.append(board)
         for line, text in enumerate(_caption(i, cell)):
-            place = {"x": str(x), "y": str(y + size + 14 * (line + 1)), "font-family": "sans-serif", "font-size": "11"}
-            ElementTree.SubElement(root, _tag("text"), {**place, "fill": style.INK}).text = text
+            _add_text(root, x, y + size + 14 * (line + 1), 11, text)
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def single(
+def board_svg(
     fen: str,
     *,
     played: str | None = None,
@@ -67,9 +66,8 @@ def single(
     for name, uci in (("net", net), ("search", deep), ("played", played)):
         if (move := legal_move(board, uci)) is not None:
             sources.setdefault(move, []).append(name)
-    chosen = [
-        (move, _WHOSE[names[0] if names[:2] != ["net", "search"] else "both"], names) for move, names in sources.items()
-    ]
+    colours = [_COLOURS["both" if names[:2] == ["net", "search"] else names[0]] for names in sources.values()]
+    chosen = [(move, colour, names) for (move, names), colour in zip(sources.items(), colours, strict=True)]
     arrows = [chess.svg.Arrow(move.from_square, move.to_square, color=colour) for move, colour, _ in chosen]
     drawn = ElementTree.fromstring(chess.svg.board(board, orientation=board.turn, arrows=arrows))
     drawn.attrib.update(x="0", y="0", width=str(size), height=str(size))
@@ -82,12 +80,11 @@ def single(
         y = size + 22 * line + 18
         patch = {"x": "12", "y": str(y - 10), "width": "22", "height": "8", "fill": colour}
         ElementTree.SubElement(root, _tag("rect"), patch)
-        place = {"x": "42", "y": str(y), "font-family": "sans-serif", "font-size": "14", "fill": style.INK}
-        ElementTree.SubElement(root, _tag("text"), place).text = f"{' and '.join(names)}: {board.san(move)}"
+        _add_text(root, 42, y, 14, f"{' and '.join(names)}: {board.san(move)}")
     return ElementTree.tostring(root, encoding="unicode")
 
 
-_WHOSE = {"net": style.VERMILLION, "search": style.BLUE, "both": style.GREEN, "played": style.ORANGE}
+_COLOURS = {"net": style.VERMILLION, "search": style.BLUE, "both": style.GREEN, "played": style.ORANGE}
 
 
 def legal_move(board: chess.Board, uci: str | None) -> chess.Move | None:
@@ -97,13 +94,13 @@ def legal_move(board: chess.Board, uci: str | None) -> chess.Move | None:
 
 def _board(cell: dict[Any, Any]) -> str:
     board = chess.Board(cell["fen"])
-    deep, net = (legal_move(board, cell.get(f"{who}_best")) for who in ("deep", "net"))
-    drawn = [(deep, style.GREEN)] if deep == net else [(deep, style.BLUE), (net, style.VERMILLION)]
-    arrows = [chess.svg.Arrow(move.from_square, move.to_square, color=colour) for move, colour in drawn if move]
+    deep, net = (legal_move(board, cell.get(name)) for name in ("deep_best", "net_best"))
+    moves = [(deep, style.GREEN)] if deep == net else [(deep, style.BLUE), (net, style.VERMILLION)]
+    arrows = [chess.svg.Arrow(move.from_square, move.to_square, color=colour) for move, colour in moves if move]
     return chess.svg.board(board, orientation=board.turn, arrows=arrows, coordinates=False)
 
 
-def _share(board: ElementTree.Element, definitions: ElementTree.Element) -> None:
+def _move_shared(board: ElementTree.Element, definitions: ElementTree.Element) -> None:
     """Moves the pieces and the 64 empty squares, which all boards share, to the sheet's `definitions`."""
     defined = {child.get("id") for child in definitions}
     for group in board.findall(_tag("defs")):
@@ -131,6 +128,11 @@ def _caption(i: int, cell: dict[Any, Any]) -> tuple[str, str]:
     side = "White" if cell["fen"].split(" ", 2)[1] == "w" else "Black"
     where = f", game {cell['game']}, ply {cell['ply']}" if cell.get("game") else ""
     return f"{i + 1}. net {cell['net_q']:+.2f}, deep {cell['deep_q']:+.2f}", f"{side} to move{where}"
+
+
+def _add_text(root: ElementTree.Element, x: int, y: int, size: int, text: str) -> None:
+    place = {"x": str(x), "y": str(y), "font-family": "sans-serif", "font-size": str(size), "fill": style.INK}
+    ElementTree.SubElement(root, _tag("text"), place).text = text
 
 
 def _tag(name: str) -> str:

@@ -27,7 +27,7 @@ PLOT = "plot.png"
 Row = Mapping[str, Any]
 # Games of a setting run in parallel, so until the last one ends the results are biased towards short games.
 UNFINISHED = "* not all games of the setting are over: those that are over are the shorter ones"
-_LOOKS = (("wins", "White wins", style.ORANGE, "o"), ("draws", "draws", style.GREY, "s"),
+_RESULTS = (("wins", "White wins", style.ORANGE, "o"), ("draws", "draws", style.GREY, "s"),
           ("losses", "Black wins", style.BLUE, "^"))  # fmt: skip
 _SWEEP_COLUMNS = (
     "setting:<20 | games:>6, | White +W -L =D:>20 | (w+l)/d:>8 | 95 %:>15 | "
@@ -62,7 +62,7 @@ def selfplay_lines(rows: Sequence[Row]) -> list[str]:
             continue
         score = str(MatchScore(row["wins"], row["draws"], row["losses"]))
         ratio, interesting = formatted(row["ratio"], ".2f", "no draw"), formatted(row["interesting"], ".1f", "-")
-        repeats = _percent(row["repeats_20"]), _percent(row["repeats_whole"])
+        repeats = [formatted(row[name], ".0%", "-") for name in ("repeats_20", "repeats_whole")]
         intervals = _bounds(row, "ratio", 2), _bounds(row, "interesting", 1)
         cells.append(
             (_marked(row), row["games"], score, ratio, intervals[0], *repeats, interesting, intervals[1], row["plies"])
@@ -75,7 +75,7 @@ def match_lines(rows: Sequence[Row]) -> list[str]:
     cells = []
     for row in rows:
         score = str(MatchScore(row["wins"], row["draws"], row["losses"]))
-        points = "-" if row["points"] is None else f"{100 * row['points']:.1f} %"
+        points = formatted(row["points"], ".1%", "-")
         verdicts = [(row[f"elo_{round(100 * level)}_verdict"], level) for level in LEVELS]
         words = ", ".join(f"{verdict} {level:.2f}" for verdict, level in verdicts if verdict != NOT_SHOWN) or NOT_SHOWN
         if 0 < row["games"] < FEWEST:
@@ -126,7 +126,7 @@ def _cells(table: Path) -> list[dict[str, str]]:
 
 
 def _parsed(rows: Sequence[Mapping[str, str]], table: Path) -> list[Row]:
-    """Rows of text as `selfplay_row` and `match_row` made them. Raises ValueRepairError."""
+    """The rows that `selfplay_row` or `match_row` made, from their text. Raises ValueRepairError."""
     words = ("kind", "setting", "first", "second", "pairs", "intervals_of", "plain")
     parsed: list[Row] = []
     for line, row in enumerate(rows, 2):
@@ -154,9 +154,10 @@ def draw(rows: Sequence[Row]) -> style.Drawing:
     kinds = list(dict.fromkeys(row["kind"] for row in played))
     panels = max(len(kinds) + bool(played) + bool(matches), 1)
     with style.house_style():
-        across = min(panels, 2)
-        figure = style.Drawing(5.75 * across, 4.3 * -(-panels // across))
-        axes = list(figure.subplots(-(-panels // across), across, squeeze=False).ravel())
+        columns = min(panels, 2)
+        rows_of_panels = -(-panels // columns)
+        figure = style.Drawing(5.75 * columns, 4.3 * rows_of_panels)
+        axes = list(figure.subplots(rows_of_panels, columns, squeeze=False).ravel())
         for kind in kinds:
             # The setting without contempt and temperature has a place on every axis.
             points = [(0.0 if row["kind"] != kind else row["value"], row) for row in played
@@ -180,10 +181,6 @@ def _unfinished(rows: Sequence[Row]) -> list[str]:
     return [UNFINISHED] * any(0 < row["games"] < row["planned"] for row in rows)
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.0f} %"
-
-
 def _bounds(row: Row, name: str, digits: int) -> str:
     low, high = row[f"{name}_low"], row[f"{name}_high"]
     if low is None:
@@ -205,7 +202,7 @@ def _draw_results(axes: Axes, points: Sequence[tuple[float | None, Row]], name: 
     """Draws the shares of White's wins, draws and losses against the setting, and (w + l) / d above each."""
     counted = [(x, row, row["wins"] + row["draws"] + row["losses"]) for x, (_, row) in enumerate(points)]
     with_games = [point for point in counted if point[2]]
-    for place, (result, label, colour, marker) in enumerate(_LOOKS):
+    for place, (result, label, colour, marker) in enumerate(_RESULTS):
         if not with_games:
             break
         shares = [row[result] / games for _, row, games in with_games]

@@ -84,18 +84,18 @@ def trees(store: Store, pair: tuple[int, int], roots: Sequence[int], question: Q
 def _tree(members: Sequence[Member], net_q: Mapping[int, float], alpha: float, question: Question) -> Iterator[Leaf]:
     """The leaves of a family from the root on, parents before children."""
     ids = {member.position_id for member in members}
-    reached: dict[int, list[Member]] = {}
+    children: dict[int, list[Member]] = {}
     root, *others = members
     for member in others:
         # The parent may be missing from a merged store.
         parent_id = member.parent_id if member.parent_id in ids else root.position_id
-        reached.setdefault(parent_id or 0, []).append(member)
+        children.setdefault(parent_id or 0, []).append(member)
     stack: list[tuple[Member, Member | None, int, int]] = [(root, None, 0, -1)]
     listed, count_before = {root.position_id}, 0
     while stack:
         member, parent, level, after = stack.pop()
         yield _leaf(member, parent, level, after, net_q, alpha, question)
-        new = [child for child in reached.get(member.position_id, []) if child.position_id not in listed]
+        new = [child for child in children.get(member.position_id, []) if child.position_id not in listed]
         listed |= {child.position_id for child in new}
         new.sort(key=lambda child: (STEPS.index(child.step or "game"), child.distance, child.position_id), reverse=True)
         stack += [(child, member, level + 1, count_before) for child in new]
@@ -170,7 +170,7 @@ def _san(fen: str, moves: Sequence[str]) -> str:
 
 # -- text -------------------------------------------------------------------------------------------------------------
 
-# Of each mark: its sign, the same in ASCII, its meaning.
+# The sign of each mark, the sign in ASCII, and its meaning.
 MARKS: Mapping[Mark, tuple[str, str, str]] = {
     "candidate": ("●", "#", "candidate"),
     "inferred candidate": ("◐", "+", "candidate by an inferred value"),
@@ -193,15 +193,16 @@ def lines(leaves: Sequence[Leaf], position_id: int, threshold: float, *, unicode
         f"{stem}{marks[leaf.mark]} {way(leaf)}" for stem, leaf in zip(_stems(leaves, unicode), leaves, strict=True)
     ]
     width = max(map(len, left_parts))
-    shown = [
+    text_lines = [
         f"family    of position {leaves[0].position_id}: {len(leaves) - 1:,} positions reached from it; "
         f"candidates at {threshold:g}: {candidates:,}, {inferred:,} of them by inferred values",
     ]
     for text, leaf in zip(left_parts, leaves, strict=True):
         end = "  <- this one" if leaf.position_id == position_id else ""
-        shown.append(f"{text:<{width}}  {leaf.position_id:>7}  {_values(leaf)}{end}".rstrip())
+        text_lines.append(f"{text:<{width}}  {leaf.position_id:>7}  {_values(leaf)}{end}".rstrip())
     present = {leaf.mark for leaf in leaves}
-    return [*shown, "  ".join(f"{marks[mark]} {words}" for mark, (_, _, words) in MARKS.items() if mark in present)]
+    legend = "  ".join(f"{marks[mark]} {words}" for mark, (_, _, words) in MARKS.items() if mark in present)
+    return [*text_lines, legend]
 
 
 def way(leaf: Leaf) -> str:
@@ -239,8 +240,10 @@ def _stems(leaves: Sequence[Leaf], unicode: bool) -> Iterator[str]:
         open_levels.append(not is_last)
 
 
-_OF_LEAF = ("position_id", "parent_id", "step", "distance", "round", "move", "fen", "net_q", "deep_q", "disagreement")
-COLUMNS = (*_OF_LEAF, "candidate", "inferred", "mark")
+COLUMNS = (
+    "position_id", "parent_id", "step", "distance", "round", "move", "fen", "net_q", "deep_q", "disagreement",
+    "candidate", "inferred", "mark",
+)  # fmt: skip
 
 
 def leaf_rows(leaves: Sequence[Leaf]) -> list[dict[str, Any]]:
@@ -257,7 +260,7 @@ class TreePlace(NamedTuple):
     """The place of a drawn position: horizontally in plies from the root, vertically in lanes. `after` is the index of
     the position from which a stroke leads to this one (-1: no stroke).
 
-    The game lies in lane 0. A line continues in the lane of its parent or has its own; each child has its own lane.
+    The game is in lane 0. A line continues in the lane of its parent, or has a lane of its own; so has each child.
     """
 
     ply: int
@@ -268,13 +271,13 @@ class TreePlace(NamedTuple):
 def places(leaves: Sequence[Leaf]) -> list[TreePlace]:
     """The places of a family's positions, in the order of `leaves`; all differ."""
     drawn = [TreePlace(0, _GAME, -1)] * len(leaves)
-    taken = {(0, _GAME)}
+    occupied = {(0, _GAME)}
     # Nearer to the root first: positions of the first round get the lanes next to it.
     for parent in sorted(range(len(leaves)), key=lambda i: (leaves[i].level, i)):
         for branch in _branches(leaves, parent):
             origin = drawn[parent]
             plies = [origin.ply + _ply_offset(leaves[i]) for i in branch]
-            lane = _lane(leaves[branch[0]].step, origin, plies, taken)
+            lane = _lane(leaves[branch[0]].step, origin, plies, occupied)
             after = parent
             for i, ply in zip(branch, plies, strict=True):
                 drawn[i] = TreePlace(ply, lane, after)
@@ -282,7 +285,7 @@ def places(leaves: Sequence[Leaf]) -> list[TreePlace]:
             # A line occupies its lane from end to end; in the game's lane only the positions occupy a place.
             first = origin.ply + (1 if plies[-1] > origin.ply else -1)
             stretch = range(min(first, plies[-1]), max(first, plies[-1]) + 1)
-            taken |= {(ply, lane) for ply in (plies if lane == _GAME else stretch)}
+            occupied |= {(ply, lane) for ply in (plies if lane == _GAME else stretch)}
     return drawn
 
 
@@ -317,18 +320,18 @@ def _ply_offset(leaf: Leaf) -> int:
     return _plies(leaf) if leaf.later else -_plies(leaf)
 
 
-def _lane(step: str | None, parent: TreePlace, plies: Sequence[int], taken: set[tuple[int, int]]) -> int:
+def _lane(step: str | None, parent: TreePlace, plies: Sequence[int], occupied: set[tuple[int, int]]) -> int:
     """The nearest lane that is free from end to end: above the game for lines, below it for children; branches of these
     lie further out."""
     first = parent.ply + (1 if plies[-1] > parent.ply else -1)
-    if step in ("parent", "game") and not any((ply, parent.lane) in taken for ply in plies):
+    if step in ("parent", "game") and not any((ply, parent.lane) in occupied for ply in plies):
         return parent.lane
     low, high = min(first, plies[-1]), max(first, plies[-1])
     away = -1 if parent.lane < 0 or (parent.lane == _GAME and step == "line") else 1
-    own = [0] if step == "line" and parent.lane != _GAME else []
+    own_lane = [0] if step == "line" and parent.lane != _GAME else []
 
     def is_free(lane: int) -> bool:
         ends = {(ply, lane) for ply in range(low - 1, high + 2)} - {(parent.ply, parent.lane)}
-        return lane != _GAME and not ends & taken
+        return lane != _GAME and not ends & occupied
 
-    return next(filter(is_free, (parent.lane + away * offset for offset in chain(own, count(1)))))
+    return next(filter(is_free, (parent.lane + away * offset for offset in chain(own_lane, count(1)))))

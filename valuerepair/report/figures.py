@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 STORE, MATCH_PGN, EXPERIMENT = "a store", "the PGN of a match", "the folder of a vr experiment selfplay"
 TRAINING = "a net that vr train wrote"
-_COUNTED = frozenset(field.name for field in fields(Question))
-_VALUES = _COUNTED - {"threshold"}
-_RATES = _COUNTED | {"weighted"}
+_QUESTION = frozenset(field.name for field in fields(Question))
+_VALUES = _QUESTION - {"threshold"}
+_WEIGHTED = _QUESTION | {"weighted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +48,19 @@ class PlotKind:
 
 KINDS: Mapping[str, PlotKind] = MappingProxyType(
     {
-        "scatter": PlotKind("Net Q against deep Q, one point a position, lowess.", STORE, _RATES, "scatter:drawing"),
-        "hexbin": PlotKind("The same as density, for many positions.", STORE, _RATES, "scatter:hexbin"),
-        "residuals": PlotKind("Net Q - deep Q against deep Q, lowess.", STORE, _RATES, "scatter:residuals"),
+        "scatter": PlotKind("Net Q against deep Q, one point a position, lowess.", STORE, _WEIGHTED, "scatter:drawing"),
+        "hexbin": PlotKind("The same as density, for many positions.", STORE, _WEIGHTED, "scatter:hexbin"),
+        "residuals": PlotKind("Net Q - deep Q against deep Q, lowess.", STORE, _WEIGHTED, "scatter:residuals"),
         "calibration": PlotKind(
             "Results of games played against both Q, binned.", STORE, _VALUES, "calibration:drawing"
         ),
-        "rate": PlotKind("Rate of candidates by threshold.", STORE, _RATES, "rates:by_threshold"),
-        "by-phase": PlotKind("Rate of candidates by phase of the game.", STORE, _RATES, "rates:by_phase"),
-        "by-side": PlotKind("Rate of candidates by side to move.", STORE, _RATES, "rates:by_side"),
-        "by-men": PlotKind("Rate of candidates by number of men on the board.", STORE, _RATES, "rates:by_men"),
-        "by-label": PlotKind("Share of the candidates with each label.", STORE, _RATES, "rates:by_label"),
-        "recall": PlotKind("Recall against nodes of the screening ladder.", STORE, _COUNTED, "ladder:recall"),
-        "survival": PlotKind("Share still on the ladder at each rung.", STORE, _RATES, "ladder:survival"),
+        "rate": PlotKind("Rate of candidates by threshold.", STORE, _WEIGHTED, "rates:by_threshold"),
+        "by-phase": PlotKind("Rate of candidates by phase of the game.", STORE, _WEIGHTED, "rates:by_phase"),
+        "by-side": PlotKind("Rate of candidates by side to move.", STORE, _WEIGHTED, "rates:by_side"),
+        "by-men": PlotKind("Rate of candidates by number of men on the board.", STORE, _WEIGHTED, "rates:by_men"),
+        "by-label": PlotKind("Share of the candidates with each label.", STORE, _WEIGHTED, "rates:by_label"),
+        "recall": PlotKind("Recall against nodes of the screening ladder.", STORE, _QUESTION, "ladder:recall"),
+        "survival": PlotKind("Share still on the ladder at each rung.", STORE, _WEIGHTED, "ladder:survival"),
         "wdl": PlotKind("W/D/L by settings of the search.", EXPERIMENT, frozenset(), "experiment:drawing"),
         "training": PlotKind("The curve of a training.", TRAINING, frozenset(), "training:drawing"),
         "elo": PlotKind("Elo with its interval over the games of a match.", MATCH_PGN, frozenset(), "elo:drawing"),

@@ -45,9 +45,6 @@ from valuerepair.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
 
-    from valuerepair.store.store import Store
-
-
 # The page has the families of at most this many candidates, the worst ones.
 FAMILIES = 1_000
 _GAME = ("white", "black", "white_elo", "black_elo", "event", "site", "date", "round", "result")
@@ -85,17 +82,17 @@ def content_of(
     on_step("lowess")
     line = _lowess(scored)
     on_step("books")
-    of_books = _of_books(rows)
-    can_be_played = playable(frame).to_numpy()  # books have only positions from which lc0 would play on
+    book_parts = _book_parts(rows)
+    can_continue = playable(frame).to_numpy()  # a book has only positions from which lc0 plays on
     weights = weights_of(frame["disagreement"].to_numpy(np.float64), threshold).tolist()
     on_step("packing")
     columns = Columns()
     _add_numbers(columns, frame.assign(second_q=looks["second_q"]), shown)
     _add_moves(columns, rows)
-    columns.add("labels", masks(labels))
+    columns.add("labels", label_bits(labels))
     verdict = [1 + VERDICTS.index(word) if word else 0 for word in looks["verdict"]]
     columns.add("verdict", np.array(verdict, np.uint8))
-    columns.add("playable", can_be_played.astype(np.uint8))
+    columns.add("playable", can_continue.astype(np.uint8))
     # Python's round is exact, as its formatting is.
     columns.add("book_weight", np.array([round(round(w, 4) * WEIGHT_STEPS) for w in weights], np.uint16))
     columns.add("game", rows.game_of.astype(np.uint32))
@@ -109,7 +106,7 @@ def content_of(
             # Nearly all histories begin at the same FEN, hence a column of numbers and a list.
             "starts": columns.add_words("start", ["" if fen == STARTPOS_FEN else fen for fen in frame["start_fen"]]),
             "layout": columns.layout,
-            **of_books,
+            **book_parts,
             "second": looks.attrs["second"],
             "threshold": threshold,
             "shown": {"strata": list(STRATA), "shown": shown.shown, "of": shown.stored, "complete": shown.complete},
@@ -155,7 +152,7 @@ def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, thre
     return content
 
 
-def masks(labels: pd.DataFrame) -> NDArray[np.uint32]:
+def label_bits(labels: pd.DataFrame) -> NDArray[np.uint32]:
     """[n] bit i is set where a row has the label `NAMES[i]`."""
     by_label, bits = labelled.masks(labels), np.zeros(len(labels), np.uint32)
     for i, name in enumerate(NAMES):
@@ -163,13 +160,13 @@ def masks(labels: pd.DataFrame) -> NDArray[np.uint32]:
     return bits
 
 
-def _of_books(rows: PageRows) -> dict[str, Any]:
+def _book_parts(rows: PageRows) -> dict[str, Any]:
     """The parts of book entries that the page cannot compute, and the games."""
     games = []
     for game in rows.games:
         row = {**game, "game": game["number"]}
         tags = "".join(f"{line}\n" for line in tag_lines(game_tags(row)))
-        # An operand is cut to its length here; the page cuts the complete one in the same way.
+        # Cut to the length of an operand here, as the page cuts the whole operand later.
         operand = epd_text(game_name(row))
         games.append({**game, "source": file_name(game["source"]), "tags": tags, "operand": operand})
     return {
@@ -181,7 +178,7 @@ def _of_books(rows: PageRows) -> dict[str, Any]:
 
 
 def _add_words(columns: Columns, labels: pd.DataFrame) -> dict[str, list[str]]:
-    """Adds the columns of families and openings; returns the words that numbers in columns are indices of."""
+    """Adds the columns of families and openings; returns the lists of words that the columns have indices of."""
     return {
         "family": columns.add_words("family", labels["opening_family"].tolist()),
         "opening": columns.add_words("opening", labels["opening"].tolist()),
@@ -350,9 +347,9 @@ STRATA = ("worst", "candidates", "rest")
 
 @dataclass(frozen=True, slots=True)
 class ShownRows:
-    """Rows [n] of the frame, ascending, with the stratum [n] of each (an index into `STRATA`).
+    """The rows [n] of a frame that the page shows, ascending, with the stratum [n] of each (an index into `STRATA`).
 
-    `shown` counts the page's rows by stratum, `stored` the store's. A row of the stratum stands for ``stored / shown``
+    `shown` counts the page's rows by stratum, `stored` the store's. A row of a stratum represents ``stored / shown``
     rows, the inverse of its chance of being drawn (D. G. Horvitz & D. J. Thompson, JASA 47, 1952).
     """
 
@@ -363,7 +360,7 @@ class ShownRows:
 
     @property
     def factors(self) -> tuple[float, float, float]:
-        """The number of rows that each shown row of a stratum stands for; 1 for an empty stratum."""
+        """The number of rows that each shown row of a stratum represents; 1 for an empty stratum."""
         counts = zip(self.shown, self.stored, strict=True)
         worst, candidates, rest = (stored / shown if shown else 1.0 for shown, stored in counts)
         return worst, candidates, rest
@@ -387,7 +384,7 @@ def choose(frame: pd.DataFrame, threshold: float, limit: int = _MOST_POINTS, see
     worst = candidates[np.argsort(-size[candidates], kind="stable")[:WORST]]
     others = np.setdiff1d(candidates, worst)
     room = max(limit - len(worst), 0)
-    # At least one row of each stratum that is not empty: otherwise no row would stand for the stratum.
+    # At least one row of each stratum that is not empty: otherwise no row would represent the stratum.
     for_rest = min(len(rest), max(room - len(others), round(REST_SHARE * limit), 1))
     strata = (worst, _sample(others, max(room - for_rest, 1), dice), _sample(rest, for_rest, dice))
     rows = np.concatenate(strata)
@@ -410,8 +407,8 @@ _HEADERS = {"site": "Site", "round": "Round", "white_elo": "WhiteElo", "black_el
 class PageRows(NamedTuple):
     """n positions. The texts of games are untrusted: anybody may have written them.
 
-    `frame` has the columns of `Store.frame`. `games` has a dict for each game (`_GAME_WORDS`, `_HEADERS`), `game_of`
-    int64[n] the index of each row's game.
+    `frame` has the columns of `Store.frame`. `games` has a dict for each game (`_GAME_WORDS`, `_HEADERS`); `game_of`
+    [n] is the index of each row's game.
     """
 
     frame: pd.DataFrame
@@ -420,9 +417,9 @@ class PageRows(NamedTuple):
 
 
 def with_texts(store: Store, question: Question, frame: pd.DataFrame) -> PageRows:
-    """Reads all columns for the rows of a frame of the question's with the columns `OF_ALL`, ascending by position.
+    """Reads all columns for the rows of a frame with the columns `OF_ALL`, which answers the question, by position.
 
-    It reads texts for these rows only: the texts of a million positions would take gigabytes.
+    Reads texts for these rows only: the texts of a million positions would take gigabytes.
     """
     rows = queries.frame(store.connection, question, ids=frame["position_id"].to_numpy(np.int64))
     numbers, game_of = np.unique(rows["game_id"].to_numpy(np.int64), return_inverse=True)
@@ -436,8 +433,8 @@ def _games(connection: StoreConnection, numbers: NDArray[np.int64]) -> list[dict
     games = []
     for *cells, text in connection.rows_of(numbers.tolist(), query):
         headers = json.loads(text)
-        of_headers = {name: headers.get(header) for name, header in _HEADERS.items()}
-        games.append({**dict(zip(_GAME_WORDS, cells, strict=True)), **of_headers})
+        row = dict(zip(_GAME_WORDS, cells, strict=True))
+        games.append(row | {name: headers.get(header) for name, header in _HEADERS.items()})
     return games
 
 
@@ -482,8 +479,8 @@ def write(
         with snapshot(store.connection):
             on_step("values")
             calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
-            reached = ("step",) if question.expanded != "no" else ()
-            frame = store.frame(question, only=(*OF_ALL, *calibrated, *reached))
+            expanded = ("step",) if question.expanded != "no" else ()
+            frame = store.frame(question, only=(*OF_ALL, *calibrated, *expanded))
             scored = frame[~np.isnan(frame["disagreement"])]
             if frame.empty and question.expanded == "no":
                 raise ValueRepairError(
@@ -491,14 +488,14 @@ def write(
                 )
             if scored.empty:
                 raise ValueRepairError(f"nothing to report: {no_deep_score(len(frame), question.q_from)}")
-            points_shown = choose(scored, threshold)
+            shown = choose(scored, threshold)
             on_step("positions")
-            rows = with_texts(store, question, scored.iloc[points_shown.rows])
-            content = content_of(store, scored, points_shown, rows, threshold, on_step)
+            rows = with_texts(store, question, scored.iloc[shown.rows])
+            content = content_of(store, scored, shown, rows, threshold, on_step)
         partial.write_bytes(document(content))
         size = partial.stat().st_size
     candidates = int(is_candidate(scored["disagreement"], threshold).sum())
-    return WrittenPage(os.fspath(path), len(scored), len(points_shown.rows), candidates, threshold, size)
+    return WrittenPage(os.fspath(path), len(scored), len(shown.rows), candidates, threshold, size)
 
 
 # In the order of their imports: each module uses only those before it.
@@ -515,9 +512,9 @@ _POLICY = (
 
 
 def document(content: Content) -> bytes:
-    """The HTML file. Its modules are joined into one script, because a single file cannot import others.
+    """The HTML file. Its modules are joined into one script, because a single file cannot import others; so no two of
+    them may define the same name.
 
-    So no two modules may define the same name.
     Its policy allows style in elements, which the plotting library needs; text from archives never becomes style.
     """
     words = json.dumps(content.words, ensure_ascii=True, allow_nan=False, separators=(",", ":"))

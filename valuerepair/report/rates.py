@@ -43,19 +43,20 @@ def by_threshold(store: Store, question: Question, by_weight: bool) -> style.Dra
     with style.house_style():
         figure, axes = style.new_figure(7.2, 5.2)
         end = max(question.threshold, 0.5)  # beyond the largest disagreement the plot would be empty
-        of_sign = (np.ones(len(disagreement), np.bool_), disagreement > 0, disagreement < 0)
-        for (gid, label, colour, marker), members in zip(_LINES, of_sign, strict=True):
+        by_sign = (np.ones(len(disagreement), np.bool_), disagreement > 0, disagreement < 0)
+        for (gid, label, colour, marker), members in zip(_LINES, by_sign, strict=True):
             rates = [rows.rate(is_candidate(disagreement, threshold) & members) for threshold in THRESHOLDS]
             points = [(t, rate) for t, rate in zip(THRESHOLDS.tolist(), rates, strict=True) if rate.rate > 0]
             end = max([end, *(t for t, _ in points)])
             _draw_curve(axes, points, colour, marker, gid, label)
         axes.axvline(question.threshold, color=style.GREY, lw=0.8, ls="--", gid="threshold")
-        if (
-            rows.rate(is_candidate(disagreement, THRESHOLDS[0])).rate > 0
-        ):  # without a positive rate a logarithmic scale has no range
+        # Without a positive rate a logarithmic scale has no range.
+        if rows.rate(is_candidate(disagreement, THRESHOLDS[0])).rate > 0:
             axes.set_yscale("log")
         style.in_percent(axes.yaxis)
-        axes.set(xlim=(0, min(end + 0.1, 2)), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_of(rows)}")
+        axes.set(
+            xlim=(0, min(end + 0.1, 2)), xlabel="threshold of |net Q − deep Q|", ylabel=f"share of {_positions(rows)}"
+        )
         axes.legend(loc="upper right")
         words = f"{len(disagreement):,} positions; at {question.threshold:g}: {rate_at_threshold.percent}"
         style.title(axes, "Rate of candidates by threshold", made_from(frame), words)
@@ -79,7 +80,7 @@ def by_phase(store: Store, question: Question, by_weight: bool) -> style.Drawing
     """Rate of candidates in each phase of the game; artists as in `_bars`."""
     frame = store.frame(question, text=False)
     groups = [(phase, (frame["phase"] == phase).to_numpy()) for phase in PHASES]
-    return _of_groups(frame, question, by_weight, groups, "Rate of candidates by phase")
+    return _draw_groups(frame, question, by_weight, groups, "Rate of candidates by phase")
 
 
 def by_side(store: Store, question: Question, by_weight: bool) -> style.Drawing:
@@ -87,7 +88,7 @@ def by_side(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     frame = store.frame(question, text=False)
     sides = (("White to move", "w"), ("Black to move", "b"))
     groups = [(name, (frame["side"] == side).to_numpy()) for name, side in sides]
-    return _of_groups(frame, question, by_weight, groups, "Rate of candidates by side to move")
+    return _draw_groups(frame, question, by_weight, groups, "Rate of candidates by side to move")
 
 
 def by_men(store: Store, question: Question, by_weight: bool) -> style.Drawing:
@@ -95,7 +96,7 @@ def by_men(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     frame = store.frame(question, text=False)
     men = frame["pieces"].to_numpy()
     groups = [(f"{low} to {high}" if low < high else f"{low}", (men >= low) & (men <= high)) for low, high in _MEN]
-    return _of_groups(frame, question, by_weight, groups, "Rate of candidates by men on the board")
+    return _draw_groups(frame, question, by_weight, groups, "Rate of candidates by men on the board")
 
 
 def by_label(store: Store, question: Question, by_weight: bool) -> style.Drawing:
@@ -120,7 +121,7 @@ def by_label(store: Store, question: Question, by_weight: bool) -> style.Drawing
     return _bars(frame, rates, "Labels of the candidates", words, f"share of the candidates{by}")
 
 
-def _of_groups(
+def _draw_groups(
     frame: pd.DataFrame, question: Question, by_weight: bool, groups: Sequence[tuple[str, Flags]], title: str
 ) -> style.Drawing:
     """A bar for the rate of each group that has rows, and a line for the rate of all positions."""
@@ -133,7 +134,7 @@ def _of_groups(
             rates.append((name, rate))
     overall = rows.rate(candidates)
     words = f"{len(candidates):,} positions; |net Q − deep Q| ≥ {question.threshold:g}: {overall.percent}, dashed"
-    return _bars(frame, rates, title, words, f"candidates, share of {_of(rows)}", overall)
+    return _bars(frame, rates, title, words, f"candidates, share of {_positions(rows)}", overall)
 
 
 def _bars(
@@ -163,5 +164,5 @@ def _bars(
     return figure.described(f"{words.removesuffix(', dashed')}; {scale(frame)}")
 
 
-def _of(rows: Scored) -> str:
+def _positions(rows: Scored) -> str:
     return "positions, by weight" if rows.weighted else "positions"

@@ -17,7 +17,7 @@ from valuerepair.errors import UsageError
 from valuerepair.files import written_whole
 from valuerepair.mcts.snapshot import Snapshot, TreeNode
 from valuerepair.oracles.searching import Searched
-from valuerepair.report.boards import single
+from valuerepair.report.boards import board_svg
 from valuerepair.report.static_page import document, escape
 from valuerepair.text import formatted, quantity
 
@@ -114,7 +114,7 @@ def _page(searched: Searched, tree: Snapshot) -> str:
     )
     root = "".join(f"<p>{escape(line)}</p>\n" for line in searched.root_lines(result))
     net = max(result.moves, key=lambda move: -1.0 if math.isnan(move.net_prior) else move.net_prior).move
-    board = single(fen, net=net, deep=result.best_move, size=360)
+    board = board_svg(fen, net=net, deep=result.best_move, size=360)
     words = _WORDS + (_FROZEN if any(node.frozen is not None for node in nodes) else "")
     rows = f'<div class="rows"><div>\n{_HEAD}{_unfolding(chess.Board(fen), nodes, result.best.pv)}</div></div>\n'
     if tree.size == len(nodes) == 1:
@@ -136,32 +136,32 @@ def _played(position: Position) -> str:
 def _unfolding(board: chess.Board, nodes: Sequence[TreeNode], expected: Sequence[str]) -> str:
     """HTML of all nodes below the root, as elements that unfold; the expected line is unfolded."""
     sans = _sans(board, nodes)
-    below: list[list[int]] = [[] for _ in nodes]  # the children of each node
+    children_of: list[list[int]] = [[] for _ in nodes]
     for i, node in enumerate(nodes[1:], 1):
         assert node.parent is not None
-        below[node.parent].append(i)
-    for children in below:
+        children_of[node.parent].append(i)
+    for children in children_of:
         children.sort(key=lambda i: (-nodes[i].visits, i))
-    opened = set(_line(nodes, below, expected))
+    opened = set(_line(nodes, children_of, expected))
     parts = [""] * len(nodes)
     # From the last to the first, as children come after their parents: no recursion, so any depth works.
     for i in range(len(nodes) - 1, 0, -1):
-        cells = _cells(nodes, below, i, _numbered(board, nodes[i].depth, sans[i]))
-        inner = "".join(parts[child] for child in below[i]) + _hidden_visits(nodes, below[i], i)
+        cells = _cells(nodes, children_of, i, _numbered(board, nodes[i].depth, sans[i]))
+        inner = "".join(parts[child] for child in children_of[i]) + _hidden_visits(nodes, children_of[i], i)
         side = "mover" if nodes[i].depth % 2 else "opponent"
         depth, state = f'style="--depth:{nodes[i].depth}"', " open" if i in opened else ""
         details = f'<details class="{side}" {depth}{state}><summary>{cells}</summary>\n{inner}</details>\n'
         parts[i] = details if inner else f'<div class="leaf {side}" {depth}>{cells}</div>\n'
-        for child in below[i]:
+        for child in children_of[i]:
             parts[child] = ""
-    return "".join(parts[child] for child in below[0]) + _hidden_visits(nodes, below[0], 0)
+    return "".join(parts[child] for child in children_of[0]) + _hidden_visits(nodes, children_of[0], 0)
 
 
-def _line(nodes: Sequence[TreeNode], below: Sequence[Sequence[int]], moves: Sequence[str]) -> Iterator[int]:
+def _line(nodes: Sequence[TreeNode], children_of: Sequence[Sequence[int]], moves: Sequence[str]) -> Iterator[int]:
     """The nodes along a line of moves, while the tree has them."""
     node = 0
     for move in moves:
-        child = next((i for i in below[node] if nodes[i].move == move), None)
+        child = next((i for i in children_of[node] if nodes[i].move == move), None)
         if child is None:
             return
         yield (node := child)
@@ -182,10 +182,10 @@ def _numbered(board: chess.Board, depth: int, san: str) -> str:
     return f"{ply // 2 + 1}{'...' if ply % 2 else '.'} {san}"
 
 
-def _cells(nodes: Sequence[TreeNode], below: Sequence[Sequence[int]], number: int, move: str) -> str:
+def _cells(nodes: Sequence[TreeNode], children_of: Sequence[Sequence[int]], number: int, move: str) -> str:
     node = nodes[number]
     assert node.parent is not None
-    siblings = below[node.parent]
+    siblings = children_of[node.parent]
     share = node.visits / max(sum(nodes[i].visits for i in siblings), 1)
     texts = (
         f"{node.visits:,}",

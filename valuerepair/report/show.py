@@ -22,7 +22,7 @@ from valuerepair.judge.labels import KINDS
 from valuerepair.judge.neighbours import read_query
 from valuerepair.question import Question, is_candidate
 from valuerepair.report import family
-from valuerepair.report.boards import legal_move, single
+from valuerepair.report.boards import board_svg, legal_move
 from valuerepair.report.family import Leaf
 from valuerepair.store.queries import COLUMNS, attrs_of, one_position, played_from
 from valuerepair.store.rows import FULL, INFERRED
@@ -47,7 +47,7 @@ class ShownPosition:
         """
         net, deep = self._best("net"), self._best("deep")
         board = board_lines(self.facts["fen"], colours=colours, unicode=can_show("♔♚·"), net=net, deep=deep)
-        text = [*board, "", *shown_lines(self.facts)]
+        text = [*board, "", *fact_lines(self.facts)]
         if self.family is not None:
             position_id, threshold = self.facts["position_id"], self.facts["threshold"]
             text += ["", *family.lines(self.family, position_id, threshold, unicode=can_show("├●◐"))]
@@ -60,7 +60,7 @@ class ShownPosition:
     def write_svg(self, path: str | os.PathLike[str]) -> None:
         """Writes the board as SVG, with arrows for the moves of net and search and the played move."""
         played = (self.facts["origin"]["played"] or {}).get("uci")
-        drawn = single(self.facts["fen"], played=played, net=self._best("net"), deep=self._best("deep"))
+        drawn = board_svg(self.facts["fen"], played=played, net=self._best("net"), deep=self._best("deep"))
         with written_whole(path, outputs.BOARD) as partial:
             partial.write_text(drawn, "utf-8")
 
@@ -101,6 +101,9 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     row |= calibrated
     disagreement = row.get("calibrated_q", row["net_q"]) - row["deep_q"] if both else None
     candidate = disagreement is not None and is_candidate(disagreement, question.threshold)
+    judged: dict[str, Any] = {"labels": [], "opening": None, "priors": {}, "verdict": None}
+    if disagreement is not None:
+        judged = _judged(store, row, attrs, disagreement, candidate)
     return {
         **{name: row[name] for name in _FACTS},
         "net": None if row["net_q"] is None else _net_of(attrs["net"], row, board),
@@ -111,11 +114,7 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
         "disagreement": disagreement,
         "threshold": question.threshold,
         "candidate": candidate,
-        **(
-            _of_frame(store, row, attrs, disagreement, candidate)
-            if disagreement is not None
-            else {"labels": [], "opening": None, "priors": {}, "verdict": None}
-        ),
+        **judged,
         "weight": row["weight"],
         "alpha": None if alpha is None else asdict(alpha),
         "q_from": question.q_from,
@@ -193,7 +192,7 @@ def pv_san(board: chess.Board, pv: list[str]) -> str:
     return board.variation_san(legal) if legal else ""
 
 
-def _of_frame(
+def _judged(
     store: Store, row: dict[str, Any], attrs: dict[str, Any], disagreement: float, candidate: bool
 ) -> dict[str, Any]:
     """Labels, opening, priors and verdict, computed as for all candidates: from a frame of one row with these attrs."""
@@ -260,7 +259,7 @@ def _games_of(store: Store, position_id: int) -> dict[str, Any] | None:
 _NAME = 60  # the most characters to show of a player or an event
 
 
-def shown_lines(facts: dict[str, Any]) -> list[str]:
+def fact_lines(facts: dict[str, Any]) -> list[str]:
     """The facts of `describe`, one per line, without the board. Texts of headers and engines are safe to print."""
     side = "White" if facts["side"] == "w" else "Black"
     lines = [
@@ -327,8 +326,8 @@ def _disagreement(facts: dict[str, Any]) -> list[str]:
     if facts["candidate"]:
         errs = "too optimistic" if disagreement > 0 else "too pessimistic"
         words = [f"{disagreement:+.3f}, a candidate at {facts['threshold']:g}: the net is {errs}"]
-    a_mate = facts["deep"]["mate"] is not None
-    words.append("Q of a mate" if a_mate else Alpha(**facts["alpha"]).source(facts["q_from"]))
+    is_mate = facts["deep"]["mate"] is not None
+    words.append("Q of a mate" if is_mate else Alpha(**facts["alpha"]).source(facts["q_from"]))
     if "calibrated_q" in facts:
         words.append(f"net Q calibrated: {facts['calibrated_q']:+.3f}")
     weight = facts["weight"]
@@ -386,9 +385,9 @@ def _reached_lines(reached: dict[str, Any] | None) -> list[str]:
     if reached is None:
         return []
     distance, step = reached["distance"], reached["step"]
-    far = f"move {distance}" if step == "child" else quantity(distance, "ply")
+    how_far = f"move {distance}" if step == "child" else quantity(distance, "ply")
     root = "" if reached["root_id"] == reached["parent_id"] else f", root {reached['root_id']}"
-    return [_line("reached", f"by vr expand from position {reached['parent_id']}: {step}, {far}{root}")]
+    return [_line("reached", f"by vr expand from position {reached['parent_id']}: {step}, {how_far}{root}")]
 
 
 def _game_lines(facts: dict[str, Any]) -> list[str]:

@@ -45,7 +45,7 @@ SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id =
 OF_KINDS = "SELECT kind, count(*) FROM positions WHERE kind IS NOT 'game' GROUP BY kind"
 # Reads the game's key with its number: reading it later would take a second pass over the positions.
 _COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms", "game_id", GAME_KEY)
-_OF_SCALE = ("net_q", "deep_q", "weight", GAME_KEY)
+_SCALE_COLUMNS = ("net_q", "deep_q", "weight", GAME_KEY)
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -188,21 +188,21 @@ def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
         used = store.calibration(question)
     except TooFewPositions:
         return None
-    columns, _ = table(store.connection, replace(question, calibration="none"), _OF_SCALE)
-    net_q, deep_q, weight, game = (columns[name] for name in _OF_SCALE)
-    both, new = beyond_scale(used.calibration, net_q, deep_q, weight, game, question.threshold)
-    return {**used.figures(), "left": both.figures("count", "total"), "new": new}
+    columns, _ = table(store.connection, replace(question, calibration="none"), _SCALE_COLUMNS)
+    net_q, deep_q, weight, game = (columns[name] for name in _SCALE_COLUMNS)
+    remaining, new = beyond_scale(used.calibration, net_q, deep_q, weight, game, question.threshold)
+    return {**used.figures(), "left": remaining.figures("count", "total"), "new": new}
 
 
 def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
     """The number of positions on which this oracle failed, or this net, with any oracle."""
-    of_oracle = "SELECT count(*) FROM failures WHERE oracle_id = ? AND stage = 'full'"
-    of_net = """
+    failed_searches = "SELECT count(*) FROM failures WHERE oracle_id = ? AND stage = 'full'"
+    failed_evaluations = """
         SELECT f.position_id FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id AND f.stage = ?
         WHERE NOT EXISTS (SELECT 1 FROM net_values n WHERE n.net_id = ? AND n.position_id = f.position_id)
     """
-    (count,) = store.connection.execute(of_oracle, (oracle_id,)).fetchone()
-    return int(count) + len(set(store.connection.execute(of_net, (NET + net_key, net_id))))
+    (count,) = store.connection.execute(failed_searches, (oracle_id,)).fetchone()
+    return int(count) + len(set(store.connection.execute(failed_evaluations, (NET + net_key, net_id))))
 
 
 def _by(
@@ -223,7 +223,7 @@ def _candidate_rate(hits: Flags, weight: Floats, game: Ids) -> dict[str, Any]:
 
 # -- lines ------------------------------------------------------------------------------------------------------------
 
-# A share is given out of the first of these numbers that makes it at least 5: 13 of 10,000, not 1 of 1,000.
+# A share is printed as a number out of the first of these that makes it at least 5: 13 of 10,000, not 1 of 1,000.
 _OUT_OF = (1_000, 10_000, 100_000, 1_000_000)
 _FEWEST = 5
 
@@ -270,9 +270,9 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
     ]
     counts = [("net    ", net["name"], net["sha256"], "evaluated", net) for net in figures["nets"]]
     counts += [("oracle ", oracle["label"], oracle["digest"], "scored", oracle) for oracle in figures["oracles"]]
-    for what, name, digest, done, row in counts:
+    for kind, name, digest, done, row in counts:
         failed = f", {row['failed']:,} failed" if row["failed"] else ""
-        lines.append(f"  {what} {name}  {digest[:12]}  {row[done]:,} {done}{failed}")
+        lines.append(f"  {kind} {name}  {digest[:12]}  {row[done]:,} {done}{failed}")
     scored = figures["scored"]
     if scored is None:
         return [*lines, "Nothing is scored yet. Next: vr mine ARCHIVE"]
@@ -301,8 +301,8 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
     lines += _table(f"side {at}", scored["by_side"], lambda row: sides[row["side"]])
     lines += _table(f"sign {at}", scored["by_sign"], lambda row: str(row["sign"]))
     if scored["beside"]:
-        of_games = _at_threshold(scored)["rate"]
-        against = "" if of_games is None else f", against {100 * of_games:.2f} % in the games"
+        games_rate = _at_threshold(scored)["rate"]
+        against = "" if games_rate is None else f", against {100 * games_rate:.2f} % in the games"
         lines += _table(f"beside the games {at}{against}", scored["beside"], lambda row: str(row["kind"]))
     if scored["screening"] is not None:
         lines += recall.lines(scored["screening"])
@@ -313,7 +313,7 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
 
 
 def _cost(scored: dict[str, Any]) -> list[str]:
-    """What the searches took; of recorded values often neither time nor nodes are known."""
+    """The cost of the searches; recorded values often have neither time nor nodes."""
     if not scored["search_seconds"]:
         return [format_nodes(scored["nodes"])] if scored["nodes"] else []
     time = f"{format_nodes(scored['nodes'])} in {format_duration(scored['search_seconds'])} of searching"

@@ -34,11 +34,11 @@ def drawing(path: str) -> style.Drawing:
     with style.house_style():
         figure = style.Drawing(12.5 if judged else 5.5, 4.4)
         panels = figure.subplots(1, 3 if judged else 1, squeeze=False)[0]
-        _lines(panels[0], rows, {"train_loss": "of training", "loss": "of games held out"}, "loss")
+        _draw_lines(panels[0], rows, {"train_loss": "of training", "loss": "of games held out"}, "loss")
         if judged:
             names = {"rate": "candidates", "rate_calibrated": "after calibration", "newly_wrong": "newly wrong"}
-            _lines(panels[1], rows, names, "% of the positions held out", 100)
-            _lines(
+            _draw_lines(panels[1], rows, names, "% of the positions held out", 100)
+            _draw_lines(
                 panels[2], rows, {"policy_kl": "KL to the old policy (nats)", "mean_dq": "mean |net Q − deep Q|"}, ""
             )
         for panel in panels:
@@ -65,13 +65,13 @@ def _summary(training: Training) -> str:
     return words
 
 
-def _lines(axes: Axes, rows: Rows, names: Mapping[str, str], label: str, times: float = 1) -> None:
+def _draw_lines(axes: Axes, rows: Rows, names: Mapping[str, str], label: str, factor: float = 1) -> None:
     for (name, words), marker in zip(names.items(), "osv", strict=False):
-        points = [(row["step"], times * row[name]) for row in rows if row.get(name) is not None]
+        points = [(row["step"], factor * row[name]) for row in rows if row.get(name) is not None]
         if points:
             axes.plot(*zip(*points, strict=True), marker=marker, ms=3, lw=1.4, label=words, gid=name)
     axes.set_ylabel(label)
-    axes.set_ylim(bottom=0 if times != 1 or not label else None)
+    axes.set_ylim(bottom=0 if factor != 1 or not label else None)
     if axes.lines:
         axes.legend()
 
