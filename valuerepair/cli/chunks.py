@@ -29,7 +29,7 @@ from valuerepair.training.options import parse_policy
     "--net",
     metavar="NET",
     shell_complete=nets,
-    help="The net to train: its input format, and --policy net.  [default: none]",
+    help="The net to train: it determines the input format, and gives the priors of --policy net.  [default: none]",
 )
 @click.option(
     "--policy",

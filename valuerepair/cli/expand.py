@@ -33,14 +33,14 @@ from valuerepair.cli.printing import is_quiet, print_result
 @SEED(help="Seed for the order of the candidates.")
 @JSON
 def command(db: str, question: vr.Question | vr.Worst, jobs: int | None, json: bool, **options: Any) -> None:
-    """Look around the candidates: where a net is wrong once, it is wrong again nearby.
+    """Search the positions around the candidates: where a net is wrong once, it is often wrong again nearby.
 
     From each candidate four kinds of steps lead to neighbours. line: the positions that the deep search expects, whose
     value it gives at no cost. parents: one, two and four plies earlier in the game. children: after the moves that the
     net prefers. game: the other plies of the game. Neighbours are searched by the same deep search and stored as
-    neighbours, which rates of the archive leave out. Nodes are spent where they have found most so far, and the run
-    ends when they find less than in the archive. It can be stopped at any time (Ctrl-C) and the same command continues;
-    with more --nodes or --positions it continues further.
+    neighbours, which rates of the archive leave out. The next nodes go where nodes have found most candidates so far,
+    and the run ends when they find fewer than in the archive. It can be stopped at any time (Ctrl-C) and the same
+    command continues; with more --nodes or --positions it continues further.
 
     If the candidates' values were recorded in games (vr mine --deep recorded), those of their neighbours were, too: the
     games are read again, and no engine runs.

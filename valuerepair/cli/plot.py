@@ -34,7 +34,7 @@ def _kinds(context: click.Context, parameter: click.Parameter, begun: str) -> li
     return [CompletionItem(name, help=kind.help) for name, kind in KINDS.items() if name.startswith(begun)]
 
 
-@click.command(help=HELP, short_help="Draw it: scatter, rates, calibration, recall, Elo and more.")
+@click.command(help=HELP)
 @click.argument("kind", default="scatter", metavar="[KIND]", shell_complete=_kinds)
 @click.argument("source", required=False, metavar="[SOURCE]")
 @click.option("-o", "--output", type=PLOT_FILE, default="plot.png", help="The file: .png, .svg or .pdf.")

@@ -63,9 +63,11 @@ _FOR_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", 
     help="Also search each position with each net, with this many nodes, and judge the moves where they differ.",
 )
 @click.option(
-    "--regret-positions", type=int, metavar="N", help="Positions of each kind to search for it.  [default: 500]"
+    "--regret-positions", type=int, metavar="N", help="Positions of each kind to search for --regret.  [default: 500]"
 )
-@DEEP(help="Who judges the moves of --regret, as in `vr mine`.  [default: the oracle that is compared with]")
+@DEEP(
+    help="The deep search that judges the moves of --regret, as in `vr mine`.  [default: the oracle of the comparison]"
+)
 @click.option(
     "--rejudge",
     metavar="SPEC",
@@ -87,14 +89,14 @@ def command(
     """Compare nets on the positions of a store: who repaired what, by label, with paired intervals.
 
     Every net is compared with the first, A. Values that the store lacks are computed from the net's file and stored;
-    stop with Ctrl-C, and the same command continues. Judge by all positions: A's candidates were chosen for being A's
-    worst errors, and any other net looks better on them. At the end each net's Q is calibrated by a curve of its own,
-    fitted to other games: what B repairs beyond that is more than a change of scale. With --calibration fitted all of
-    the comparison is by such curves. Then there is a row for each kind of position, in games and beside them, and
-    whether B is the better judge of them all. With --regret both nets also search, at equal breadth, and where they
-    choose different moves the judge says which of them loses more. With --rejudge a deeper oracle judges positions
-    again: where two nets' verdicts differ, where one is near the threshold, and some of all others; the nets are then
-    compared by it, each position weighed by its inverse chance. A net may be an engine's own evaluation,
+    stop with Ctrl-C, and the same command continues. Judge by all positions: A's candidates were chosen because they
+    are A's worst errors, and any other net looks better on them. At the end each net's Q is calibrated by a curve of
+    its own, fitted to other games: what B repairs beyond that is more than a change of scale. With --calibration
+    fitted the whole comparison is by such curves. Then there is a row for each kind of position, in games and beside
+    them, and whether B is the better judge of all of them. With --regret both nets also search, at equal breadth, and
+    where they choose different moves the judge says which of them loses more. With --rejudge a deeper oracle judges
+    positions again: where two nets' verdicts differ, where one is near the threshold, and some of all others; the nets
+    are then compared by it, each position weighed by its inverse chance. A net may be an engine's own evaluation,
     uci:ENGINE,nodes=1.
 
     SUITE is an EPD file with values (ce, dm, bm #N), as vr export -o suite.epd writes it. It needs no store: each net

@@ -19,11 +19,11 @@ from valuerepair.cli.printing import print_result
 def command(
     position: tuple[str, ...], limit: int, candidates_only: bool, db: str, question: vr.Question | vr.Worst, json: bool
 ) -> None:
-    """Find the stored positions most like one: in material, pawn structure and king placement.
+    """Find the stored positions that are most like a given one in material, pawn structure and king placement.
 
     The position is a FEN (quoted or not), an EPD line, or the number of a position of the store (position_id in vr
-    export). Colours do not matter, nor, without castling rights, left and right. Each comes with its distance, the
-    net's and the deep search's Q, and their difference: does the net misjudge more of this kind?
+    export). Colours do not matter; without castling rights, neither do left and right. Each position is printed with
+    its distance, the net's and the deep search's Q, and their difference: does the net misjudge more of this kind?
 
     \b
     Example:

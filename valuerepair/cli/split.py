@@ -29,8 +29,8 @@ def command(db: str, output: str, archive: tuple[str, ...], json: bool, **option
 
     Games are drawn by hash, so that adding games moves none to another part. Families of openings and of material are
     drawn until they hold about the given share; other positions of their games are neither trained on nor judged by.
-    The positions' values play no part in it. The file can be read and edited; vr train, vr expand, vr books, vr export
-    and vr remeasure take it as --split. Prints the size of each part.
+    The values of the positions play no part in the draw. The file can be read and edited; vr train, vr expand, vr
+    books, vr export and vr remeasure take it as --split. Prints the size of each part.
 
     \b
     Example:

@@ -93,10 +93,10 @@ def made_from(frame: pd.DataFrame) -> str:
 def counted(rows: Scored, threshold: float) -> str:
     """The numbers of positions and candidates, their share by weight, and the positions left out."""
     wrong = is_candidate(rows.disagreement, threshold)
-    by = " by weight" if rows.weighted else ""
+    weighting = " by weight" if rows.weighted else ""
     left_out = f"; {rows.left_out:,} without a deep score left out" if rows.left_out else ""
     return (
-        f"{len(wrong):,} positions, {int(wrong.sum()):,} candidates ({100 * rows.rate(wrong).rate:.2f} %{by}) "
+        f"{len(wrong):,} positions, {int(wrong.sum()):,} candidates ({100 * rows.rate(wrong).rate:.2f} %{weighting}) "
         f"with |{'calibrated' if rows.calibrated else 'net'} Q − deep Q| ≥ {threshold:g}{left_out}"
     )
 

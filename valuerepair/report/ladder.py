@@ -51,8 +51,9 @@ def recall(store: Store, question: Question, by_weight: bool) -> style.Drawing:
             axes.plot(x, y, "D", color=style.VERMILLION, ms=6, gid="runs", label="the store's runs, by audits")
             runs_text = f"; runs: 1/{runs['saving']:.1f} of the nodes, {runs['recall_said']}"
         axes.set_xscale("log")
-        ticks = [t for t in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if t >= 0.8 * min(point.share for point in points)]
-        axes.set_xticks(ticks, [f"1/{1 / t:g}" if t < 1 else "1" for t in ticks])
+        least = 0.8 * min(point.share for point in points)
+        ticks = [share for share in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1) if share >= least]
+        axes.set_xticks(ticks, [f"1/{1 / share:g}" if share < 1 else "1" for share in ticks])
         axes.minorticks_off()
         style.in_percent(axes.yaxis)
         axes.set(xlabel="nodes, as a share of searching all in full", ylabel="recall of candidates")
@@ -115,11 +116,11 @@ def survival(store: Store, question: Question, by_weight: bool) -> style.Drawing
         raise ValueRepairError(
             f"{store.path}: no ladder was in use with {names(frame)[1]}; vr mine --screen auto learns one and uses it"
         )
-    cut_at = np.array([math.inf if (c := cuts[i]) is None else c for i in ids[on_ladder].tolist()])
+    cut_at = np.array([math.inf if (rung := cuts[i]) is None else rung for i in ids[on_ladder].tolist()])
     candidates = is_candidate(rows.disagreement[on_ladder], question.threshold)
     weight, game = rows.weight[on_ladder], rows.game[on_ladder]
     # Rungs that cut no position count as well; stores of earlier versions have cuts at 0 nodes.
-    rungs = sorted({*stored_rungs(store.connection, oracle_id), *(int(c) for c in cut_at if c < math.inf)})
+    rungs = sorted({*stored_rungs(store.connection, oracle_id), *(int(rung) for rung in cut_at if rung < math.inf)})
     with style.house_style():
         figure, axes = style.new_figure(7.2, 4.9)
         for gid, members, colour, marker in (
@@ -134,8 +135,8 @@ def survival(store: Store, question: Question, by_weight: bool) -> style.Drawing
         labels = ["all", *("before\nany search" if rung == 0 else f"{rung:,}" for rung in rungs)]
         axes.set_xticks(range(len(labels)), labels)
         style.in_percent(axes.yaxis)
-        by = ", by weight" if rows.weighted else ""
-        axes.set(ylim=(0, 1.05), xlabel="after the cut at this many nodes", ylabel=f"still on the ladder{by}")
+        weighting = ", by weight" if rows.weighted else ""
+        axes.set(ylim=(0, 1.05), xlabel="after the cut at this many nodes", ylabel=f"still on the ladder{weighting}")
         axes.legend(loc="lower left")
         at_threshold = f"candidates at {question.threshold:g}"
         words = f"{len(candidates):,} positions of known outcome, {int(candidates.sum()):,} {at_threshold}"
@@ -195,9 +196,9 @@ class ScreenTable:
         """The table for a terminal."""
         screen = self.screen
         beyond = "" if screen.calibration is None else " beyond scale"
-        at = f"threshold {screen.threshold:g}{beyond}, alpha {screen.alpha:.0f}"
+        settings = f"threshold {screen.threshold:g}{beyond}, alpha {screen.alpha:.0f}"
         text_lines = [
-            f"screening at {at}: {screen.positions:,} positions searched in full, "
+            f"screening at {settings}: {screen.positions:,} positions searched in full, "
             f"{screen.positives:,} of them candidates",
             f"in use: fitted {self.stored}"
             if self.stored

@@ -114,11 +114,11 @@ def by_label(store: Store, question: Question, by_weight: bool) -> style.Drawing
         )
     figures = label_figures(store, frame if by_weight else frame.drop(columns="weight"), question.threshold)
     rates = [(row["label"], Rate.of_figures(row)) for row in figures["rates"] if row["count"]]
-    by = " by weight" if by_weight and (frame["weight"] != 1).any() else ""
+    weighting = " by weight" if by_weight and (frame["weight"] != 1).any() else ""
     words = f"{quantity(len(frame), 'candidate')} with |net Q − deep Q| ≥ {question.threshold:g}"
     if figures["lacking_priors"]:
         words += f"; priors known of {figures['with_priors']:,} (vr stats --labels)"
-    return _bars(frame, rates, "Labels of the candidates", words, f"share of the candidates{by}")
+    return _bars(frame, rates, "Labels of the candidates", words, f"share of the candidates{weighting}")
 
 
 def _draw_groups(
