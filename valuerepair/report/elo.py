@@ -65,9 +65,9 @@ def course_of(path: str) -> tuple[Standing, list[CoursePoint]]:
     for i, game in enumerate(games):
         pairs = standing.tally.pairs.pairs
         standing.add(game)
-        complete = standing.tally.pairs.pairs > pairs or not standing.tally.pairs.pairs
-        due = i < _POINTS or pairs % (1 + len(games) // (2 * _POINTS)) == 0
-        if standing.tally.score.games and ((complete and due) or i + 1 == len(games)):
+        is_complete = standing.tally.pairs.pairs > pairs or not standing.tally.pairs.pairs
+        is_due = i < _POINTS or pairs % (1 + len(games) // (2 * _POINTS)) == 0
+        if standing.tally.score.games and ((is_complete and is_due) or i + 1 == len(games)):
             results = standing.results  # read once: the property counts all games
             course.append(CoursePoint(i + 1, tuple(elo_interval(results, level) for level, _ in _LEVELS)))
     if not course:
@@ -79,9 +79,9 @@ def _draw_course(axes: Axes, course: Sequence[CoursePoint]) -> None:
     """Draws line and bands. Infinite bounds (all won, all lost) end at the edge; infinite values have no point."""
     x = [point.games for point in course]
     bottom, top = _edges(course)
-    for k, (level, opacity) in enumerate(_LEVELS):
+    for i, (level, opacity) in enumerate(_LEVELS):
         low, high = (
-            np.nan_to_num([getattr(point.intervals[k], end) for point in course], posinf=top, neginf=bottom)
+            np.nan_to_num([getattr(point.intervals[i], end) for point in course], posinf=top, neginf=bottom)
             for end in ("low", "high")
         )
         axes.fill_between(

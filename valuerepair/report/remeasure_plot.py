@@ -62,11 +62,11 @@ def _draw_positions(axes: Axes, remeasured: Remeasured, pair: Comparison, second
     shape: dict[str, Any] = {"linestyle": "none", "markeredgewidth": 0, "rasterized": True}
     codes = categories(scores, threshold, second)
     for category, (colour, marker) in _LOOKS.items():
-        chosen = codes == CATEGORIES.index(category)
+        members = codes == CATEGORIES.index(category)
         large = category != "right both"
         axes.plot(
-            x[chosen],
-            y[chosen],
+            x[members],
+            y[members],
             marker,
             color=colour,
             ms=size + 2 * large,

@@ -96,7 +96,7 @@ def _calibration(store: Store, question: Question) -> Calibration | None:
 
 
 def _mirrored(values: Floats, others: Floats) -> Floats:
-    """[2 n - 1] an odd curve at -q ... q, from `values` [n] at 0 ... q and `others` [n] of the other bound."""
+    """[2 n - 1] a curve at -q ... q from `values` [n] at 0 ... q; at negative q it is minus `others` [n]."""
     return np.concatenate([-others[:0:-1], values])
 
 
