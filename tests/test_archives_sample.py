@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from tests.v6_records import positions_of, records_of, write_chunk
-from valuerepair.archives import kept as kept_samples
-from valuerepair.archives.kept import KeptSample
+from valuerepair.archives.checkpoint import SampleCheckpoint
 from valuerepair.archives.options import RecordedOptions, SampleOptions, fits_time_control, speed
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import read_games, sample
@@ -321,7 +320,7 @@ def test_a_sample_that_is_cut_short_is_read_on_from_there(
     recorded: RecordedOptions | None,
 ) -> None:
     """Whatever the place it was stopped at, positions and counts are those of one reading."""
-    monkeypatch.setattr(kept_samples, "EVERY_S", 0.0)
+    monkeypatch.setattr("valuerepair.archives.checkpoint.EVERY_S", 0.0)
     (tmp_path / "empty.pgn").touch()
     paths = [str(tmp_path / "empty.pgn")]
     paths += [str(shared_data / "pgn" / name) for name in ("iccf-scca.pgn", "lichess-blitz.pgn")]
@@ -332,19 +331,19 @@ def test_a_sample_that_is_cut_short_is_read_on_from_there(
     whole = ReadReport()
     expected = [p for batch in sample(paths, options, whole) for p in batch]
     saved: list[int] = []
-    save = KeptSample.save
+    save = SampleCheckpoint.save
 
-    def save_and_stop(self: KeptSample, *args: Any) -> None:
+    def save_and_stop(self: SampleCheckpoint, *args: Any) -> None:
         save(self, *args)
         saved.append(args[0].games)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(KeptSample, "save", save_and_stop)
+    monkeypatch.setattr(SampleCheckpoint, "save", save_and_stop)
     positions: list[Position] = []
     while not positions:
-        report, kept, passed = ReadReport(), KeptSample(tmp_path / "s", "x"), list[int]()
+        report, checkpoint, passed = ReadReport(), SampleCheckpoint(tmp_path / "s", "x"), list[int]()
         try:
-            batches = sample(paths, options, report, on_bytes=passed.append, kept=kept)
+            batches = sample(paths, options, report, on_bytes=passed.append, checkpoint=checkpoint)
             positions = [p for batch in batches for p in batch]
         except KeyboardInterrupt:
             continue
@@ -357,7 +356,7 @@ def test_a_sample_that_is_cut_short_is_read_on_from_there(
     assert len(saved) > 3
     assert max(saved) > 100
 
-    other = KeptSample(tmp_path / "s", "another run")
+    other = SampleCheckpoint(tmp_path / "s", "another run")
     other.load(ReadReport())
     assert other.drawn is None
 

@@ -91,7 +91,7 @@ def test_stored_priors_are_the_nets(db: Path, net: Net) -> None:
         assert add_priors(store, net, net_id, oracle_id, ids) == len(ids)
         assert missing_priors(store, net_id, oracle_id, ids) == []
         assert add_priors(store, net, net_id, oracle_id, ids) == 0
-        questions, priors = stored.questions(store, oracle_id, ids), stored.of(store, net_id, ids)
+        questions, priors = stored.moves_of_interest(store, oracle_id, ids), stored.read_priors(store, net_id, ids)
         best = store.connection.execute("SELECT position_id, best_p FROM net_values").fetchall()
     moves, offsets, p = net.priors(PositionBatch.from_positions([candidate.position for candidate in questions]))
     for i, question in enumerate(questions):
@@ -141,7 +141,7 @@ def test_moves_that_are_not_legal_are_not_asked_for(db: Path, net: Net) -> None:
             connection.execute("UPDATE positions SET played = NULL WHERE id = ?", (ids[1],))
         assert add_priors(store, net, *pair, ids) == 2
         assert missing_priors(store, *pair, ids) == []
-        assert "a1a1" not in set(stored.of(store, pair[0], ids)["move"])
+        assert "a1a1" not in set(stored.read_priors(store, pair[0], ids)["move"])
 
 
 def test_labels_of_real_candidates(db: Path, net: Net) -> None:

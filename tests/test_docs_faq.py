@@ -97,7 +97,7 @@ def test_the_message_is_one_of_the_program(message: str) -> None:
 
 
 def test_the_kinds_of_recorded_evaluations_are_those_that_are_known() -> None:
-    assert f"the known kinds are {'; '.join(kind.what for kind in RECORD_KINDS.values())}\n" in FAQ
+    assert f"the known kinds are {'; '.join(kind.description for kind in RECORD_KINDS.values())}\n" in FAQ
 
 
 @pytest.mark.parametrize(

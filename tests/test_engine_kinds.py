@@ -39,7 +39,7 @@ ROOT = Path(valuerepair.__file__).parent
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
 # Modules where the same words mean something else.
 ANOTHER_QUESTION = {
-    "archives/kept.py": "the name of an option",
+    "archives/checkpoint.py": "the name of an option",
     "doctor.py": "a part of the installation",
     "cli/selfplay.py": "the program that plays games against itself",
     "engines/spec.py": "which Stockfish the environment names",

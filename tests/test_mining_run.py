@@ -180,7 +180,7 @@ def test_a_new_option_is_part_of_a_run_only_where_it_is_given() -> None:
 def test_what_was_read_for_a_sample_is_not_read_again(
     archive: Path, db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("valuerepair.archives.kept.EVERY_S", 0.0)
+    monkeypatch.setattr("valuerepair.archives.checkpoint.EVERY_S", 0.0)
     options = MineOptions(sample=SampleOptions(per_game=4, positions=60), limit=20)
     kept = Path(f"{db}.sample")
     assert mine_by_key(archive, db, options=options).state == "limited"

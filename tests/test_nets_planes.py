@@ -188,7 +188,7 @@ def test_arrays_that_do_not_fit_are_named() -> None:
     masks, rule50 = np.zeros((3, 112), np.uint64), np.zeros(3, np.float32)
     wrong: list[Any] = [np.empty((2, 112, 8, 8), np.float32), np.empty((3, 112, 8, 8))]
     for out in wrong:
-        with pytest.raises(ValueError, match=r"do not fit: must be uint64\[n,112\]"):
+        with pytest.raises(ValueError, match=r"out must be C-contiguous float32\[>=3,112,8,8\]"):
             planes.unpack_masks(masks, rule50, out)
 
 

@@ -150,7 +150,7 @@ def _providers() -> Iterator[Finding]:
     for provider in (CPU, CUDA, TENSORRT):
         name = NAMES[provider]
         if reason := providers.why_not(provider):
-            advice = providers.install(provider) + ("; the CPU works without it" if provider != CPU else "")
+            advice = providers.install_advice(provider) + ("; the CPU works without it" if provider != CPU else "")
             yield Finding(name, "absent", reason, advice)
         else:
             yield Finding(name, "ok", "works")

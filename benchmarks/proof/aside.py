@@ -23,7 +23,7 @@ from benchmarks.proof.tables import BOARDS_SET, CONTROL, ORIGINAL, Net
 from valuerepair.archives.aside import beside
 from valuerepair.arrays import Floats, Ids, Moves
 from valuerepair.chess.positions import PositionBatch, encode_moves
-from valuerepair.chess.reached import followed
+from valuerepair.chess.reached import positions_after
 from valuerepair.intervals import Interval
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.snapshot import TreeNode
@@ -53,7 +53,7 @@ def in_searches(net: str, positions: PositionBatch, rng: np.random.Generator) ->
         for search in search_positions(opened, SearchParams(), positions, nodes=NODES, tree_nodes=NODES):
             lines.append(_drawn_line(search.tree.nodes, rng) if search.tree else np.empty(0, np.uint16))
     with_line = np.array([i for i, line in enumerate(lines) if len(line)], np.int64)
-    reached, rows = followed(positions.take(with_line), [line for line in lines if len(line)])
+    reached, rows = positions_after(positions.take(with_line), [line for line in lines if len(line)])
     return reached, with_line[rows]
 
 

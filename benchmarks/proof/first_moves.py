@@ -21,7 +21,7 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.chess.reached import followed
+from valuerepair.chess.reached import positions_after
 from valuerepair.intervals import bootstrap
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_oracle
@@ -43,7 +43,7 @@ def changes(net: str, positions: PositionBatch, judge: Any, alpha: float) -> dic
     """
     with open_net(net) as opened:
         values = opened.evaluate(positions)
-        reached, rows = followed(positions, [np.array([move], np.uint16) for move in values.best_move])
+        reached, rows = positions_after(positions, [np.array([move], np.uint16) for move in values.best_move])
         after = -opened.evaluate(reached).q.astype(np.float64)
     played = positions.take(rows)
     before_deep, after_deep = (

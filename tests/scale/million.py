@@ -160,7 +160,7 @@ def _know_more(store: Store, net_id: int, oracle_id: int, run: Run, dice: np.ran
         rows.append(priors.Prior(number, net_best, 0.6, 1))
         if deep_best != net_best:
             rows.append(priors.Prior(number, deep_best, 0.01, 7))
-    priors.add(store, net_id, rows)
+    priors.record_priors(store, net_id, rows)
     second = store.add_oracle(oracle_of(SECOND_NODES))
     chosen = dice.permutation(len(frame))
     for row in frame.iloc[chosen[: int(_LOOKED_AT * len(frame))]].to_dict("records"):

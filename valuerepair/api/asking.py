@@ -256,7 +256,7 @@ def _position(position: PositionLike) -> Position:
     from valuerepair.chess.position_text import read_argument
 
     if isinstance(position, str):
-        return read_argument(position, ())
+        return read_argument(position)
     if type(position) is Board and not position.chess960:
         return read_argument(position.root().fen(), [move.uci() for move in position.move_stack])
     raise UsageError(f"{position!r}: give a FEN, a board of standard chess, a Position or a Candidate")

@@ -22,7 +22,7 @@ from valuerepair.arrays import Moves
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.origins import BESIDE, GAME, Kind
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.chess.reached import followed
+from valuerepair.chess.reached import positions_after
 from valuerepair.errors import UsageError
 
 Shares: TypeAlias = Mapping[Kind, float]  # kind of `BESIDE` -> share of all drawn positions
@@ -39,10 +39,10 @@ class NetLines(Protocol):
     """Moves beside a game that a net would consider; `draws` uint64[n] choose among several."""
 
     def policy(self, batch: PositionBatch, draws: U64) -> Sequence[Moves]:
-        """[n] one move each, empty if there is no such move."""
+        """[n] a move of each position, the policy's 3rd to 6th; empty if the position has fewer than three moves."""
 
     def search(self, batch: PositionBatch, draws: U64) -> Sequence[Moves]:
-        """[n] the moves to a node, empty if there is no such node."""
+        """[n] the moves from each position to a node of a short search; empty if the search has no node below it."""
 
 
 def parse_shares(shares: float | str | Mapping[str, float]) -> dict[Kind, float]:
@@ -83,18 +83,20 @@ def drawn_kinds(keys: U64, shares: Shares, seed: int) -> NDArray[np.int64]:
 
 
 def random_moves(batch: PositionBatch, draws: U64) -> list[Moves]:
-    """[n] one legal move each, empty without legal moves."""
+    """[n] a legal move of each position; empty if it has none."""
     moves, offsets = legal_moves(parse_fens(batch.fen))
     counts = np.diff(offsets).astype(np.uint64)
-    at = offsets[:-1] + (draws % np.maximum(counts, np.uint64(1))).astype(np.int64)
-    return [moves[i : i + (count > 0)] for i, count in zip(at.tolist(), counts.tolist(), strict=True)]
+    drawn = offsets[:-1] + (draws % np.maximum(counts, np.uint64(1))).astype(np.int64)
+    return [moves[i : i + (count > 0)] for i, count in zip(drawn.tolist(), counts.tolist(), strict=True)]
 
 
 def beside(
     batch: PositionBatch, shares: Shares, seed: int, net: NetLines | None = None
 ) -> tuple[PositionBatch, NDArray[np.int64], Counter[str]]:
-    """The positions, with these shares of them followed by moves; the m rows of `batch` they come from, int64[m], in
-    order; and counts of the positions left out by reason: the game is over after the move, or there is no such move.
+    """Plays moves from these shares of the positions; the other positions stay as they are.
+
+    Returns the m positions; int64[m], the row of `batch` that each comes from, ascending; and the numbers of positions
+    left out, by reason: the game is over after the move, or there is no move to play.
 
     Raises UsageError for the kinds of `OF_NET` without a `net`.
     """
@@ -114,7 +116,7 @@ def beside(
 def _followed(
     batch: PositionBatch, kind: Kind, seed: int, net: NetLines | None, left_out: Counter[str]
 ) -> tuple[PositionBatch, NDArray[np.int64]]:
-    """The positions after the moves of a kind, and the rows of `batch` they come from."""
+    """The positions after the moves of a kind, and the rows of `batch` that they come from."""
     draws = scrambled(batch.key ^ salt(seed, kind))
     if kind == "aside":
         lines: Sequence[Moves] = random_moves(batch, draws)
@@ -123,7 +125,7 @@ def _followed(
             raise UsageError(f"--aside: the kind {kind} needs a net")
         lines = getattr(net, kind)(batch, draws)
     movable = np.array([i for i, line in enumerate(lines) if len(line)], np.int64)
-    reached, rows = followed(batch.take(movable), [lines[i] for i in movable.tolist()])
+    reached, rows = positions_after(batch.take(movable), [lines[i] for i in movable.tolist()])
     left_out[NO_MOVE.get(kind, OVER[kind])] += len(batch) - len(movable)
     left_out[OVER[kind]] += len(movable) - len(rows)
     origins = replace(reached.origin, kinds=[kind] * len(rows))

@@ -233,7 +233,7 @@ def read_board(planes: Masks, i: int, castling: Small, black: int, clock: int, r
 
 @kernel
 def fit_en_passant(rows: Boards, r: int, offered: int) -> None:
-    """Sets the en-passant file that gives row r the recorded number of legal moves (`offered`), if there is one."""
+    """Sets the en-passant file with which row r has the recorded number of legal moves, `offered`, if any file fits."""
     plain = rows[r, STATE]
     file = 0
     while file < 8 and count_legal(rows, r) != offered:
@@ -303,7 +303,7 @@ def rebuild(
 
 @allocating_kernel
 def recorded_moves(rows: Boards, picked: Index, indices: Index, transforms: Small, policy: Moves, out: Moves) -> None:
-    """Writes the moves of these policy indices on the picked rows, in absolute squares; `NO_MOVE` for illegal ones."""
+    """Writes the moves of these policy indices on the picked rows, in absolute squares; `NO_MOVE` for illegal moves."""
     buffer = np.empty(MAX_MOVES, np.uint16)
     for j in range(len(picked)):
         r, transform = picked[j], np.int64(transforms[j])

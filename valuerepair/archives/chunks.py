@@ -187,8 +187,7 @@ def _chunk(source: Source, member: TarMember, options: SampleOptions, rows: Rows
     )
     if reason is None:
         chunk = ChunkRecords.of(data, count)
-        if options.filters_headers:
-            reason = header_reject(f'[Result "{chunk.result}"]\n'.encode(), options)
+        reason = header_reject(f'[Result "{chunk.result}"]\n'.encode(), options)
         if reason is None:
             return chunk
     rows.rejected.append(Rejected(reason, member.offset, member.name, source))
@@ -252,7 +251,7 @@ class ChunkRecords:
 
 
 class _Decoded:
-    """The records of several chunks, which begin at `cuts`, with boards and histories as arrays over records."""
+    """The records of several chunks, with boards and histories, as arrays over records; the chunks begin at `cuts`."""
 
     def __init__(self, chunks: Sequence[ChunkRecords]) -> None:
         lengths = [len(chunk.facts) for chunk in chunks]
@@ -319,16 +318,17 @@ class _Decoded:
         files[self.canonical] = np.where((flipped > 0) & (file >= 0), 7 - file, file)
         return files
 
-    def ply(self, at: Index) -> NDArray[np.int32]:
-        """Half-moves from the start of the known history, and one more if Black began it."""
-        begun_by_black = self.black[at] ^ (self.end - self.begin)[at] & 1
-        return ((self.end - self.begin)[at] + begun_by_black).astype(np.int32)
+    def ply(self, records: Index) -> NDArray[np.int32]:
+        """Half-moves from the start of each record's known history, and one more if Black began it."""
+        lengths = (self.end - self.begin)[records]
+        begun_by_black = self.black[records] ^ lengths & 1
+        return (lengths + begun_by_black).astype(np.int32)
 
-    def move(self, at: Index, name: str) -> NDArray[np.uint16]:
+    def move(self, records: Index, name: str) -> NDArray[np.uint16]:
         """The moves at the policy indices in field `name` of these records; `NO_MOVE` if the move is not legal."""
-        out = np.empty(len(at), np.uint16)
-        indices = self.facts[name][at].astype(np.int64)
-        chunk_boards.recorded_moves(self.rows, at, indices, self.transform[at], v6.POLICY_MOVES, out)
+        out = np.empty(len(records), np.uint16)
+        indices = self.facts[name][records].astype(np.int64)
+        chunk_boards.recorded_moves(self.rows, records, indices, self.transform[records], v6.POLICY_MOVES, out)
         return out
 
 
@@ -348,23 +348,22 @@ def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> 
     """Filters the records of chunks, draws `per_game` of each chunk, and fills the rows."""
     decoded = _Decoded(chunks)
     rows.looked_at = len(decoded.facts)
-    at = _eligible(decoded, options, rows)
+    drawn = _eligible(decoded, options, rows)
     if options.per_game is not None:
         games = zip(rows.sources, rows.numbers, strict=True)
         hashes = np.concatenate([_game_hash(source, number, options) for source, number in games])
-        c = decoded.chunk[at]
-        priority = ply_priorities(hashes[c], at - decoded.cuts[c])
-        drawn = at[lowest_of_each(c, priority, options.per_game)]
-        rows.not_drawn = len(at) - len(drawn)
-        at = drawn
-    rows.boards = decoded.rows[at]
+        eligible, c = drawn, decoded.chunk[drawn]
+        priority = ply_priorities(hashes[c], eligible - decoded.cuts[c])
+        drawn = eligible[lowest_of_each(c, priority, options.per_game)]
+        rows.not_drawn = len(eligible) - len(drawn)
+    rows.boards = decoded.rows[drawn]
     rows.keys = board.keys(rows.boards)
-    rows.ply = decoded.ply(at)
-    rows.moves, rows.begin, rows.end = decoded.moves, decoded.begin[at], decoded.end[at]
-    rows.played = decoded.played[at]
-    # A chunk whose records do not follow each other has several starts: each is a game of its own here.
-    starts, rows.game = np.unique(decoded.start[at], return_inverse=True)
-    of_start = dict(zip(decoded.start[at].tolist(), decoded.chunk[at].tolist(), strict=True))
+    rows.ply = decoded.ply(drawn)
+    rows.moves, rows.begin, rows.end = decoded.moves, decoded.begin[drawn], decoded.end[drawn]
+    rows.played = decoded.played[drawn]
+    # If the records of a chunk do not follow each other, it has several starts; each of them counts as a game.
+    starts, rows.game = np.unique(decoded.start[drawn], return_inverse=True)
+    of_start = dict(zip(decoded.start[drawn].tolist(), decoded.chunk[drawn].tolist(), strict=True))
     chunk = [of_start[start] for start in starts.tolist()]
     rows.sources = [rows.sources[c] for c in chunk]
     rows.numbers = [rows.numbers[c] for c in chunk]
@@ -373,7 +372,7 @@ def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> 
     rows.results = [chunks[c].result for c in chunk]
     rows.starts = {g: fen for g, fen in enumerate(board.fens(decoded.starts[starts])) if fen != STARTPOS_FEN}
     rows.history_known = (rows.end > rows.begin) | ~np.isin(rows.game, np.array(list(rows.starts), np.int64))
-    rows.recorded = _values(decoded, at)
+    rows.recorded = _evaluations(decoded, drawn)
 
 
 class RecordBoards(NamedTuple):
@@ -406,43 +405,43 @@ def _eligible(decoded: _Decoded, options: SampleOptions, rows: Rows) -> Index:
     facts = decoded.facts
     sieve = Sieve(np.arange(len(facts)), rows.rejected_positions)
     for code, reason in enumerate(chunk_boards.REASONS[1:], 1):
-        sieve.keep(decoded.wrong[sieve.at] != code, reason)
-    sieve.keep(facts["invariance_info"][sieve.at] & v6.DELETED == 0, "deleted by lc0's rescorer")
-    sieve.keep(decoded.played[sieve.at] != chunk_boards.NO_MOVE, "illegal move played")
+        sieve.keep(decoded.wrong[sieve.rows] != code, reason)
+    sieve.keep(facts["invariance_info"][sieve.rows] & v6.DELETED == 0, "deleted by lc0's rescorer")
+    sieve.keep(decoded.played[sieve.rows] != chunk_boards.NO_MOVE, "illegal move played")
     if options.recorded is not None:
         _keep_recorded(sieve, decoded, options.recorded)
-    sieve.keep(decoded.ply(sieve.at) >= options.min_ply, f"before ply {options.min_ply}")
+    sieve.keep(decoded.ply(sieve.rows) >= options.min_ply, f"before ply {options.min_ply}")
     if options.max_ply is not None:
-        sieve.keep(decoded.ply(sieve.at) <= options.max_ply, f"after ply {options.max_ply}")
-    sieve.keep_pieces(lambda at: board.piece_counts(decoded.rows[at]), options)
+        sieve.keep(decoded.ply(sieve.rows) <= options.max_ply, f"after ply {options.max_ply}")
+    sieve.keep_pieces(lambda passed: board.piece_counts(decoded.rows[passed]), options)
     if options.quiet:
-        forcing = np.empty(len(sieve.at), np.bool_)
-        chunk_boards.forcing_moves(decoded.rows, sieve.at, decoded.played, forcing)
+        forcing = np.empty(len(sieve.rows), np.bool_)
+        chunk_boards.forcing_moves(decoded.rows, sieve.rows, decoded.played, forcing)
         sieve.keep(~forcing, "capture or promotion played")
     if options.quiet or options.no_check:
-        sieve.keep(~board.in_check(decoded.rows[sieve.at]), "in check")
-    return sieve.at
+        sieve.keep(~board.in_check(decoded.rows[sieve.rows]), "in check")
+    return sieve.rows
 
 
 def _keep_recorded(sieve: Sieve, decoded: _Decoded, wanted: RecordedOptions) -> None:
-    """Leaves out records without both values, and searches that were too short."""
+    """Leaves out records that lack the net's or the search's value, and records of too short searches."""
     facts, is_last = decoded.facts, np.zeros(len(decoded.facts), np.bool_)
     is_last[decoded.cuts[1:] - 1] = True
-    sieve.keep(v6.were_searched(facts, is_last)[sieve.at], "no evaluation")
-    sieve.keep(~np.isnan(facts["orig_q"][sieve.at]), "no value of the net (NaN)")
-    q, d = (np.stack([facts[f"{who}_{what}"][sieve.at] for who in ("orig", "best")], 1) for what in "qd")
+    sieve.keep(v6.were_searched(facts, is_last)[sieve.rows], "no evaluation")
+    sieve.keep(~np.isnan(facts["orig_q"][sieve.rows]), "no value of the net (NaN)")
+    q, d = (np.stack([facts[f"{value}_{letter}"][sieve.rows] for value in ("orig", "best")], 1) for letter in "qd")
     fits = (np.abs(q) <= 1 + _OUTSIDE).all(1) & (np.abs(d - 0.5) <= 0.5 + _OUTSIDE).all(1)
     sieve.keep(fits, "values out of range")
     if wanted.min_nodes is not None:
-        enough = facts["visits"][sieve.at] >= wanted.min_nodes
+        enough = facts["visits"][sieve.rows] >= wanted.min_nodes
         sieve.keep(enough, f"evaluation of fewer than {wanted.min_nodes:,} nodes")
 
 
-def _values(decoded: _Decoded, at: Index) -> QColumns:
-    """The evaluations of rows."""
-    facts = decoded.facts[at]
+def _evaluations(decoded: _Decoded, records: Index) -> QColumns:
+    """The evaluations in these records."""
+    facts = decoded.facts[records]
     q, d = np.clip(facts["best_q"].astype(np.float64), -1.0, 1.0), facts["best_d"].astype(np.float64)
-    moves = decoded.move(at, "best_idx").tolist()
+    moves = decoded.move(records, "best_idx").tolist()
     best = [None if move == chunk_boards.NO_MOVE else decode_move(move) for move in moves]
     nodes = facts["visits"].astype(np.int64)
     return QColumns(CHUNKS, q, per_mille(q, d), nodes, best, facts["orig_q"], facts["orig_d"])

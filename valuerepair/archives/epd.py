@@ -1,4 +1,4 @@
-"""EPD and FEN files: one position per line, nearly always without history.
+"""EPD and FEN files: one position on each line, nearly always without history.
 
 `chess.position_text` reads a line. Its `id` becomes a header. `ce` (centipawns; beyond ±32,000 a mate), `dm` and
 ``bm #N`` (moves to mate) become the recorded evaluation, with the first move of `bm`, `acd` (depth in plies), `acn`
@@ -14,7 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from valuerepair.archives.headers import fits, header_reject, int_of_text
+from valuerepair.archives.headers import header_reject, int_of_text, is_plausible
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import EPD, OTHER_KIND, RecordedOptions, SampleOptions
 from valuerepair.archives.rows import Rejected, Rows, Sieve
@@ -61,11 +61,12 @@ class LineBlock:
         """
         rows = Rows(self.source)
         lines: list[EpdLine] = []
+        reject_all = header_reject(b"", options)
         for number, offset, raw in zip(self.numbers, self.offsets, self.lines, strict=True):
             try:
                 line = read_epd(read_text(raw))
-                if reason := header_reject(b"", options):
-                    raise WrongLine(reason, "")
+                if reject_all:
+                    raise WrongLine(reject_all, "")
             except WrongLine as error:
                 rows.rejected.append(rejected_line(error.kind, offset, number, str(error)))
                 continue
@@ -102,7 +103,8 @@ class LineSplitter:
         return self._offset if self._dropped or self._partial.strip() else None
 
     def feed(self, data: bytes, *, last: bool) -> LineBlock:
-        """The lines that these bytes complete, and with `last` the unfinished one. Numbers count all lines, from 1."""
+        """The lines that these bytes complete, and with `last` the unfinished line, too. All lines are numbered, from
+        1."""
         lines = (self._partial + data).split(b"\n")
         lengths = [len(line) for line in lines]
         lengths[0] += self._dropped
@@ -126,7 +128,7 @@ class LineSplitter:
 
 
 def _recorded(line: EpdLine) -> Recorded | None:
-    """The evaluation in the operations, from the view in which it is written; None without a score."""
+    """The evaluation in the operations, from the view in which it is written; None if there is no score."""
     operand = line.operations.get
     mate_in_bm = MATE_IN.search(operand("bm", ""))
     mate = int_of_text(mate_in_bm[1] if mate_in_bm else operand("dm", ""))
@@ -139,16 +141,16 @@ def _recorded(line: EpdLine) -> Recorded | None:
     depth, nodes, seconds = (int_of_text(operand(name, "")) or 0 for name in ("acd", "acn", "acs"))
     best = line.best[0] if line.best and mate_in_bm is None else None
     recorded = Recorded(EPD, cp, mate, depth=depth, nodes=nodes, time_ms=1000 * seconds, best_move=best)
-    return recorded if fits(recorded) else None
+    return recorded if is_plausible(recorded) else None
 
 
 def bare_sieve(boards: Boards, options: SampleOptions, rows: Rows) -> Sieve:
-    """The rows of positions without a game, after the filters that need only a board."""
+    """A sieve of positions without a game, after the filters that need only a board."""
     sieve = Sieve(np.arange(len(boards)), rows.rejected_positions)
     sieve.keep(board.has_legal_move(boards), "no legal move")
-    sieve.keep_pieces(lambda at: board.piece_counts(boards[at]), options)
+    sieve.keep_pieces(lambda passed: board.piece_counts(boards[passed]), options)
     if options.quiet or options.no_check:
-        sieve.keep(~board.in_check(boards[sieve.at]), "in check")
+        sieve.keep(~board.in_check(boards[sieve.rows]), "in check")
     return sieve
 
 
@@ -159,16 +161,16 @@ def _fill(rows: Rows, lines: list[EpdLine], options: SampleOptions) -> None:
     recorded = [_recorded(line) for line in lines]
     if (wanted := options.recorded) is not None:
         recorded = [_for_side_to_move(line, score, wanted) for line, score in zip(lines, recorded, strict=True)]
-        scores = (recorded[i] for i in sieve.at.tolist())
+        scores = (recorded[i] for i in sieve.rows.tolist())
         if wanted.kind == EPD:
             sieve.keep_unless(map(wanted.reject, scores))
         else:
             sieve.keep_unless(OTHER_KIND if score else wanted.reject(None) for score in scores)
-    passed = sieve.at.tolist()
+    passed = sieve.rows.tolist()
     rows.boards = boards[passed]
     rows.keys = board.keys(rows.boards)
     rows.ply = np.array([ply_of(lines[i].fen) for i in passed], np.int32)
-    rows.game = sieve.at
+    rows.game = sieve.rows
     rows.moves, cuts = joined([lines[i].moves for i in passed])
     rows.begin, rows.end = cuts[:-1], cuts[1:]
     rows.history_known = rows.end > rows.begin

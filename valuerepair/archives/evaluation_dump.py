@@ -47,7 +47,7 @@ class DumpBlock(LineBlock):
     def parse(self, options: SampleOptions) -> Rows:
         """The positions drawn from the block, what was left out, and why; called in any thread."""
         rows = Rows(self.source)
-        entries = _entries(self, rows, header_reject(b"", options) if options.filters_headers else None)
+        entries = _entries(self, rows, header_reject(b"", options))
         boards, legal = _boards(entries.fens, rows)
         rows.parsed = rows.looked_at = len(legal)
         if len(legal) < len(entries.fens):
@@ -67,7 +67,7 @@ def looks_like_dump(head: bytes) -> bool:
 class _Entries:
     """Lines with a FEN, as bytes: decoding the JSON of all of them would take ten times as long as reading them.
 
-    `scored` [n]: the line has an evaluation.
+    `scored` [n] says whether each line has an evaluation.
     """
 
     lines: list[bytes] = field(default_factory=list)
@@ -80,25 +80,28 @@ class _Entries:
         return _Entries([self.lines[i] for i in rows], [self.fens[i] for i in rows], [self.scored[i] for i in rows])
 
 
-def _entries(block: LineBlock, rows: Rows, reason: str | None) -> _Entries:
-    """The lines with a FEN; adds their numbers and offsets to `rows`, and counts the other lines."""
+def _entries(block: LineBlock, rows: Rows, reject_all: str | None) -> _Entries:
+    """The lines with a FEN; adds their numbers and offsets to `rows`, and counts the other lines.
+
+    `reject_all` is the reason to reject every line, if there is one.
+    """
     entries = _Entries()
     for i, line in enumerate(block.lines):
         fen, scored = line[8 : line.find(b'"', 8)], True
-        # Lines as lichess writes them; the JSON of other lines is decoded.
-        usual = line.startswith(_PREFIX) and line.endswith(b"}]}") and (b'"cp":' in line or b'"mate":' in line)
-        if not usual or _BACKSLASH in fen:
+        # Lines as lichess writes them are not decoded; the JSON of other lines is.
+        is_usual = line.startswith(_PREFIX) and line.endswith(b"}]}") and (b'"cp":' in line or b'"mate":' in line)
+        if not is_usual or _BACKSLASH in fen:
             entry = _object(line)
             fen, scored = str(entry.get("fen", "")).encode("ascii", "replace"), bool(_scored(entry))
-        why = reason or (None if fen else "not a position")
-        if why is None:
+        reason = reject_all or (None if fen else "not a position")
+        if reason is None:
             entries.lines.append(line)
             entries.fens.append(fen)
             entries.scored.append(scored)
             rows.numbers.append(block.numbers[i])
             rows.offsets.append(block.offsets[i])
         else:
-            rows.rejected.append(rejected_line(why, block.offsets[i], block.numbers[i]))
+            rows.rejected.append(rejected_line(reason, block.offsets[i], block.numbers[i]))
     return entries
 
 
@@ -138,7 +141,7 @@ def _fill(rows: Rows, boards: Boards, entries: _Entries, options: SampleOptions)
     sieve = bare_sieve(boards, options, rows)
     if options.recorded is not None:
         _keep_recorded(entries, sieve, options.recorded)
-    chosen = sieve.at
+    chosen = sieve.rows
     rows.boards = boards[chosen]
     rows.keys = board.keys(rows.boards)
     rows.ply = (~board.white_to_move(rows.boards)).astype(np.int32)
@@ -149,21 +152,21 @@ def _fill(rows: Rows, boards: Boards, entries: _Entries, options: SampleOptions)
 
 def _keep_recorded(entries: _Entries, sieve: Sieve, wanted: RecordedOptions) -> None:
     if wanted.kind != DUMP:
-        sieve.keep(np.zeros(len(sieve.at), np.bool_), OTHER_KIND)
+        sieve.keep(np.zeros(len(sieve.rows), np.bool_), OTHER_KIND)
         return
-    sieve.keep(np.array(entries.scored)[sieve.at], NONE_RECORDED)
+    sieve.keep(np.array(entries.scored)[sieve.rows], NONE_RECORDED)
     if wanted.min_depth is not None or wanted.min_nodes is not None:
-        evaluations = (_best(_object(entries.lines[i])) for i in sieve.at.tolist())
+        evaluations = (_best(_object(entries.lines[i])) for i in sieve.rows.tolist())
         sieve.keep_unless(wanted.reject(_extent(evaluation)) for evaluation in evaluations)
 
 
 def _extent(evaluation: dict[str, Any]) -> Recorded:
-    """Only depth and nodes of an evaluation."""
-    depth, knodes = _extent_of(evaluation)
+    """A record with only the depth and the nodes of an evaluation."""
+    depth, knodes = _depth_and_knodes(evaluation)
     return Recorded(DUMP, depth=depth, nodes=1000 * knodes)
 
 
-def _extent_of(evaluation: dict[str, Any]) -> tuple[int, int]:
+def _depth_and_knodes(evaluation: dict[str, Any]) -> tuple[int, int]:
     """(depth, thousands of nodes); 0 for a number that is missing or too large for any engine."""
     depth, knodes = (int_of_json(evaluation.get(name)) or 0 for name in ("depth", "knodes"))
     return depth, knodes if abs(knodes) < _MOST_KNODES else 0
@@ -179,18 +182,16 @@ def _score(evaluation: object) -> tuple[int | None, int | None]:
 
 
 def _scored(entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those evaluations of a position that have a score."""
+    """The evaluations of a position that have a score."""
     evaluations = entry.get("evals")
-    return (
-        [evaluation for evaluation in evaluations if _score(evaluation) != (None, None)]
-        if isinstance(evaluations, list)
-        else []
-    )
+    if not isinstance(evaluations, list):
+        return []
+    return [evaluation for evaluation in evaluations if _score(evaluation) != (None, None)]
 
 
 def _best(entry: dict[str, Any]) -> dict[str, Any]:
-    """The deepest evaluation of a position, with the most nodes among equally deep ones; empty without any."""
-    return max(_scored(entry), key=_extent_of, default={})
+    """The deepest evaluation of a position, with the most nodes among equally deep ones; empty if it has none."""
+    return max(_scored(entry), key=_depth_and_knodes, default={})
 
 
 class _DumpValues(Sequence[Recorded | None]):

@@ -1,4 +1,4 @@
-"""Reads the headers of a game without parsing the game: for filters, and to leave out variants."""
+"""Reads the headers of a game without parsing its moves: for filters, and to leave out variants."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def int_of_json(value: object) -> int | None:
     return int(value) if abs(value) < _MOST else None
 
 
-def fits(recorded: Recorded) -> bool:
+def is_plausible(recorded: Recorded) -> bool:
     """Whether no number of the evaluation is too large for an engine."""
     numbers = (recorded.cp, recorded.mate, recorded.depth, recorded.seldepth, recorded.nodes, recorded.time_ms)
     return all(number is None or -_MOST < number < _MOST for number in numbers)
 
 
 # The headers that positions keep.
-KEPT = (
+POSITION_HEADERS = (
     "Event", "Site", "Date", "UTCDate", "Round", "White", "Black", "WhiteElo", "BlackElo", "Result", "TimeControl",
     "Termination", "ECO", "FEN", "Variant",
 )  # fmt: skip
-_KEPT_NAMES = {spelling: name for name in KEPT for spelling in (name, name.lower())}
+_POSITION_NAMES = {spelling: name for name in POSITION_HEADERS for spelling in (name, name.lower())}
 GAME_RESULTS = ("1-0", "0-1", "1/2-1/2")
 STANDARD_VARIANTS = (
     "", "?", "-", "standard", "chess", "normal", "regular", "classical", "from position", "fromposition",
@@ -63,13 +63,13 @@ def movetext(text: bytes) -> bytes:
     return text[header.end() :] if header else text
 
 
-def kept_headers(header: bytes) -> dict[str, str]:
+def position_headers(header: bytes) -> dict[str, str]:
     """The tags that positions keep, from a game's text before its moves."""
-    return {_KEPT_NAMES[name]: value for name, value in _tags(read_text(header)).items() if name in _KEPT_NAMES}
+    return {_POSITION_NAMES[name]: value for name, value in _tags(read_text(header)).items() if name in _POSITION_NAMES}
 
 
 def _tags(header: str) -> dict[str, str]:
-    """All tags, their values without PGN's backslashes."""
+    """All tags by name; PGN's backslashes are removed from their values."""
     tags = dict(_TAG.findall(header))
     if "\\" in header:
         return {name: value.replace('\\"', '"').replace("\\\\", "\\") for name, value in tags.items()}
@@ -78,6 +78,8 @@ def _tags(header: str) -> dict[str, str]:
 
 def header_reject(text: bytes, options: SampleOptions) -> str | None:
     """Why the options leave a game out because of its headers; None if they do not."""
+    if not options.filters_headers:
+        return None
     headers = read_headers(text)
     if options.min_elo is not None:
         ratings = [int_of_text(headers.get(tag, "").strip()) or 0 for tag in ("WhiteElo", "BlackElo")]
@@ -96,10 +98,10 @@ def header_reject(text: bytes, options: SampleOptions) -> str | None:
         if result != options.result and not (options.result == "decisive" and result in ("1-0", "0-1")):
             return "other result"
     if options.time_control is not None:
-        fits = fits_time_control(headers.get("TimeControl", ""), options.time_control)
-        if fits is None:
+        is_wanted = fits_time_control(headers.get("TimeControl", ""), options.time_control)
+        if is_wanted is None:
             return "no known time control"
-        if not fits:
+        if not is_wanted:
             return "other time control"
     return None
 
@@ -137,7 +139,7 @@ def _castles_960(fen: str) -> bool:
 
 
 def game_result(headers: Mapping[str, str], text: bytes) -> str | None:
-    """The game's result from its tag, or without a result there from the end of the movetext."""
+    """The game's result from its tag; if the tag has no result, from the end of the movetext; else None."""
     result = headers.get("Result", "")
     if result in GAME_RESULTS:
         return result

@@ -83,10 +83,11 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
 
 
 def files_in(root: str, is_wanted: Callable[[str], bool]) -> list[str]:
-    """The wanted files below a folder, relative to it, sorted folder by folder; hidden ones are left out.
+    """The wanted files below a folder, relative to it, sorted folder by folder; hidden files and folders are left out.
 
-    Links to folders are followed, except to those that the root lies in. Each folder is read once: first those that are
-    really there, so that a link does not rename them. Raises ValueRepairError for what cannot be read.
+    Links to folders are followed, except links to the root and to the folders above it. Each folder is read once, real
+    folders before links, so that the name of a file does not depend on a link. Raises ValueRepairError for a folder or
+    file that cannot be read.
     """
     real_root = os.path.join(os.path.realpath(root), "")
     files, seen, waiting = list[str](), set[str](), deque([""])
@@ -138,8 +139,8 @@ def total_bytes(paths: Sequence[str]) -> int | None:
 class Stream:
     """The decompressed bytes of one archive; a context manager.
 
-    `broken` is None, or, after the end of a damaged stream, one line about where and why it broke off. The stream has
-    at most `most` bytes; an archive with more counts as broken off there.
+    `broken` is None, or, after the end of a damaged stream, one line about where and why it broke off. The stream ends
+    after `most` bytes; a longer archive counts as broken off there.
     """
 
     def __init__(self, source: Source, on_bytes: OnBytes | None = None, most: int | None = None) -> None:
@@ -270,35 +271,36 @@ class _Gzip:
 class _Members:
     """Gzip members, bzip2 streams or xz streams, each read by a new decompressor. Padding after a stream is ignored.
 
-    (The standard library's files of bzip2 and xz take a damaged later stream for padding.)
+    (BZ2File and LZMAFile of the standard library take a damaged later stream for padding.)
     """
 
-    def __init__(self, raw: io.BufferedReader, member: Callable[[], Any], name: str) -> None:
-        self._raw, self._new, self._name = raw, member, name
-        self._member, self._data = member(), b""
+    def __init__(self, raw: io.BufferedReader, new_decompressor: Callable[[], Any], name: str) -> None:
+        self._raw, self._new_decompressor, self._name = raw, new_decompressor, name
+        self._decompressor, self._data = new_decompressor(), b""
 
     def readinto1(self, target: memoryview) -> int:
         while True:
-            if self._member.eof and not self._next_member():
+            if self._decompressor.eof and not self._next_member():
                 return 0
-            if self._member.needs_input and not self._data:
+            if self._decompressor.needs_input and not self._data:
                 self._data = self._raw.read(READ_SIZE)
                 if not self._data:
                     raise EOFError(f"the {self._name} stream breaks off")
             data, self._data = self._data, b""
-            out = self._member.decompress(data, len(target))
+            out = self._decompressor.decompress(data, len(target))
             if out:
                 target[: len(out)] = out
                 return len(out)
 
     def _next_member(self) -> bool:
-        data = self._member.unused_data.lstrip(b"\0")
+        """Begins with the next member; returns False at the end of the file."""
+        data = self._decompressor.unused_data.lstrip(b"\0")
         while not data:
-            more = self._raw.read(READ_SIZE)
-            if not more:
+            further = self._raw.read(READ_SIZE)
+            if not further:
                 return False
-            data = more.lstrip(b"\0")
-        self._member, self._data = self._new(), data
+            data = further.lstrip(b"\0")
+        self._decompressor, self._data = self._new_decompressor(), data
         return True
 
 
@@ -315,7 +317,7 @@ SKIPPABLE_MAGIC = 0x184D2A50  # and the fifteen values after it
 
 
 class ZstdOutline:
-    """Follows the frames of compressed bytes, fed in order; `complete`: the bytes end at the end of a frame.
+    """Follows the frames of compressed bytes, fed in order; `complete` says whether the bytes end with a frame.
 
     zstandard's reader does not say whether its input ended there.
     """
@@ -444,10 +446,11 @@ def looks_like_tar(head: bytes) -> bool:
 
 
 def members(read: Read, most: int) -> Iterator[TarMember]:
-    """The regular files in order, each with at most its first `most` bytes, and those of archives joined to this one.
+    """The regular files of a tar archive in order, each with at most its first `most` bytes; then the files of archives
+    that were appended to it.
 
-    Raises TarError if the archive breaks off or is damaged, after it has yielded the files before. (Python's tarfile
-    silently ends at a damaged header.)
+    Raises TarError if the archive breaks off or is damaged, after it has yielded the files before that place. (Python's
+    tarfile silently ends at a damaged header.)
     """
     at, name, ended = 0, "", False
     while True:
@@ -459,14 +462,14 @@ def members(read: Read, most: int) -> Iterator[TarMember]:
         at += _BLOCK
         if ended := not any(head):
             continue
-        kind, size = head[156:157], _number(head[124:136])
-        if size is None or _number(head[148:156]) != _checksum(head):
+        kind, size = head[156:157], _tar_number(head[124:136])
+        if size is None or _tar_number(head[148:156]) != _tar_checksum(head):
             raise TarError(f"the tar archive is damaged at byte {at - _BLOCK:,}")
         regular = kind in _REGULAR
         content = read(min(size, most if regular else _MAX_NAME))
         skipped = _skip(read, size - len(content) + -size % _BLOCK) if len(content) == min(size, most) else 0
         if regular:
-            yield TarMember(name or _name(head), at, size, content)
+            yield TarMember(name or _tar_name(head), at, size, content)
             name = ""
         elif kind == _LONG_NAME:
             name = content.rstrip(b"\0").decode("utf-8", "replace")
@@ -487,7 +490,7 @@ def _skip(read: Read, count: int) -> int:
     return skipped
 
 
-def _number(field: bytes) -> int | None:
+def _tar_number(field: bytes) -> int | None:
     """A number in octal digits, or in base 256 if the first bit is set; None for other bytes."""
     if field[0] & 0x80:
         return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
@@ -495,12 +498,12 @@ def _number(field: bytes) -> int | None:
     return int(text or b"0", 8) if _OCTAL.fullmatch(text) else None
 
 
-def _checksum(head: bytes) -> int:
+def _tar_checksum(head: bytes) -> int:
     """The sum of all bytes of the header, with blanks in place of the checksum."""
     return sum(head[:148]) + 8 * 32 + sum(head[156:])
 
 
-def _name(head: bytes) -> str:
+def _tar_name(head: bytes) -> str:
     prefix, name = head[345:500].split(b"\0")[0], head[:100].split(b"\0")[0]
     return (prefix + b"/" + name if prefix else name).decode("utf-8", "replace")
 

@@ -14,11 +14,8 @@ if TYPE_CHECKING:
 
 SPEEDS = ("bullet", "blitz", "rapid", "classical", "correspondence")
 EXPECTED_MOVES = 40  # lichess's estimate of a game's length: base + 40 increments
-_LIMITS = (
-    ("bullet", 180),
-    ("blitz", 480),
-    ("rapid", 1500),
-)  # estimated seconds, exclusive (lichess-org/scalachess Speed)
+# Estimated seconds below which a game belongs to a class (lichess-org/scalachess, Speed).
+_LIMITS = (("bullet", 180), ("blitz", 480), ("rapid", 1500))
 DAY = 86_400
 _PHASE = re.compile(r"(?:(?P<moves>\d+)/)?(?P<base>\d+(?:\.\d+)?)(?:\+(?P<increment>\d+(?:\.\d+)?))?$")
 _PER_MOVE = re.compile(r"(?P<base>\d+(?:\.\d+)?)/move$")
@@ -49,7 +46,7 @@ def parse_time_control(text: str) -> tuple[float, float] | None:
 
 
 def speed(text: str) -> str | None:
-    """The class of a TimeControl tag, by lichess's estimate ``base + 40 * increment``; None if unknown."""
+    """The class of a TimeControl tag, by lichess's estimate ``base + 40 * increment``; None if the tag is unknown."""
     text = text.strip()
     if text == "-":
         return "correspondence"
@@ -79,7 +76,7 @@ HEADER_FILTERS = ("min_elo", "result", "time_control", "player")  # options of `
 
 @dataclass(frozen=True, slots=True)
 class SampleOptions:
-    """Which positions of which games.
+    """Which positions of which games to sample.
 
     per_game: at most n positions of each game, drawn uniformly from its eligible plies; None: all.
     positions: at most n positions in total, drawn uniformly from all distinct positions that pass the other options;
@@ -167,9 +164,9 @@ EPD, DUMP, CHUNKS = "epd", "dump", "chunks"
 
 
 class RecordKind(NamedTuple):
-    """A kind of record, described in words (`what`), and the side from whose view it is written."""
+    """A kind of record: its description in words, and the side from whose view it is written."""
 
-    what: str
+    description: str
     view: View
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import rust_pgn_reader_python_binding as rust
 from numpy.typing import NDArray
 
-from valuerepair.archives.headers import fits, int_of_text, kept_headers, read_headers, variant_reject
+from valuerepair.archives.headers import int_of_text, is_plausible, position_headers, read_headers, variant_reject
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import (
     COMMENT_KINDS,
@@ -81,17 +81,17 @@ def _pass_line(data: Bytes, at: int, end: int) -> int:
 @kernel
 def _movetext_begin(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """Where the movetext of the game data[at:end] begins, and flags for the tags before it."""
-    noted = 0
+    flags = 0
     while at < end:
         if is_mark(data, at, end):
             at += 3
         elif data[at] == PERCENT:
             at = _pass_line(data, at, end)
         elif tag_name_end(data, at, end) >= 0:
-            noted |= HAS_TAGS
+            flags |= HAS_TAGS
             # [F, [f, [V and [v may be FEN or Variant; `_readable` then reads the tags themselves.
             initial = data[at + 1] | 32
-            noted |= HAS_START if initial == 102 or initial == 118 or initial == SPACE else 0
+            flags |= HAS_START if initial == 102 or initial == 118 or initial == SPACE else 0
             eol = _pass_line(data, at, end)
             at = tag_line_rest(data, at, eol)
             if pass_blanks(data, at, eol) < eol:
@@ -103,7 +103,7 @@ def _movetext_begin(data: Bytes, at: int, end: int) -> tuple[int, int]:
             if text < end and data[text] != NEWLINE:
                 break
             at = text
-    return at, noted
+    return at, flags
 
 
 @kernel
@@ -274,8 +274,9 @@ _MARKS = {
 }
 
 
-def kind_in(text: bytes, wanted: str | None = None) -> tuple[str, int] | None:
-    """The first kind of evaluation in PGN text (any kind, or the wanted one) and its offset; None without any."""
+def first_kind(text: bytes, wanted: str | None = None) -> tuple[str, int] | None:
+    """The kind of the first evaluation in PGN text (of any kind, or of the wanted one), and its offset; None if there
+    is no evaluation."""
     marks = [(kind, mark) for kind, mark in _MARKS.items() if wanted in (None, kind)]
     matches = [(match.start(), kind) for kind, mark in marks if (match := mark.search(text))]
     if not matches:
@@ -297,12 +298,12 @@ def read_comments(kind: str, comments: Iterable[str | None], signs: Iterable[int
 
 
 def _read(kind: str, text: str, sign: int) -> Recorded | None:
-    """The evaluation in a comment; None without one, or for a number that Python cannot read (5,000 digits)."""
+    """The evaluation in a comment; None if it has none, or has a number that Python cannot read (5,000 digits)."""
     try:
         recorded = _READERS[kind](text, sign)
     except (ValueError, OverflowError):
         return None
-    return recorded if recorded is not None and fits(recorded) else None
+    return recorded if recorded is not None and is_plausible(recorded) else None
 
 
 def _read_eval(text: str, sign: int) -> Recorded | None:
@@ -401,7 +402,7 @@ class GameBlock:
         readable = _readable(self, rows, options.recorded)
         if readable.games:
             parsed = _Parsed(self, readable, options)
-            if _mend(self, readable, parsed):
+            if _rewrite_rejected(self, readable, parsed):
                 parsed = _Parsed(self, readable, options)
             parsed.count(rows)
             _draw(parsed, options, rows)
@@ -457,17 +458,17 @@ def _as_utf8(text: bytes, body: int) -> tuple[bytes, int]:
     return text, body
 
 
-def _mend(block: GameBlock, readable: _Readable, parsed: _Parsed) -> bool:
-    """Rewrites those rejected games that python-chess can read; returns whether there are any."""
-    mended = False
+def _rewrite_rejected(block: GameBlock, readable: _Readable, parsed: _Parsed) -> bool:
+    """Rewrites the rejected games that python-chess can read; returns whether there are any."""
+    any_rewritten = False
     for g in np.flatnonzero(~parsed.good).tolist():
         i = readable.games[g]
         if parsed.legal_start[g] and (parsed.headers[g] or parsed.length(g) or _UCI.match(block.games[i])):
             text = rewrite(block.games[i], int(readable.bodies[g]), int(readable.counts[g]))
             if text is not None:
                 block.games[i] = text
-                mended = True
-    return mended
+                any_rewritten = True
+    return any_rewritten
 
 
 def _census(texts: list[bytes], joined: bytes) -> tuple[Index, Index, Index]:
@@ -481,8 +482,8 @@ def _census(texts: list[bytes], joined: bytes) -> tuple[Index, Index, Index]:
 class _Parsed:
     """The reader's results for the readable games, as arrays over games (g), moves (m) and positions.
 
-    A game has one position more than moves, but none if its start position is illegal: `at` gives the position in which
-    a move is played.
+    A game has one position more than moves, or no position if its start is illegal; `positions_of` gives the position
+    in which a move is played.
     """
 
     def __init__(self, block: GameBlock, readable: _Readable, options: SampleOptions) -> None:
@@ -490,11 +491,10 @@ class _Parsed:
         texts = [block.games[i] for i in games]
         joined = b"".join(texts)
         self.wanted = _wanted_evaluations(texts, joined, options)
-        several, whole = _ANOTHER_COMMENT.search(joined), _WHOLE_NUMBER.search(joined)
-        if several or whole:
+        if _ANOTHER_COMMENT.search(joined) or _WHOLE_NUMBER.search(joined):
             for i, (wanted, body) in enumerate(zip(self.wanted, readable.bodies.tolist(), strict=True)):
                 if wanted is not None and wanted.kind == EVAL:
-                    movetext = _COMMENTS.sub(_as_one, texts[i][body:]) if several else texts[i][body:]
+                    movetext = _COMMENTS.sub(_merged_comments, texts[i][body:])
                     texts[i] = texts[i][:body] + _in_pawns(movetext)
             joined = b"".join(texts)
         cuts = cuts_of([len(text) for text in texts]).astype(np.int32)
@@ -508,7 +508,9 @@ class _Parsed:
             )
         self.chunk = read.chunks[0]
         self.block, self.games = block, games
-        self.headers = [kept_headers(text[:body]) for text, body in zip(texts, readable.bodies.tolist(), strict=True)]
+        self.headers = [
+            position_headers(text[:body]) for text, body in zip(texts, readable.bodies.tolist(), strict=True)
+        ]
         self.cuts = self.chunk.move_offsets.astype(np.int64)
         # bool[games]: read to the end.
         self.good = self.chunk.valid & (np.diff(self.cuts) == readable.counts)
@@ -539,13 +541,13 @@ class _Parsed:
                 reason = "not a game"
             rows.rejected.append(Rejected(reason, self.block.offsets[self.games[g]], detail))
 
-    def at(self, moves: Index) -> Index:
+    def positions_of(self, moves: Index) -> Index:
         """The positions in which these moves are played."""
         return self.first_positions[self.game_of_move[moves]] + self.ply_in_game[moves]
 
     def boards(self, moves: Index) -> Boards:
         """The boards in which these moves are played."""
-        return self._boards(self.at(moves), self.numbers(moves))
+        return self._boards(self.positions_of(moves), self.numbers(moves))
 
     def numbers(self, moves: Index) -> Index:
         """The full-move numbers of these moves."""
@@ -554,26 +556,26 @@ class _Parsed:
 
     def plies(self, moves: Index) -> NDArray[np.int32]:
         """Half-moves before these moves since move 1, White to move, by the full-move number."""
-        black = ~self.chunk.turn[self.at(moves)]
+        black = ~self.chunk.turn[self.positions_of(moves)]
         return (2 * (self.numbers(moves) - 1) + black).astype(np.int32)
 
     def start_board(self, g: int) -> Boards:
         return self._boards(self.first_positions[g : g + 1], self.start_numbers[g : g + 1])
 
-    def _boards(self, at: Index, numbers: Index) -> Boards:
+    def _boards(self, positions: Index, numbers: Index) -> Boards:
         chunk = self.chunk
         return board.from_reader(
-            self.squares(at),
-            chunk.castling[at],
-            chunk.en_passant[at],
-            self._clocks[at],
-            chunk.turn[at],
+            self.squares(positions),
+            chunk.castling[positions],
+            chunk.en_passant[positions],
+            self._clocks[positions],
+            chunk.turn[positions],
             numbers.astype(np.int32),
         )
 
-    def squares(self, at: Index) -> NDArray[np.uint8]:
-        """uint8[n, 64] of positions."""
-        return self.chunk.boards[at].reshape(-1, 64)
+    def squares(self, positions: Index) -> NDArray[np.uint8]:
+        """uint8[n, 64]: the men on the squares of these positions, as in `board.from_reader`."""
+        return self.chunk.boards[positions].reshape(-1, 64)
 
 
 def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
@@ -615,20 +617,20 @@ def _eligible(parsed: _Parsed, moves: Index, options: SampleOptions, rows: Rows)
     sieve.keep(ply >= options.min_ply, f"before ply {options.min_ply}")
     if options.max_ply is not None:
         sieve.keep(ply[ply >= options.min_ply] <= options.max_ply, f"after ply {options.max_ply}")
-    sieve.keep_pieces(lambda at: np.count_nonzero(parsed.squares(parsed.at(at)), axis=1).astype(np.int64), options)
+    sieve.keep_pieces(lambda passed: np.count_nonzero(parsed.squares(parsed.positions_of(passed)), axis=1), options)
     if options.quiet:
-        sieve.keep(~_forcing(parsed, sieve.at), "capture or promotion played")
+        sieve.keep(~_forcing(parsed, sieve.rows), "capture or promotion played")
     if options.quiet or options.no_check:
-        sieve.keep(~board.in_check(parsed.boards(sieve.at)), "in check")
+        sieve.keep(~board.in_check(parsed.boards(sieve.rows)), "in check")
     if options.recorded is not None:
-        sieve.keep_unless(map(options.recorded.reject, _recorded(parsed, sieve.at)))
-    return sieve.at
+        sieve.keep_unless(map(options.recorded.reject, _recorded(parsed, sieve.rows)))
+    return sieve.rows
 
 
 def _forcing(parsed: _Parsed, moves: Index) -> NDArray[np.bool_]:
     """bool[n]: the move is a capture, en passant included, or a promotion."""
     chunk = parsed.chunk
-    squares = parsed.squares(parsed.at(moves))
+    squares = parsed.squares(parsed.positions_of(moves))
     row = np.arange(len(moves))
     origin, target = chunk.from_squares[moves], chunk.to_squares[moves]
     pawn = np.isin(squares[row, origin], (1, 7))
@@ -650,8 +652,9 @@ _ANOTHER_COMMENT = re.compile(rb"[})](?:\s|\$\d+)*\{")
 _COMMENTS = re.compile(rb"(\)(?:\s|\$\d+)*)?\{[^}]*\}(?:(?:\s|\$\d+)*\{[^}]*\})*|;[^\n]*|^%[^\n]*", re.MULTILINE)
 
 
-def _as_one(comments: re.Match[bytes]) -> bytes:
-    """The comments of a move as one: the reader returns only the last. Those after a variation are of the next move."""
+def _merged_comments(comments: re.Match[bytes]) -> bytes:
+    """The comments of a move as one, because the reader returns only the last; comments after a variation, which belong
+    to the next move, are removed."""
     text = comments[0]
     if comments[1]:
         return b")"
@@ -672,8 +675,10 @@ def _in_pawns(movetext: bytes) -> bytes:
 
 
 def _clocks(read: NDArray[np.uint8], starts: Index, start_clocks: Index) -> NDArray[np.uint16]:
-    """The half-move clock of each position, of games that begin at `starts` with the clocks of their FEN: the reader's
-    clock stops at 255."""
+    """The half-move clock of each position; the clock that was `read` stops at 255.
+
+    The games begin at the positions `starts`, with the clocks `start_clocks` of their FENs.
+    """
     clocks, full = read.astype(np.uint16), read == 255
     if full.any():
         begins = full & ~np.append(False, full[:-1])
@@ -727,13 +732,13 @@ def _result(headers: dict[str, str], outcome: str | None) -> str:
 def _wanted_evaluations(texts: Sequence[bytes], joined: bytes, options: SampleOptions) -> list[RecordedOptions | None]:
     """Which evaluations to read from the comments of each game; by default those that lichess writes."""
     if options.every_evaluation and options.recorded is None:
-        kinds = [kind_in(text) if b"{" in text else None for text in texts]
+        kinds = [first_kind(text) if b"{" in text else None for text in texts]
         return [None if kind is None else RecordedOptions(kind[0]) for kind in kinds]
     return [options.recorded or (RecordedOptions(EVAL) if b"%eval" in joined else None)] * len(texts)
 
 
 def _recorded(parsed: _Parsed, moves: Index) -> list[Recorded | None]:
-    """The evaluations recorded of the positions in which these moves are played."""
+    """The evaluations recorded for the positions in which these moves are played."""
     kinds = list(dict.fromkeys(parsed.wanted))
     if len(kinds) == 1 and kinds[0] is not None:
         return _recorded_as(parsed, moves, kinds[0])
@@ -749,7 +754,7 @@ def _recorded(parsed: _Parsed, moves: Index) -> list[Recorded | None]:
 
 def _recorded_as(parsed: _Parsed, moves: Index, kind: RecordedOptions) -> list[Recorded | None]:
     """The evaluations of one kind."""
-    white = parsed.chunk.turn[parsed.at(moves)].tolist()
+    white = parsed.chunk.turn[parsed.positions_of(moves)].tolist()
     signs = [kind.sign(side) for side in white]
     if kind.kind != EVAL:
         comments: list[str | None] = parsed.chunk.comments
@@ -775,12 +780,13 @@ def _evaluations_after(parsed: _Parsed, moves: Index, signs: Sequence[int]) -> l
     """The evaluations that lichess writes after these moves, of the positions that they lead to; None for move -1."""
     comments: list[str | None] = parsed.chunk.comments
     recorded = read_comments(EVAL, [None if m < 0 else comments[m] for m in moves.tolist()], signs)
-    # The reader returns only the comment after a variation, but evaluations in pawns from before it too.
+    # Of the comments before and after a variation the reader returns only the later, but it also gives evaluations in
+    # pawns from the earlier.
     pawns = parsed.chunk.evals[np.maximum(moves, 0)]
     for i in np.flatnonzero(np.isfinite(pawns) & (moves >= 0)).tolist():
         if recorded[i] is None:
             evaluation = Recorded(EVAL, cp=signs[i] * round(100 * float(pawns[i])))
-            recorded[i] = evaluation if fits(evaluation) else None
+            recorded[i] = evaluation if is_plausible(evaluation) else None
     return recorded
 
 
@@ -789,7 +795,7 @@ def _final(parsed: _Parsed) -> dict[int, Recorded]:
     is_wanted = [wanted is not None and wanted.kind == EVAL for wanted in parsed.wanted]
     games = np.flatnonzero(parsed.good & np.array(is_wanted) & (np.diff(parsed.cuts) > 0))
     last = parsed.cuts[games + 1] - 1
-    white_moved = parsed.chunk.turn[parsed.at(last)].tolist()
+    white_moved = parsed.chunk.turn[parsed.positions_of(last)].tolist()
     signs = [-1 if white else 1 for white in white_moved]
     evaluations = zip(games.tolist(), _evaluations_after(parsed, last, signs), strict=True)
     return {g: evaluation for g, evaluation in evaluations if evaluation is not None}

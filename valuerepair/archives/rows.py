@@ -19,7 +19,7 @@ from valuerepair.chess.rows import ROW, Boards, Index
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A game that was left out: the reason, and its start. `source` is None if it is the source of the block."""
+    """A game that was left out: the reason, and the byte where it begins. `source` is None for the block's source."""
 
     reason: str
     offset: int
@@ -29,11 +29,14 @@ class Rejected:
 
 @dataclass(slots=True)
 class Rows:
-    """n positions of one block. Per row: boards, keys, ply, `game` (an index into the lists per game), `played`
-    (None for bare positions), the moves before it, ``moves[begin:end]``, its `recorded` evaluation, and whether its
-    history is known (by default, if there is a game). Per game: numbers, offsets, headers, results, a hash of its start
-    and moves (none, if copies of games are not looked for), and the archives if there are several. `batch` makes
-    records of those rows that are new."""
+    """n positions of one block, and counts of what was left out.
+
+    Per position: `boards`, `keys`, `ply`, `game` (an index into the lists of games), `played` (None for bare
+    positions), the moves that lead to it, ``moves[begin:end]``, its `recorded` evaluation, and `history_known` (None:
+    all are known, unless they are `bare`). Per game: `numbers`, `offsets`, `headers`, `results`, `game_hashes` of start
+    and moves (empty, if copies of games are not looked for), and `sources` if there are several archives. `batch` makes
+    records of the rows that are new.
+    """
 
     source: Source
     parsed: int = 0
@@ -63,7 +66,7 @@ class Rows:
 
     @property
     def bare(self) -> bool:
-        """Whether these are positions without a game and without known history."""
+        """Whether the positions have no game and no known history."""
         return self.played is None and not len(self.moves)
 
     def count(self, report: ReadReport) -> None:
@@ -150,7 +153,7 @@ class ReadReport:
 
     @property
     def expected(self) -> float | None:
-        """The number of positions to expect from the games found so far, by the parsed ones; None before the first."""
+        """The positions to expect from the games found so far, judged by the parsed ones; None before the first."""
         waiting = self.games - self.not_sampled - self.parsed - sum(self.rejected.values())
         return self.positions * (1 + waiting / self.parsed) if self.parsed else None
 
@@ -178,17 +181,17 @@ class ReadReport:
 
 
 class Sieve:
-    """Filters rows: `at` [n] are the rows that have passed so far; each filter has one entry for each of them."""
+    """Filters rows: `rows` [n] have passed all filters so far; the next filter has one entry for each of them."""
 
-    def __init__(self, at: Index, rejected: Counter[str]) -> None:
-        self.at, self._rejected = at, rejected
+    def __init__(self, rows: Index, rejected: Counter[str]) -> None:
+        self.rows, self._rejected = rows, rejected
 
     def keep(self, fits: NDArray[np.bool_], reason: str) -> None:
         """Keeps the rows that fit, and counts the others under the reason."""
         rejected = len(fits) - int(np.count_nonzero(fits))
         if rejected:
             self._rejected[reason] += rejected
-            self.at = self.at[fits]
+            self.rows = self.rows[fits]
 
     def keep_unless(self, reasons: Iterable[str | None]) -> None:
         """Keeps the rows whose reason to reject is None, and counts the others by reason."""
@@ -202,6 +205,6 @@ class Sieve:
         """Keeps the rows whose number of men, from `count`, is within the bounds of the options."""
         least, most = options.min_pieces, options.max_pieces
         if least is not None:
-            self.keep(count(self.at) >= least, f"fewer than {least} pieces")
+            self.keep(count(self.rows) >= least, f"fewer than {least} pieces")
         if most is not None:
-            self.keep(count(self.at) <= most, f"more than {most} pieces")
+            self.keep(count(self.rows) <= most, f"more than {most} pieces")

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.aside import NetLines, beside, stood_in_game
+from valuerepair.archives.checkpoint import Place, SampleCheckpoint
 from valuerepair.archives.chunks import UNREADABLE, ChunkBlock, holds_chunks, read_blocks
 from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd
 from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump
 from valuerepair.archives.headers import header_reject
-from valuerepair.archives.kept import KeptSample, Place
 from valuerepair.archives.open import Source, Stream, chunk_version, find_sources, looks_like_tar
 from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, RECORD_KINDS, RecordedOptions, SampleOptions
-from valuerepair.archives.pgn import GameBlock, kind_in
+from valuerepair.archives.pgn import GameBlock, first_kind
 from valuerepair.archives.rows import ReadReport, Rows
 from valuerepair.archives.select import KeySet, LowestPriorities, game_hashes, in_share
 from valuerepair.archives.split import HEADROOM, Piece, Pieces, SplitGames, Splitter
@@ -48,7 +48,7 @@ def sample(
     report: ReadReport,
     *,
     on_bytes: Callable[[int], None] | None = None,
-    kept: KeptSample | None = None,
+    checkpoint: SampleCheckpoint | None = None,
     net: NetLines | None = None,
 ) -> Iterator[PositionBatch]:
     """Draws positions from archives, in batches of one to a few thousand rows, and fills `report`.
@@ -58,18 +58,19 @@ def sample(
     from a pipe. `on_bytes` is called, possibly from another thread, with the number of (packed) bytes as they are split
     into games. The batches depend on the archives, the seed and the other options, not on threads or timing. No two
     rows have the same key, unless a position reached beside a game (`options.aside`) is also in a game that is drawn
-    later. `net` is needed for the kinds ``policy`` and ``search`` only. With ``options.positions`` the sample is saved
-    in `kept` from time to time while PGN is read, and a later call resumes there; but not with training chunks,
-    standard input or pipes.
+    later. `net` is needed for the kinds ``policy`` and ``search`` only. With ``options.positions`` the unfinished
+    sample is saved in `checkpoint` from time to time while PGN is read, and a later call resumes there; but not with
+    training chunks, standard input or pipes.
 
     Raises UsageError for a missing path and ValueRepairError for a folder without archives, both before it reads; and
     ValueRepairError at the end if the files have no game. A stream that breaks off is not an error: it is listed in
     ``report.truncated``.
     """
     sources = find_sources(paths)
-    resumable = options.positions is not None
-    resumable = resumable and not any(source.read_once or holds_chunks(source) for source in sources)
-    batches = _sample(sources, options, report, on_bytes, kept if resumable else None)
+    resumable = options.positions is not None and not any(
+        source.read_once or holds_chunks(source) for source in sources
+    )
+    batches = _sample(sources, options, report, on_bytes, checkpoint if resumable else None)
     return _beside(batches, options, report, net) if options.shares_beside else batches
 
 
@@ -133,7 +134,7 @@ def read_whole_games(
 def _beside(
     drawn: Generator[PositionBatch], options: SampleOptions, report: ReadReport, net: NetLines | None
 ) -> Generator[PositionBatch]:
-    """The positions, with shares of them followed by moves; one that is both in a game and beside one is the game's."""
+    """Plays moves from shares of the positions; a position both in a game and beside one counts as the game's."""
     seen = KeySet()
     with closing(drawn) as batches:
         for batch in _growing(batches):
@@ -171,15 +172,15 @@ def _sample(
     options: SampleOptions,
     report: ReadReport,
     on_bytes: Callable[[int], None] | None,
-    kept: KeptSample | None,
+    checkpoint: SampleCheckpoint | None,
 ) -> Generator[PositionBatch]:
-    if kept is not None:
-        kept.load(report)
-    with closing(_blocks(sources, options, report, on_bytes, kept=kept)) as blocks:
+    if checkpoint is not None:
+        checkpoint.load(report)
+    with closing(_blocks(sources, options, report, on_bytes, checkpoint=checkpoint)) as blocks:
         if options.positions is None:
             yield from _distinct(_parse(blocks, options), report)
         else:
-            yield from _lowest(blocks, options, report, kept)
+            yield from _lowest(blocks, options, report, checkpoint)
     _check_any_read(sources, report)
 
 
@@ -207,21 +208,21 @@ def _blocks(
     report: ReadReport,
     on_bytes: Callable[[int], None] | None,
     only: Mapping[str, NDArray[np.int64]] | None = None,
-    kept: KeptSample | None = None,
+    checkpoint: SampleCheckpoint | None = None,
 ) -> Generator[Block | Place, None, None]:
-    """The games to parse, in blocks; counts all others. A `Place` is where the sample so far is to be saved.
+    """The games to parse, in blocks; counts all others. At a `Place` the caller saves the sample drawn so far.
 
     `only` maps names of archives to the numbers of the wanted games; None: all games.
     """
-    begin = Place() if kept is None else kept.place
+    begin = Place() if checkpoint is None else checkpoint.place
     if on_bytes is not None:
         on_bytes(sum(os.path.getsize(source.path) for source in sources[: begin.source]))
-    for packed, together in groupby(sources[begin.source :], holds_chunks):
-        if packed:
-            yield from read_blocks(together, options, report, on_bytes)
+    for are_chunks, group in groupby(sources[begin.source :], holds_chunks):
+        if are_chunks:
+            yield from read_blocks(group, options, report, on_bytes)
         else:
-            with Pieces(list(together), on_bytes, most=options.max_bytes, skip=begin.offset) as pieces:
-                yield from _text_blocks(pieces, options, report, only, kept)
+            with Pieces(list(group), on_bytes, most=options.max_bytes, skip=begin.offset) as pieces:
+                yield from _text_blocks(pieces, options, report, only, checkpoint)
 
 
 def _text_blocks(
@@ -229,10 +230,10 @@ def _text_blocks(
     options: SampleOptions,
     report: ReadReport,
     only: Mapping[str, NDArray[np.int64]] | None,
-    kept: KeptSample | None,
+    checkpoint: SampleCheckpoint | None,
 ) -> Iterator[Block | Place]:
     """The games or lines of text archives."""
-    begin = Place() if kept is None else kept.place
+    begin = Place() if checkpoint is None else checkpoint.place
     source, games = begin.source - 1, Splitter()
     lines: LineSplitter | None = None
     block = GameBlock(Source("", ""))
@@ -256,10 +257,9 @@ def _text_blocks(
             yield _lines_in_share(complete, options, report)
             continue
         for cut in games.feed(piece.buffer, piece.length, last=piece.last, cut=piece.broken is not None):
-            for i in _wanted(cut, piece, options, report, only):
+            for i in _wanted_games(cut, piece, options, report, only):
                 text, number, offset = cut.text(i), cut.first + i, cut.offset(i)
-                reason = header_reject(text, options) if options.filters_headers else None
-                if reason is not None:
+                if (reason := header_reject(text, options)) is not None:
                     report.reject(reason, piece.source.path, offset)
                     continue
                 block.add(text, number, offset)
@@ -269,7 +269,7 @@ def _text_blocks(
         if piece.last and block.games:
             yield block
             block = GameBlock(piece.source)
-        if kept is not None and kept.due and games.unfinished is not None:
+        if checkpoint is not None and checkpoint.due and games.unfinished is not None:
             if block.games:
                 yield block
                 block = GameBlock(piece.source)
@@ -287,7 +287,7 @@ def _line_splitter(source: Source, head: bytes) -> LineSplitter | None:
     return LineSplitter(source) if looks_like_epd(head) else None
 
 
-def _wanted(
+def _wanted_games(
     games: SplitGames,
     piece: Piece,
     options: SampleOptions,
@@ -306,8 +306,8 @@ def _wanted(
         report.reject(reason, piece.source.path, games.offset(bad))
         chosen[bad] = True
     report.not_sampled += int((~chosen).sum())
-    wanted: list[int] = np.flatnonzero(chosen).tolist()
-    return wanted if bad is None else wanted[:-1]
+    indices: list[int] = np.flatnonzero(chosen).tolist()
+    return indices if bad is None else indices[:-1]
 
 
 def _lines_in_share(block: LineBlock, options: SampleOptions, report: ReadReport) -> LineBlock:
@@ -322,10 +322,10 @@ def _lines_in_share(block: LineBlock, options: SampleOptions, report: ReadReport
 
 
 def _parse(
-    blocks: Iterator[Block | Place], options: SampleOptions, keep: Callable[[Place], None] | None = None
+    blocks: Iterator[Block | Place], options: SampleOptions, save: Callable[[Place], None] | None = None
 ) -> Iterator[Rows]:
-    """Parses blocks in threads and yields the results in the order of the blocks. Calls `keep` with a place once all
-    blocks before it have been yielded."""
+    """Parses blocks in threads and yields the results in the order of the blocks. Calls `save` with a place once the
+    results of all blocks before it have been yielded."""
     pool = ThreadPoolExecutor(options.threads, thread_name_prefix="pgn")
     pending: deque[Future[Rows]] = deque()
     try:
@@ -333,8 +333,8 @@ def _parse(
             if isinstance(block, Place):
                 while pending:
                     yield pending.popleft().result()
-                if keep is not None:
-                    keep(block)
+                if save is not None:
+                    save(block)
                 continue
             pending.append(pool.submit(block.parse, options))
             while pending and (len(pending) > 2 * options.threads or pending[0].done()):
@@ -368,9 +368,9 @@ def _distinct(parsed: Iterator[Rows], report: ReadReport) -> Iterator[PositionBa
 
 
 def _of_new_games(rows: Rows, games: KeySet) -> NDArray[np.bool_]:
-    """bool[n]: the rows whose game has other moves than all of `games`; adds the games of the rows to `games`.
+    """bool[n]: whether each row's game has other moves than all of `games`; adds the games of the rows to `games`.
 
-    Each copy of a game would have positions of its own drawn, and its own part of a split.
+    Otherwise positions would be drawn from each copy of a game, and the copies could be in different parts of a split.
     """
     if not len(rows.game_hashes):
         return np.ones(len(rows.keys), np.bool_)
@@ -381,21 +381,22 @@ def _of_new_games(rows: Rows, games: KeySet) -> NDArray[np.bool_]:
 
 
 def _lowest(
-    blocks: Iterator[Block | Place], options: SampleOptions, report: ReadReport, kept: KeptSample | None
+    blocks: Iterator[Block | Place], options: SampleOptions, report: ReadReport, checkpoint: SampleCheckpoint | None
 ) -> Iterator[PositionBatch]:
-    """A uniform sample of all distinct positions, known after the last one is read; until then saved in `kept`."""
+    """A uniform sample of all distinct positions. It is known after all archives are read; until then `checkpoint` has
+    the positions drawn so far."""
     lowest, games = LowestPriorities(options.positions or 0, options.seed), KeySet()
-    if kept is not None and kept.drawn is not None:
-        lowest.add(kept.drawn)
-        games.add(kept.games)
+    if checkpoint is not None and checkpoint.drawn is not None:
+        lowest.add(checkpoint.drawn)
+        games.add(checkpoint.games)
 
-    def keep(place: Place) -> None:
-        if kept is not None:
+    def save(place: Place) -> None:
+        if checkpoint is not None:
             drawn = lowest.result()
             dropped, seen = report.not_drawn + lowest.dropped, report.duplicates + lowest.duplicates
-            kept.save(place, drawn, games.keys(), replace(report, not_drawn=dropped, duplicates=seen))
+            checkpoint.save(place, drawn, games.keys(), replace(report, not_drawn=dropped, duplicates=seen))
 
-    for rows in _parse(blocks, options, keep):
+    for rows in _parse(blocks, options, save):
         rows.count(report)
         low = _of_new_games(rows, games)
         report.duplicates += int((~low).sum())
@@ -411,7 +412,7 @@ def _lowest(
         yield chosen.take(np.arange(begin, min(begin + RESULT_ROWS, len(chosen))))
 
 
-MOST = 1 << 26  # bytes of an archive that are searched for evaluations
+MOST_SEARCHED = 1 << 26  # bytes of an archive that are searched for evaluations
 _EPD_SCORE = re.compile(rb"[\s;](?:ce|dm)\s+[+-]?\d+|\bbm\s+#")
 
 
@@ -427,12 +428,13 @@ class FirstEvaluation:
 def depth_of(paths: Sequence[str], kind: str) -> bool | None:
     """Whether the first evaluation of this kind has a depth.
 
-    None if unknown: the first `MOST` bytes of the archives have no such evaluation, or a pipe comes first.
+    None if unknown: the first `MOST_SEARCHED` bytes of the archives have no evaluation of this kind, or a pipe comes
+    first.
     """
     for source in find_sources(paths):
         if source.read_once:
             return None
-        if not holds_chunks(source) and (first := _in_text(source, kind)):
+        if not holds_chunks(source) and (first := _first_in_text(source, kind)):
             return first.depth
     return None
 
@@ -440,8 +442,8 @@ def depth_of(paths: Sequence[str], kind: str) -> bool | None:
 def detect(paths: Sequence[str]) -> FirstEvaluation:
     """The kind of the first recorded evaluation in the archives.
 
-    Raises UsageError for standard input or a pipe, which cannot be searched in advance, and ValueRepairError without
-    evaluations.
+    Raises UsageError for standard input or a pipe, which cannot be searched in advance, and ValueRepairError if no
+    archive has evaluations.
     """
     sources = find_sources(paths)
     for source in sources:
@@ -450,18 +452,19 @@ def detect(paths: Sequence[str]) -> FirstEvaluation:
             raise UsageError(f"--deep recorded: say what comes from {name}: recorded:kind=K, K one of {kinds}")
         if holds_chunks(source):
             return FirstEvaluation(CHUNKS, False, source.path)
-        if first := _in_text(source):
+        if first := _first_in_text(source):
             return first
-    known_kinds = "; ".join(kind.what for kind in RECORD_KINDS.values())
+    known_kinds = "; ".join(kind.description for kind in RECORD_KINDS.values())
     raise ValueRepairError(
-        f"{_names(sources)}: no recorded evaluation in the first {MOST >> 20} MiB; the known kinds are {known_kinds}"
+        f"{_names(sources)}: no recorded evaluation in the first {MOST_SEARCHED >> 20} MiB; "
+        f"the known kinds are {known_kinds}"
     )
 
 
-def _in_text(source: Source, kind_wanted: str | None = None) -> FirstEvaluation | None:
-    """The first evaluation of a text archive (of any kind, or of `kind_wanted`) that a run uses; None without any."""
+def _first_in_text(source: Source, kind_wanted: str | None = None) -> FirstEvaluation | None:
+    """The first evaluation (of any kind, or of `kind_wanted`) of a text archive that a run uses; None without one."""
     wanted = RecordedOptions(kind_wanted) if kind_wanted else None
-    options = SampleOptions(per_game=None, min_ply=0, every_evaluation=True, recorded=wanted, max_bytes=MOST)
+    options = SampleOptions(per_game=None, min_ply=0, every_evaluation=True, recorded=wanted, max_bytes=MOST_SEARCHED)
     with closing(_blocks([source], options, ReadReport(), None)) as blocks:
         for block in blocks:
             of_lines = DUMP if isinstance(block, DumpBlock) else EPD
@@ -475,12 +478,12 @@ def _in_text(source: Source, kind_wanted: str | None = None) -> FirstEvaluation 
 
 
 def _with_marks(block: Block | Place, kind: str | None) -> Block:
-    """The games and lines of a block that look as if they had an evaluation: parsing all of them would take long."""
+    """The games and lines of a block that seem to have an evaluation: parsing all of them would take long."""
     assert not isinstance(block, Place)
     if isinstance(block, GameBlock):
         marked = GameBlock(block.source)
         for text, number, offset in zip(block.games, block.numbers, block.offsets, strict=True):
-            if kind_in(text, kind):
+            if first_kind(text, kind):
                 marked.add(text, number, offset)
         return marked
     if isinstance(block, LineBlock) and not isinstance(block, DumpBlock):

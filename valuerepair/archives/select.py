@@ -150,7 +150,7 @@ class LowestPriorities:
             self._reduce()
 
     def result(self) -> PositionBatch:
-        """The chosen positions by ascending priority; for every n, the first n of them are a uniform sample."""
+        """The chosen positions in ascending order of priority; for every n, the first n are a uniform sample."""
         self._reduce()
         return PositionBatch.concat(self._batches)
 
@@ -163,9 +163,9 @@ class LowestPriorities:
         self.duplicates += len(rows) - len(first)
         priorities = key_priorities(self._seed, rows.key[first])
         order = np.argsort(priorities, kind="stable")
-        kept = order[: self._count]
-        self.dropped += len(order) - len(kept)
-        if len(kept) == self._count:
-            self._limit = priorities[kept[-1]]
-        self._batches = [rows.take(first[kept])]
-        self._rows = len(kept)
+        lowest = order[: self._count]
+        self.dropped += len(order) - len(lowest)
+        if len(lowest) == self._count:
+            self._limit = priorities[lowest[-1]]
+        self._batches = [rows.take(first[lowest])]
+        self._rows = len(lowest)

@@ -25,9 +25,9 @@ _STARTS = 1 << 15
 class SplitGames:
     """Consecutive games in a buffer: game i is ``data[cuts[i]:cuts[i + 1]]``.
 
-    `first` is the 1-based number of game 0 in its archive, `base` the stream offset of ``data[0]``. `unfinished`: the
-    last game ends where the stream was cut. `overlong`: the only game here is longer than `MAX_GAME`, and `data` has
-    only its beginning.
+    `first` is the 1-based number of game 0 in its archive, `base` the offset of ``data[0]`` in the stream. If the games
+    are `unfinished`, the last one ends where the stream broke off. If they are `overlong`, there is one game, longer
+    than `MAX_GAME`, and `data` has only its beginning.
     """
 
     data: Bytes
@@ -120,9 +120,9 @@ class Splitter:
         return games
 
     def _give_up(self, data: Bytes, at: int, end: int, base: int, words: NDArray[np.uint64]) -> list[SplitGames]:
-        """Splits more than `MAX_GAME` bytes without the end of a game, as if the stream ended here.
+        """Splits more than `MAX_GAME` bytes in which no game ends, as if the stream ended here.
 
-        This finds the games that an unclosed comment hides. One endless game is returned once, marked as overlong, and
+        This finds the games that an unclosed comment hides. An endless game is returned once, marked as overlong, and
         skipped up to the next header.
         """
         games: list[SplitGames] = []
@@ -141,7 +141,7 @@ class Splitter:
 
     @staticmethod
     def _line(data: Bytes, at: int, end: int) -> Bytes:
-        """The unfinished last line, the only part to keep of text that belongs to no game."""
+        """The unfinished last line: of text that belongs to no game, only this must be kept."""
         tail = data[max(at, end - HEADROOM // 2) : end]
         breaks = np.flatnonzero(tail == 10)
         line: Bytes = tail[breaks[-1] + 1 if len(breaks) else len(tail) :].copy()
@@ -173,7 +173,7 @@ def _zeros(word: Any) -> Any:
 def _find(words: Words, at: int, end: int, a: int, b: int, c: int) -> int:
     """The first index in [at:end) of one of three bytes, or -1; `words` is the memory in groups of eight bytes.
 
-    It is inlined where the bytes are constants, so searching for one byte, given three times, costs no more.
+    It is inlined where the bytes are constants, so a search for one byte, given three times, costs no more.
     """
     wide_a, wide_b, wide_c = _ONES * np.uint64(a), _ONES * np.uint64(b), _ONES * np.uint64(c)
     i = at >> 3
@@ -196,7 +196,7 @@ def _newline(words: Words, at: int, end: int) -> int:
 
 
 @kernel
-def _letter(byte: int) -> bool:
+def _is_letter(byte: int) -> bool:
     return 65 <= byte <= 90 or 97 <= byte <= 122 or 48 <= byte <= 57 or byte == 95
 
 
@@ -214,7 +214,7 @@ def tag_name_end(data: Bytes, at: int, end: int) -> int:
     while name < end and data[name] == SPACE:
         name += 1
     stop = name
-    while stop < end and _letter(data[stop]):
+    while stop < end and _is_letter(data[stop]):
         stop += 1
     return stop if stop > name else -1
 
@@ -224,7 +224,7 @@ def _same_tag(data: Bytes, at: int, eol: int, tag: int, tag_end: int) -> bool:
     """Whether the tag line data[at:eol] has the tag name data[tag:tag_end], the bracket included."""
     if tag_end <= tag + 1 or at + tag_end - tag >= eol:
         return False
-    is_same = not _letter(data[at + tag_end - tag])
+    is_same = not _is_letter(data[at + tag_end - tag])
     for i in range(tag_end - tag):
         is_same = is_same and data[at + i] == data[tag + i]
     return is_same
@@ -330,8 +330,10 @@ def _pass_movetext(data: Bytes, words: Words, at: int, end: int, last: bool) -> 
 
 @kernel
 def _next_tag(data: Bytes, words: Words, at: int, end: int, last: bool) -> int:
-    """The next tag line after the movetext at `at`; `end` if there is no tag line; -1 if the data ends inside a
-    comment. It does not look at single lines, which makes it fast; an escape line (``%``) counts as movetext."""
+    """The next tag line after the movetext at `at`; `end` if there is no tag line; -1 if the data ends in a comment.
+
+    It is fast because it does not look at single lines; an escape line (``%``) counts as movetext.
+    """
     while True:
         hit = _find(words, at, end, OPEN_BRACKET, OPEN_BRACE, SEMICOLON)
         if hit < 0:
@@ -348,14 +350,14 @@ def _next_tag(data: Bytes, words: Words, at: int, end: int, last: bool) -> int:
         else:
             at = hit + 1
             begins = data[hit - 1] == NEWLINE or (hit > 2 and is_mark(data, hit - 3, end))
-            if begins and (at == end or data[at] == SPACE or _letter(data[at])):
+            if begins and (at == end or data[at] == SPACE or _is_letter(data[at])):
                 return hit
 
 
 @kernel
 def _pass_tags(data: Bytes, words: Words, at: int, end: int, initial: int) -> int:
     """Passes over whole tag lines whose names do not begin with the letter `initial`."""
-    while at + 1 < end and data[at] == OPEN_BRACKET and _letter(data[at + 1]) and data[at + 1] != initial:
+    while at + 1 < end and data[at] == OPEN_BRACKET and _is_letter(data[at + 1]) and data[at + 1] != initial:
         eol = _newline(words, at, end)
         if eol < 0 or (data[eol - 1] != CLOSE_BRACKET and (data[eol - 1] != RETURN or data[eol - 2] != CLOSE_BRACKET)):
             break
@@ -374,10 +376,10 @@ def pass_blanks(data: Bytes, at: int, end: int) -> int:
 def find_games(data: Bytes, words: Words, at: int, end: int, last: bool, inside: bool, starts: Starts) -> int:
     """Writes to `starts` where games begin in data[at:end]; returns the number of games.
 
-    A game begins at a tag line that follows movetext, at a tag line that repeats the game's first tag (a game
-    without moves), and, where games have no tags at all, after a line that ends with a result. Tag lines inside braces
-    begin no game. `at` is the start of a line. `inside`: it is in the movetext of an earlier game. The last start
-    belongs to a game whose end is not in the data; unless `last`, more of it may follow. Stops when `starts` is full.
+    A game begins at a tag line that follows movetext, at a tag line that repeats the game's first tag (the game before
+    has no moves), and, where games have no tags at all, after a line that ends with a result. Tag lines inside braces
+    begin no game. `at` is the start of a line; `inside` says whether this line is movetext of an earlier game. The last
+    game may continue after the data, unless this is the `last` piece. Stops when `starts` is full.
     """
     n = 0
     section = _MOVES if inside else _NOTHING
@@ -388,7 +390,7 @@ def find_games(data: Bytes, words: Words, at: int, end: int, last: bool, inside:
         if is_mark(data, at, end):
             at += 3
             continue
-        if data[at] == OPEN_BRACKET and (at + 1 == end or data[at + 1] == SPACE or _letter(data[at + 1])):
+        if data[at] == OPEN_BRACKET and (at + 1 == end or data[at + 1] == SPACE or _is_letter(data[at + 1])):
             eol = _newline(words, at, end)
             if eol < 0:
                 if not last:
@@ -444,7 +446,7 @@ AHEAD = 4
 class Piece:
     """`length` bytes of a source in ``buffer[HEADROOM:]``, unpacked from `packed` bytes of the file.
 
-    `broken` (of the last piece only): how the stream broke off.
+    `broken`, of the last piece only, says how the stream broke off.
     """
 
     source: Source
@@ -459,8 +461,8 @@ class Piece:
 class Pieces:
     """The pieces of all sources in order, at most `most` bytes of each source; a context manager that ends its thread.
 
-    Skips the first `skip` bytes of the first source. `on_bytes` is called with the number of packed bytes: of a
-    piece when it is yielded; of skipped bytes, in the thread that reads, when they have been passed.
+    Skips the first `skip` bytes of the first source. `on_bytes` is called with the number of packed bytes of each piece
+    when the piece is yielded, and of skipped bytes, in the reading thread, when they have been read.
     """
 
     def __init__(

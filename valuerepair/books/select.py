@@ -19,7 +19,7 @@ from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
 from valuerepair.books.options import BookOptions
 from valuerepair.chess.board import fens, keys, parse_fens, replay
 from valuerepair.chess.positions import encode_lines, encode_moves, ply_of
-from valuerepair.chess.reached import reached
+from valuerepair.chess.reached import boards_after
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import labels_of, names
 from valuerepair.judge.labels import KINDS, NAMES
@@ -62,7 +62,7 @@ def can_continue(fens: Sequence[str], starts: Sequence[str], moves: Sequence[str
     False at the end of a game, at a third repetition, and beyond lc0's limit of game plies.
     """
     begins = [start if line else fen for fen, start, line in zip(fens, starts, moves, strict=True)]
-    _, over = reached(begins, [encode_moves(line.split()) for line in moves])
+    _, over = boards_after(begins, [encode_moves(line.split()) for line in moves])
     game_plies = np.array([int(fen.split()[5]) for fen in fens], np.int64)
     return ~over & (game_plies < GAME_PLY_LIMIT)
 

@@ -1,7 +1,7 @@
 """Bit operations and attacks of pieces, as kernels.
 
-One slider's attacks by hyperbola quintessence and a table for ranks; the attacks of many sliders at once by parallel
-prefix fills (Kogge-Stone), 16 operations a direction for any number.
+The attacks of one slider come from hyperbola quintessence, and along ranks from a table. The attacks of many sliders at
+once come from parallel prefix fills (Kogge-Stone): 16 operations for each direction, whatever their number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.jit import kernel
 
-# uint64 with an integer literal becomes int64 under + and &, so every constant for bitboards is a uint64.
+# In Numba, + and & of a uint64 and an integer literal give an int64, so every constant for bitboards is a uint64.
 ZERO, ONE = np.uint64(0), np.uint64(1)
 ALL = np.uint64(2**64 - 1)
 NOT_FILE_A, NOT_FILE_H = np.uint64(0xFEFEFEFEFEFEFEFE), np.uint64(0x7F7F7F7F7F7F7F7F)
@@ -51,13 +51,13 @@ mirrored: Callable[[np.uint64], np.uint64] = _instruction(types.uint64, lambda b
 
 def count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
     """The number of bits set in each word of an array."""
-    x = words - ((words >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    x = words - (words >> ONE & _ODD)
+    x = (x & _PAIRS) + (x >> TWO & _PAIRS)
+    x = (x + (x >> FOUR)) & _NIBBLES
     return np.asarray((x * np.uint64(0x0101010101010101)) >> np.uint64(56), np.uint8)
 
 
-# One instruction a word where numpy is new enough (2.0).
+# NumPy 2.0 and later need one instruction for each word.
 bit_count: Callable[[NDArray[np.uint64]], NDArray[np.uint8]] = getattr(np, "bitwise_count", count_bits)
 
 
@@ -114,15 +114,18 @@ def pawn_attacks_down(pawns: np.uint64) -> np.uint64:
 @kernel
 def knight_attacks(knights: np.uint64) -> np.uint64:
     """Squares attacked by any of the knights."""
-    one = ((knights >> ONE) & NOT_FILE_H) | ((knights << ONE) & NOT_FILE_A)
-    two = ((knights >> TWO) & FILES_A_TO_F) | ((knights << TWO) & FILES_C_TO_H)
-    result: np.uint64 = (one << SIXTEEN) | (one >> SIXTEEN) | (two << EIGHT) | (two >> EIGHT)
+    beside = ((knights >> ONE) & NOT_FILE_H) | ((knights << ONE) & NOT_FILE_A)
+    two_aside = ((knights >> TWO) & FILES_A_TO_F) | ((knights << TWO) & FILES_C_TO_H)
+    result: np.uint64 = (beside << SIXTEEN) | (beside >> SIXTEEN) | (two_aside << EIGHT) | (two_aside >> EIGHT)
     return result
 
 
 @kernel
 def fill_up(sliders: np.uint64, free: np.uint64, step: np.uint64, inside: np.uint64) -> np.uint64:
-    """Squares that sliders attack by steps of `step` towards h8; `inside` are those a step can reach without a wrap."""
+    """Squares that sliders attack by steps of `step` towards h8.
+
+    `inside` are the squares that a step reaches without leaving the board at one side and entering it at the other.
+    """
     free &= inside
     sliders |= free & (sliders << step)
     free &= free << step

@@ -1,7 +1,7 @@
 """Boards as numba kernels: parsing, legal moves, making moves, check, keys, FEN.
 
-A batch of n boards is one array uint64[n, ROW]; its layout is private to this package (`rows`). Moves are the 16-bit
-moves of `valuerepair.chess.positions` in absolute squares. The rules are standard chess, as in python-chess.
+A batch of n boards is one array uint64[n, ROW], whose layout is described in `rows`. Moves are the 16-bit moves of
+`valuerepair.chess.positions` in absolute squares. The rules are standard chess, as in python-chess.
 Every function releases the GIL while it computes and may be called from several threads.
 """
 
@@ -44,7 +44,7 @@ Offsets = NDArray[np.int64]
 
 
 def owned(array: ArrayLike, dtype: type[Scalar]) -> NDArray[Scalar]:
-    """The array in the one memory layout the kernels are compiled for (a read-only one would compile them again)."""
+    """The array, C-contiguous and writable, as kernels are compiled for it: another layout would compile them again."""
     return np.require(array, dtype, ["C", "W"])
 
 
@@ -227,6 +227,7 @@ def read_fens(text: Bytes, offsets: Offsets, rows: Boards) -> tuple[int, int]:
 
 @kernel
 def write_fens(rows: Boards, text: Bytes) -> int:
+    """Writes the FENs, each with a newline; returns the end."""
     at = 0
     for r in range(len(rows)):
         at = write_fen(text, at, rows, r)
@@ -298,7 +299,8 @@ def list_moves(rows: Boards, offsets: Offsets, out: Moves, write: bool) -> None:
 
 @allocating_kernel
 def play(rows: Boards, moves: Moves, offsets: Offsets) -> tuple[int, int]:
-    """Plays moves[offsets[r]:offsets[r+1]] on each row; stops at an illegal one: its row and index, else (-1, 0)."""
+    """Plays moves[offsets[r]:offsets[r+1]] on each row up to the first illegal move; returns its row and index there,
+    or (-1, 0)."""
     buffer = np.empty(MAX_MOVES, np.uint16)
     for r in range(len(rows)):
         for i in range(offsets[r], offsets[r + 1]):
@@ -311,9 +313,9 @@ def play(rows: Boards, moves: Moves, offsets: Offsets) -> tuple[int, int]:
 
 @kernel
 def count_leaves(rows: Boards, r: int, depth: int, moves: Moves) -> int:
-    """Perft: the number of move sequences of `depth` >= 1 plies from row r; rows r.. and moves are its stack.
+    """Perft: the number of move sequences of `depth` >= 1 plies from row r; `rows` from r on and `moves` are its stack.
 
-    Moves of the last ply are counted, not made. Earlier moves are made in a loop: a recursion passes arrays slowly.
+    Moves of the last ply are counted, not made; at depth 2 without a recursive call, which passes arrays slowly.
     """
     if depth == 1:
         return count_legal(rows, r)

@@ -11,7 +11,7 @@ from valuerepair.chess.make import black_to_move, clock, drop, home_rights, kind
 from valuerepair.chess.movegen import attackers, ep_capturers, ep_file
 from valuerepair.chess.rows import KEY, KINGS, NUMBER_SHIFT, PAWNS, RIGHTS, ROW, SIXTEEN_BITS, STATE, THEM, US, Boards
 
-# The faults of a row; the kernels return the index.
+# The faults of a row; kernels return the index of a fault.
 REASONS = (
     "",
     "it needs at least placement, side to move, castling and en passant",

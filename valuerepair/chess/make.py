@@ -170,9 +170,9 @@ def turn_over(rows: Boards, r: int) -> None:
 
 
 @kernel
-def copy_row(rows: Boards, r: int, to: Boards, at: int) -> None:
+def copy_row(rows: Boards, r: int, target: Boards, target_row: int) -> None:
     for column in range(ROW):
-        to[at, column] = rows[r, column]
+        target[target_row, column] = rows[r, column]
 
 
 @kernel
@@ -200,6 +200,7 @@ def key_of(rows: Boards, r: int) -> np.uint64:
 
 @kernel
 def same_men(rows: Boards, a: int, b: int) -> bool:
+    """Whether both rows have the same men on the same squares."""
     different = ZERO
     for column in range(STATE):
         different |= rows[a, column] ^ rows[b, column]
@@ -216,22 +217,22 @@ def same_position(rows: Boards, a: int, b: int) -> bool:
 
 @kernel
 def mark_repetition(rows: Boards, first: int, r: int) -> None:
-    """Writes how often the position of row r occurred in rows first..r-1, the game before it, and how far back.
+    """Writes how often the position of row r occurred in the game before it, rows first..r-1, and how many plies ago.
 
-    As lc0's ComputeLastMoveRepetitions: only positions 4, 6, ... plies back and within the half-move clock.
+    Like lc0's ComputeLastMoveRepetitions, it looks only 4, 6, ... plies back and within the half-move clock.
     """
     rows[r, REPETITION] = ZERO
     if clock(rows, r) < 4:
         return
-    at = r - 4
-    while at >= first:
-        if same_position(rows, at, r):
-            count = (rows[at, REPETITION] & SIXTEEN_BITS) + ONE
-            rows[r, REPETITION] = count | np.uint64(r - at) << CLOCK_SHIFT
+    earlier = r - 4
+    while earlier >= first:
+        if same_position(rows, earlier, r):
+            count = (rows[earlier, REPETITION] & SIXTEEN_BITS) + ONE
+            rows[r, REPETITION] = count | np.uint64(r - earlier) << CLOCK_SHIFT
             return
-        if clock(rows, at) < 2:
+        if clock(rows, earlier) < 2:
             return
-        at -= 2
+        earlier -= 2
 
 
 @kernel

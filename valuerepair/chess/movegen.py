@@ -45,7 +45,7 @@ B1_D1, C1_TO_E1 = np.uint64(0x0E), np.uint64(0x1C)
 
 @kernel
 def attackers(rows: Boards, r: int, square: int, occupied: np.uint64) -> np.uint64:
-    """Their pieces that attack `square` with these squares `occupied`; men outside `occupied` do not attack."""
+    """Their men that attack `square` if the squares `occupied` are taken; men outside `occupied` do not attack."""
     attacking = KNIGHT[square] & rows[r, KNIGHTS]
     attacking |= pawn_attacks_up(ONE << np.uint64(square)) & rows[r, PAWNS]
     attacking |= KING[square] & rows[r, KINGS]

@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-# How a position was reached. "game": it stood in a game or in a list of positions. The others were reached from such a
-# position (`archives.aside`): "aside" by a random legal move, "policy" by the policy's 3rd to 6th move, "search" by the
-# moves to a node of a short search.
+# How a position was reached. A position of the kind "game" occurred in a game or in a list of positions. The others
+# were reached from one of these (`archives.aside`): "aside" by a random legal move, "policy" by the policy's 3rd to 6th
+# move, "search" by the moves to a node of a short search.
 Kind = Literal["game", "aside", "policy", "search"]
 GAME: Kind = "game"
 BESIDE: tuple[Kind, ...] = ("aside", "policy", "search")
@@ -162,7 +162,7 @@ class Origins(Sequence[Origin]):
 
     @staticmethod
     def unknown(n: int) -> Origins:
-        """The origins of n positions, of which nothing is known."""
+        """The origins of n positions without any information about them."""
         return Origins([OriginGame()] * n, [None] * n)
 
     @staticmethod

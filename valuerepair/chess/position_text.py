@@ -27,7 +27,7 @@ from valuerepair.errors import UsageError, ValueRepairError, one_line
 PLACEMENT_AND_SIDE = r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?=[\s;]|$)"
 MATE_IN = re.compile(r"#\s*([+-]?\d+)")  # of `bm`
 _PLACEMENT_AND_SIDE = re.compile(PLACEMENT_AND_SIDE)
-_NONE = "not a position"
+_NOT_A_POSITION = "not a position"
 _BLANK = " \t\r\n"
 _FIELDS = re.compile(r"[^\s;]+(?:\s+[^\s;]+){3}")
 _COUNTER = re.compile(r"\s+(\d+|-)(?=[\s;]|$)")
@@ -38,12 +38,12 @@ _OPERATION = re.compile(
     rf'([^\s;]+)(?:\s+({_STRING})|\s+((?!["\s])(?:(?<=\s){_STRING}|[^;])*)(?=;|$)|(?=\s*(?:;|$)))[\s;]*'
 )
 _WORD = re.compile(r"[^\s;]+")
-_NO_NAME = re.compile(r"[^A-Za-z].*|(?!c\d$)[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8].*")  # a number or a move
+_NUMBER_OR_MOVE = re.compile(r"[^A-Za-z].*|(?!c\d$)[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8].*")
 _COMMENT = re.compile(r"c\d")
 _ESCAPED = re.compile(r"\\(.)")
 _CASTLING_BY_FILES = re.compile(r"[A-Ha-h]")
 _MOVES = ("am", "bm", "pm", "pv", "sm")
-# The word `moves` is not in it: after ``position fen`` a program would play the moves of the line.
+# Without the word `moves`: a program that gets the whole line after ``position fen`` would play the moves after it.
 _HISTORY = re.compile(r"history (?:startpos|fen ([^:]+)): (.+)")
 # What users type.
 _MOST_LINE = 1 << 20
@@ -53,7 +53,7 @@ _MOVES_WORD = re.compile(r"(?<!\S)moves(?!\S)")
 
 
 class WrongLine(ValueError):
-    """A text that is not a line of EPD: the reason, and its `kind`, by which such lines are counted."""
+    """A text is not a line of EPD: the reason, and its `kind`, by which wrong lines are counted."""
 
     def __init__(self, kind: str, reason: object) -> None:
         super().__init__(reason)
@@ -62,7 +62,7 @@ class WrongLine(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EpdLine:
-    """What a line says.
+    """The contents of a line of EPD.
 
     `moves` lead from `start_fen` to `fen`. If the line has no history, `moves` is empty and both FENs are the same.
     FENs have six fields. `operations` are the operands by name, without quotation marks, and `best` are the moves of
@@ -114,13 +114,13 @@ def read_operations(text: str) -> dict[str, str]:
 
 
 def _split(text: str) -> tuple[list[str], list[str], str]:
-    """The four fields of a line, its counters (up to two; - counts as the default) and the rest."""
+    """The four fields of a line, its counters (up to two; - stands for the default), and the rest."""
     text = text.strip(_BLANK)
     fields = _FIELDS.match(text)
     if fields is None:
-        raise WrongLine(_NONE, "a FEN has at least four fields (board, side to move, castling, en passant)")
+        raise WrongLine(_NOT_A_POSITION, "a FEN has at least four fields (board, side to move, castling, en passant)")
     if not _PLACEMENT_AND_SIDE.match(text):
-        raise WrongLine(_NONE, status_error(fields[0]))
+        raise WrongLine(_NOT_A_POSITION, status_error(fields[0]))
     at, counters = fields.end(), list[str]()
     while len(counters) < 2 and (counter := _COUNTER.match(text, at)):
         counters.append("01"[len(counters)] if counter[1] == "-" else counter[1])
@@ -129,12 +129,12 @@ def _split(text: str) -> tuple[list[str], list[str], str]:
 
 
 def _operations(text: str) -> dict[str, str]:
-    """The operations. The first word after the fields must name one; after a semicolon any word is allowed."""
+    """The operations. The first word after the fields must name an operation; after a semicolon any word may follow."""
     operations: dict[str, str] = {}
     text = text.strip()
-    if (word := _WORD.match(text)) and (_NO_NAME.fullmatch(word[0]) or word[0] == text):
-        too_much = f"{word[0][:20]!r} is one word too many: a FEN has six fields (and EPD operations end with ;)"
-        raise WrongLine("wrong operation", too_much)
+    if (word := _WORD.match(text)) and (_NUMBER_OR_MOVE.fullmatch(word[0]) or word[0] == text):
+        reason = f"{word[0][:20]!r} is one word too many: a FEN has six fields (and EPD operations end with ;)"
+        raise WrongLine("wrong operation", reason)
     at = len(text) - len(text.lstrip("; \t"))
     while at < len(text):
         if (operation := _OPERATION.match(text, at)) is None:
@@ -201,9 +201,9 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
     """One position from text, with further moves (UCI or SAN) played on it.
 
     The text is ``startpos`` or a FEN of four to six fields, perhaps with ``moves ...`` after it and ``position`` or
-    ``position fen`` before it; or an EPD line, whose operations hmvc and fmvn are the clock and the move number, and
-    whose comment may have its history (`history_comment`). Raises ValueError with the reason for
-    other text, an illegal position or an illegal move.
+    ``position fen`` before it; or a line of EPD. Its operations hmvc and fmvn are the clock and the move number, and a
+    comment may contain the history (`history_comment`). Raises ValueError with the reason for another text, an illegal
+    position or an illegal move.
     """
     position, further = text, list(moves)
     if cut := _MOVES_WORD.search(_QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)):
@@ -230,7 +230,7 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
     )
 
 
-def read_argument(text: str, moves: Iterable[str]) -> Position:
+def read_argument(text: str, moves: Iterable[str] = ()) -> Position:
     """`read_position` of a command-line argument; raises UsageError."""
     try:
         return read_position(text, moves)
@@ -238,49 +238,41 @@ def read_argument(text: str, moves: Iterable[str]) -> Position:
         raise UsageError(f"position {text!r}: {error}") from None
 
 
-def read_lines(lines: Iterable[str], source: str, moves: Iterable[str] = ()) -> Iterator[Position]:
-    """A position for every line, without empty lines and ``#`` comments.
+def read_lines(lines: Iterable[str], source: str, moves: Sequence[str] = ()) -> Iterator[Position]:
+    """The position of each line that is neither empty nor a ``#`` comment.
 
-    Raises ValueRepairError with the source and the line number for the first line that is not a position.
+    Raises ValueRepairError for a line that is not a position, with its number, and at the end if there was no position.
     """
-    further = list(moves)
+    number = 0
     for number, text in numbered_lines(lines):
         try:
-            yield read_position(text, further)
+            yield read_position(text, moves)
         except ValueError as error:
             raise ValueRepairError(f"{source}: line {number}: {one_line(error)}") from None
+    if not number:
+        raise ValueRepairError(f"{source}: no positions in it")
 
 
 def read_positions(source: str, moves: Sequence[str] = ()) -> Iterator[Position]:
-    """The positions of a text (empty: the initial position), a file with one on each line, or ``-``, standard input.
+    """The position in a text (empty: the initial position), or all in a file or standard input (``-``), one on a line.
 
-    Plays the further moves (UCI or SAN) on each position. Raises UsageError, or ValueRepairError for a wrong line of a
-    file and for one without positions.
+    Plays the further moves (UCI or SAN) on each position. Raises UsageError for another text, and ValueRepairError for
+    a file with a wrong line or without positions.
     """
     if source == "-":
-        yield from _not_empty(read_lines(_lines(sys.stdin), "standard input", moves), source)
+        yield from read_lines(_lines(sys.stdin), "standard input", moves)
     elif Path(source).is_file():
-        with open(source, encoding="utf-8", errors="replace") as lines:
-            yield from _not_empty(read_lines(_lines(lines), source, moves), source)
+        with open(source, encoding="utf-8", errors="replace") as file:
+            yield from read_lines(_lines(file), source, moves)
     elif source and " " not in source and source != "startpos":
         raise UsageError(f"position {source!r}: neither a FEN nor an existing file")
     else:
         yield read_argument(source or "startpos", moves)
 
 
-def _not_empty(positions: Iterator[Position], source: str) -> Iterator[Position]:
-    """The positions. Raises ValueRepairError without any."""
-    empty = True
-    for position in positions:
-        empty = False
-        yield position
-    if empty:
-        raise ValueRepairError(f"{source}: no positions in it")
-
-
-def _lines(text: TextIO) -> Iterator[str]:
-    """The lines; an endless line comes in pieces, which are not positions."""
-    return iter(lambda: text.readline(_MOST_LINE), "")
+def _lines(file: TextIO) -> Iterator[str]:
+    """The lines; a line longer than `_MOST_LINE` comes in pieces, which are not positions."""
+    return iter(lambda: file.readline(_MOST_LINE), "")
 
 
 def san(position: Position, moves: Moves) -> list[str]:

@@ -205,7 +205,8 @@ def ply_of(fen: str) -> int:
 
 
 PHASES = ("opening", "middlegame", "endgame")
-_IN_FULL = {"/": "", **{str(n): "." * n for n in range(1, 9)}}  # what a character of a FEN's placement stands for
+# A character of a FEN's placement -> the squares that it stands for.
+_IN_FULL = {"/": "", **{str(n): "." * n for n in range(1, 9)}}
 
 
 def boards(fens: Sequence[str]) -> NDArray[np.uint8]:

@@ -51,9 +51,9 @@ class Progress:
     """Counts work done towards `total` (None: unknown) and shows it on standard error with an ETA.
 
     On a terminal with a movable cursor this is a tqdm bar, elsewhere (also with TERM=dumb) a plain line at most every
-    ten seconds, so that logs stay short. The time left follows from the rate of the last minute. With `own_eta`, for
-    unequal units, the caller puts it into its `note`. `quiet` shows nothing. `stage` names work without a count. Use
-    as a context manager.
+    ten seconds, so that logs stay short. The time left follows from the rate of the last minute. With `own_eta` the
+    caller shows its own estimate in `note`, because its units are unequal. With `quiet` nothing is shown. `stage` names
+    work without a count. Use as a context manager.
     """
 
     def __init__(
@@ -156,9 +156,9 @@ class Progress:
     def _print_line(self) -> None:
         self._shown = time.monotonic()
         elapsed = self._shown - self._started
-        one = self.done == 1 and not self.total
-        share = f"{self.done}/{self.total}" if self.total else f"{self.done}"
-        state = self._stage or f"{share} {self._unit.removesuffix('s') if one else self._unit}"
+        count = f"{self.done}/{self.total}" if self.total else f"{self.done}"
+        unit = self._unit.removesuffix("s") if count == "1" else self._unit
+        state = self._stage or f"{count} {unit}"
         line = ", ".join(words for words in (state, format_duration(elapsed), self._words) if words)
         print(f"{self._label}: {line}", file=sys.stderr, flush=True)
 

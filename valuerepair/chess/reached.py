@@ -23,17 +23,17 @@ from valuerepair.chess.positions import PositionBatch, joined
 from valuerepair.chess.rows import Boards
 
 
-def followed(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatch, NDArray[np.int64]]:
-    """Each position after the moves `added` [n], except where the game is then over, and its row in `batch`, int64[m].
+def positions_after(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatch, NDArray[np.int64]]:
+    """Each position after the moves `added` [n], unless the game is over then; and its row in `batch`, int64[m].
 
-    The moves become part of the history. Their origins name the game that was left, but have no played move and no
-    evaluation.
+    The moves become part of the history. The origins name the game that the position was reached from, but have no
+    played move and no evaluation.
     """
     lines = [
-        np.concatenate([batch.moves[begin:end], more])
-        for begin, end, more in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), added, strict=True)
+        np.concatenate([batch.moves[begin:end], further])
+        for begin, end, further in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), added, strict=True)
     ]
-    boards, over = reached(batch.start_fen, lines)
+    boards, over = boards_after(batch.start_fen, lines)
     rows = np.flatnonzero(~over)
     unfinished = batch.take(rows)
     moves, offsets = joined([lines[i] for i in rows.tolist()])
@@ -42,22 +42,21 @@ def followed(batch: PositionBatch, added: Sequence[Moves]) -> tuple[PositionBatc
         fen=fens(boards[rows]),
         moves=moves,
         offsets=offsets,
-        ply=unfinished.ply + np.array([len(more) for more in added], np.int32)[rows],
+        ply=unfinished.ply + np.array([len(further) for further in added], np.int32)[rows],
         key=keys(boards[rows]),
         origin=Origins(unfinished.origin.game, [None] * len(rows)),
     ), rows
 
 
-def reached(starts: Sequence[str], moves: Sequence[Moves]) -> tuple[Boards, NDArray[np.bool_]]:
-    """[n] the boards after `moves`; and whether the game is over there, or a move is illegal."""
+def boards_after(starts: Sequence[str], moves: Sequence[Moves]) -> tuple[Boards, NDArray[np.bool_]]:
+    """The boards after `moves` from `starts`, n of each; and bool[n]: the game is over there, or a move is illegal."""
     begin = parse_fens(starts)
     boards, is_illegal = _play(begin, *joined(moves))
     clocks = halfmove_clocks(boards)
     over = is_illegal | ~has_legal_move(boards) | insufficient_material(boards) | (clocks >= 100)
     rows = np.flatnonzero(~over & (clocks >= 8))  # a third occurrence is at least eight plies after the first
-    over[rows[_third_occurrence(begin[rows], [moves[i] for i in rows.tolist()], clocks[rows], keys(boards)[rows])]] = (
-        True
-    )
+    lines = [moves[i] for i in rows.tolist()]
+    over[rows] = _third_occurrence(begin[rows], lines, clocks[rows], keys(boards)[rows])
     return boards, over
 
 
@@ -78,7 +77,7 @@ def _play(begin: Boards, moves: Moves, offsets: NDArray[np.int64]) -> tuple[Boar
 
 
 def _third_occurrence(
-    begin: Boards, moves: Sequence[Moves], clocks: NDArray[np.int64], reached: NDArray[np.uint64]
+    begin: Boards, moves: Sequence[Moves], clocks: NDArray[np.int64], final_keys: NDArray[np.uint64]
 ) -> NDArray[np.bool_]:
     """[n] whether a position occurred twice before, since the last capture or pawn move."""
     earlier = [
@@ -90,6 +89,6 @@ def _third_occurrence(
         return np.zeros(len(moves), np.bool_)
     row = np.array([i for i, _ in earlier], np.int64)
     boards = replay(begin[row], *joined([line for _, line in earlier]))
-    is_same = keys(boards) == reached[row]
+    is_same = keys(boards) == final_keys[row]
     times: NDArray[np.int64] = np.bincount(row[is_same], minlength=len(moves))
     return times >= 2

@@ -1,8 +1,8 @@
-"""The time left for pieces of unequal work, games and searches, by their sizes. (For equal pieces: `RecentRate`.)
+"""Estimates the time left for unequal pieces of work, games and searches, from their sizes.
 
-Time by count is wrong for games that run side by side: short games end first, the progress of the others is not
-counted, and at the end workers are idle. So the running games count, too: each is at least as long as it has been so
-far.
+(For equal pieces see `RecentRate`.) The number of ended games alone would give a wrong time if games run side by side:
+short games end first, the progress of the others does not count, and at the end workers are idle. So the running games
+count, too: each is at least as long as it has been so far.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from valuerepair.arrays import Floats
 
 _MOST_ENDED = 500  # only the latest ended games count: play may get slower or faster, and memory is limited
 _SHARE_ENDED = 0.1
-# Lengths of games before many are known: deciles of a lognormal distribution (sigma 0.5). They weigh two games.
+# Lengths of games until many have ended: deciles of a lognormal distribution (sigma 0.5). They weigh as two games.
 _TYPICAL = np.array([0.388, 0.525, 0.629, 0.727, 0.828, 0.940, 1.070, 1.236, 1.484, 2.008])
 _TYPICAL /= _TYPICAL.mean()
 _TYPICAL_WEIGHTS = np.full(10, 0.2)
 _SCALINGS = 5
-# How much games slow each other down whose nets one device runs (`games_remaining`). A GPU also takes its time for
-# batches that are not full.
+# How much games slow each other down if one device runs the nets of all (`share` in `games_remaining`). Less on a GPU,
+# where a batch that is not full does not take proportionally less time.
 SHARE_ON_CPU, SHARE_ON_GPU = 0.95, 0.5
-_SIGMAS = 1.645  # of nine chances in ten
-_WIDEST = math.log(100)  # the bounds of a time that is nearly 0 would be beyond all numbers
+_SIGMAS = 1.645  # of a 90 % interval
+_WIDEST = math.log(100)  # otherwise the bounds of a time near 0 would be infinite
 
 
 class Remaining(NamedTuple):
-    """Seconds to the end, and bounds that are meant to hold with nine chances in ten."""
+    """Seconds to the end, with the bounds of a 90 % interval."""
 
     seconds: float
     low: float
@@ -42,11 +42,11 @@ class Remaining(NamedTuple):
 
 
 class PieceSizes:
-    """The sizes of pieces of work: `sizes` [n], measured or assumed, with `weights`; the progress of those `under_way`.
+    """The distribution of the sizes of pieces of work: `sizes` [n], measured or assumed, with `weights` [n].
 
-    A piece under way adds 1 to the weights of the larger sizes, which share it in proportion (the estimate of Kaplan
-    and Meier in the form of Efron, "The two sample problem with censored data", 1967). No piece is larger than the
-    largest size.
+    `under_way` [m] is the progress of unfinished pieces. Each of these adds 1 to the weights of the larger sizes, which
+    share it in proportion (the estimate of Kaplan and Meier in the form of Efron, "The two sample problem with censored
+    data", 1967). No piece is larger than the largest size.
     """
 
     def __init__(self, sizes: Floats, weights: Floats, under_way: Floats) -> None:
@@ -68,10 +68,10 @@ class PieceSizes:
         return np.maximum(self._means[self._sizes.searchsorted(so_far, "right")] - so_far, 0.0)
 
     def overhang(self, workers: int) -> float:
-        """How much longer than their mean the last of so many workers takes, after the last piece has begun.
+        """How much later than the mean of all workers the last one finishes, once the last piece has begun.
 
-        Each is then somewhere in a piece. The rest of the piece is longer than x with a probability that is the share
-        of all work that is done later than x after the beginning of its piece.
+        Each worker is then somewhere in a piece. The probability that the rest of its piece is longer than x is the
+        share of all work that is done later than x after the beginning of its piece.
         """
         steps = np.diff(self._sizes, prepend=0.0)
         longer = np.append((steps * self._weight)[::-1].cumsum()[::-1], 0) / (self.mean * self._weight[0])
@@ -80,7 +80,7 @@ class PieceSizes:
 
 
 class Turns:
-    """Games that begin in their order, one for each worker at once; `share` as in `games_remaining`."""
+    """Games that begin in order, at most `jobs` at once; `share` is as in `games_remaining`."""
 
     def __init__(self, jobs: int, now: Callable[[], float] = time.monotonic, *, share: float = 0.0) -> None:
         self._jobs, self._now, self._share = jobs, now, share
@@ -92,10 +92,10 @@ class Turns:
         self._began[number] = self._now()
 
     def ended(self, number: int) -> None:
-        """Records the end of a game. A game that never had its turn does not count."""
-        now, had_its_turn = self._now(), number in islice(self._began, self._jobs)
+        """Records the end of a game. A game that never began does not count."""
+        now, has_begun = self._now(), number in islice(self._began, self._jobs)
         began = self._began.pop(number)
-        if had_its_turn:
+        if has_begun:
             self._ended.append(now - began)
             for following in islice(self._began, self._jobs - 1, self._jobs):
                 self._began[following] = now
@@ -117,9 +117,10 @@ def games_remaining(
     """The time until `games_left` games are over, including the running ones; `jobs` run at once.
 
     `ended` are the seconds of ended games, `running` those of each running game so far. `share` is 0 if no game slows
-    another down, and 1 if all share one core: then n games take n / `jobs` of the time that they take while `jobs`
-    run. None until a game has ended, and while fewer games have ended than a tenth of the running ones: of hundreds
-    that began together, the first few to end show how early a game may be over, and nothing about the others.
+    another down, and 1 if all share one core: then n games take n / `jobs` of the time that they take while `jobs` run.
+
+    Returns None while no game has ended, or fewer than a tenth of the running ones: of hundreds that began together,
+    the first few to end show how early a game may be over, and nothing about the others.
     """
     if games_left <= 0:
         return Remaining(0.0, 0.0, 0.0)
@@ -130,18 +131,18 @@ def games_remaining(
     remaining = sizes.remaining(ages)
     work, busy = float(remaining.sum()) + (games_left - len(ages)) * sizes.mean, min(jobs, games_left)
     ends = sorted([*remaining, *[0.0] * (busy - len(ages))])
-    for _ in range(min(games_left - len(ages), busy)):  # with more games, too, the last ones end about so far apart
+    for _ in range(min(games_left - len(ages), busy)):  # further games would hardly change how far apart the last end
         heapq.heapreplace(ends, ends[0] + sizes.mean)
     on_workers = max(work / busy + sizes.overhang(busy), float(max(ends)))
     seconds = (1 - share) * on_workers + share * work / jobs
-    # The mean of few ended games may be far from that of all, and the games left may be long or short ones.
+    # The mean of few ended games may be far from the mean of all, and the games left may be long or short.
     variance = sizes.spread**2 * (1 / len(ended) + games_left * (sizes.mean / max(work, 1e-9)) ** 2)
     width = min(_SIGMAS * math.sqrt(variance), _WIDEST)
     return Remaining(seconds, seconds * math.exp(-width), seconds * math.exp(width))
 
 
 def _game_sizes(ended: Floats, under_way: Floats) -> PieceSizes:
-    """Lengths of games; the typical ones are scaled by the mean, which changes with them."""
+    """The lengths of games. The typical lengths are scaled by the mean, which depends on them: hence the loop."""
     mean = float(ended.mean())
     weights = np.concatenate([np.ones(len(ended)), _TYPICAL_WEIGHTS, [1e-9]])
     for _ in range(_SCALINGS):

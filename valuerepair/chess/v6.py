@@ -73,9 +73,9 @@ BLACK_TO_MOVE = 128  # canonical formats only; others have it in side_to_move_or
 def were_searched(records: Records, is_last: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """bool[n] whether best_* of each record is the value of a search or an evaluation.
 
-    Where `vr chunks` knows none, it writes the game's result, with 0 visits; with 1 if the record `is_last` in its
-    game, as lc0's rescorer deblunders no game whose last record has 0. lc0's oldest records have no visits either, but
-    the values of a search.
+    For a position without a value `vr chunks` writes the game's result, with 0 visits; but with 1 visit in the record
+    that `is_last` in its game, because lc0's rescorer does not deblunder a game that ends with 0 visits. lc0's oldest
+    records have 0 visits, too, but the values of a search.
     """
     is_value = (records["best_q"] != records["result_q"]) | (records["best_d"] != records["result_d"])
     searched: NDArray[np.bool_] = is_value | (records["visits"] > is_last)

@@ -27,7 +27,7 @@ ALPHA_BOUNDS = (10.0, 10_000.0)
 # The largest Q a centipawn score can have: the last float below 1, so that a mate is beyond any centipawn score.
 MAX_CP_Q = float(np.nextafter(1.0, 0.0))
 
-# Origins of an alpha that plays no role.
+# Origins of an alpha that has no effect, because Q does not come from centipawns.
 OWN_Q = "the search's own Q"
 OF_WDL = "the engine's WDL"
 
@@ -44,7 +44,7 @@ _NORMAL = 1.959964  # the normal distribution's quantile of a 95 % interval
 class Alpha:
     """An alpha and its origin in words for the user: ``fitted on 2,310 positions (slope)``, ``given``.
 
-    With the origin `OWN_Q` or `OF_WDL`, Q does not come from centipawns, and `value` plays no role.
+    With the origin `OWN_Q` or `OF_WDL`, Q does not come from centipawns, and `value` has no effect.
     """
 
     value: float
@@ -119,7 +119,7 @@ def wdl_to_q(wdl: ArrayLike) -> Floats:
 
 
 def deep_q(scores: ArrayLike, alpha: float, q_from: Literal["cp", "wdl"] = "cp") -> Floats:
-    """Q [...] of deep searches by their raw `scores` [..., 6]: cp, mate, W, D, L and own Q, as the store has them.
+    """Q [...] of deep searches from their raw `scores` [..., 6]: cp, mate, W, D, L and own Q, as the store has them.
 
     NaN (or None) stands for a score that the engine did not give. A mate is ±1. An engine's own Q is used unchanged.
     Other rows come from `cp` by the logistic or from `wdl`, as `q_from` says; a row without that score is NaN: the
@@ -174,7 +174,7 @@ def fit_alpha(
 
     Mates count (`mate` in moves), because a net learns them, too. Centipawns are not capped: the logistic saturates, so
     a tablebase score of 15,000 weighs no more than any other row. All arguments are [n], with NaN for a missing score.
-    By default all `weights` are 1, and each row is another game. The interval is the normal one in log alpha, from
+    By default all `weights` are 1, and each row is a game by itself. The interval is the normal one in log alpha, from
     sums by `game`. The fit is `at_bound` if no alpha within `ALPHA_BOUNDS` has this slope.
     """
     x, centipawns, moves = (np.asarray(column, np.float64) for column in (net_q, cp, mate))
@@ -205,11 +205,12 @@ def fit_alpha(
 
 
 def fit_alpha_to_results(result: Floats, cp: Floats, weights: Floats, game: NDArray[np.int64]) -> AlphaFit:
-    """The alpha for which deep Q is nearest to the results of games in the mean square: Q is then the expected result.
+    """The alpha with the least mean squared difference of deep Q and the results of games; Q is then the expected
+    result.
 
-    `result` [n] is 1, 0 or -1 from the side to move, NaN if unknown. Rows whose `cp` [n] is NaN are skipped, mates
-    among them, whose Q does not depend on alpha. The interval is the normal one in log alpha, with sums by `game` [n].
-    The fit is `at_bound` if no alpha within `ALPHA_BOUNDS` is better than one of the bounds.
+    `result` [n] is 1, 0 or -1 from the side to move, NaN if unknown. Rows with NaN in `cp` [n] are skipped, including
+    mates: their Q does not depend on alpha. The interval is the normal one in log alpha, with sums by `game` [n]. The
+    fit is `at_bound` if no alpha within `ALPHA_BOUNDS` is better than one of the bounds.
     """
     usable = ~(np.isnan(result) | np.isnan(cp)) & (weights > 0)
     z, score, w = result[usable], cp[usable], weights[usable]
@@ -240,10 +241,10 @@ def _residual(x: Floats, score: Floats, weights: Floats, log_alpha: float) -> fl
 def _interval(
     moments: Callable[[float], Floats], log_alpha: float, game: NDArray[np.int64]
 ) -> tuple[float, float, float]:
-    """alpha and its 95 % interval, where the sum of `moments` [n], which falls with log alpha, is 0 at `log_alpha`.
+    """alpha and its 95 % interval. The sum of `moments` [n] falls with log alpha, and is 0 at `log_alpha`.
 
-    Normal in log alpha, by the games' sums of moments; NaN where the sum does not fall, and for an interval wider than
-    `ALPHA_BOUNDS`.
+    The interval is normal in log alpha, by the games' sums of moments; NaN if the sum does not fall, and if it is wider
+    than `ALPHA_BOUNDS`.
     """
     step = 1e-3
     fall = float(moments(log_alpha - step).sum() - moments(log_alpha + step).sum()) / (2 * step)

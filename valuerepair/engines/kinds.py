@@ -431,7 +431,7 @@ class _Lc0(_WithNet):
         return replace(setup, options={"WeightsFile": str(Path(net.path).absolute()), **setup.options})
 
     def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
-        from valuerepair.nets.registry import path_to_keep
+        from valuerepair.nets.registry import path_to_record
 
         net = self.net(spec, net_path)
         assert net is not None
@@ -441,7 +441,7 @@ class _Lc0(_WithNet):
         if options.get("movesleftmaxeffect", "0").strip("0.") != "":
             raise UsageError(f"{spec.where}option.MovesLeftMaxEffect: must be 0 here, as it would be a part of Q")
         setup, weights = self.launch(spec, self.plain, net), f"sha256:{net.sha256}"
-        net_path_to_keep = path_to_keep(net.sha256, net.path)
+        net_path = path_to_record(net.sha256, net.path)
         return JudgeSetup(
             spec,
             setup,
@@ -450,7 +450,7 @@ class _Lc0(_WithNet):
             identity_options={"WeightsFile": weights, "VerboseMoveStats": None},
             plain={**self.plain, "WeightsFile": weights, "Backend": "eigen", "HistoryFill": "fen_only"},
             recorded_defaults=("Backend", "HistoryFill"),
-            net_file=(net.sha256, net_path_to_keep) if net_path_to_keep else None,
+            net_file=(net.sha256, net_path) if net_path else None,
         )
 
     def on_gpu(self, options: Mapping[str, str]) -> bool:

@@ -51,7 +51,7 @@ def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     """`labels.label_frame` of rows of `Store.frame` or `Store.candidates`, with the priors and headers of the store."""
     import pandas as pd
 
-    stored_priors = priors.of(store, net_id_of(store, frame), frame["position_id"].tolist())
+    stored_priors = priors.read_priors(store, net_id_of(store, frame), frame["position_id"].tolist())
     headers = pd.Series(eco_headers(store.connection, frame["game_id"].tolist()), frame.index, dtype=object)
     return label_frame(frame.assign(eco_header=headers, rung_cp=_rung_cp(store, frame)), stored_priors)
 
@@ -218,7 +218,7 @@ def add_priors(
     for start in range(0, len(missing), BATCH_ROWS):
         chunk = missing[start : start + BATCH_ROWS]
         batch = PositionBatch.from_positions([question.position for question in chunk])
-        priors.add(store, net_id, rows_of(chunk, net.priors(batch)))
+        priors.record_priors(store, net_id, rows_of(chunk, net.priors(batch)))
         store.commit()
         done += len(chunk)
         if progress is not None:
@@ -231,14 +231,14 @@ def missing_priors(store: Store, net_id: int, oracle_id: int, position_ids: Sequ
 
     Positions without a legal move are never among them.
     """
-    stored = priors.of(store, net_id, position_ids)
+    stored = priors.read_priors(store, net_id, position_ids)
     stored_moves: dict[int, set[str]] = {}
     for number, move in zip(stored["position_id"].tolist(), stored["move"], strict=True):
         stored_moves.setdefault(number, set()).add(move)
     with_first = set(stored["position_id"][stored["rank"] == 1].tolist())
     return [
         question
-        for question in _legal(priors.questions(store, oracle_id, position_ids))
+        for question in _legal(priors.moves_of_interest(store, oracle_id, position_ids))
         if question.position_id not in with_first or not _of_interest(question) <= stored_moves[question.position_id]
     ]
 

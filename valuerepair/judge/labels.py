@@ -92,8 +92,9 @@ KINDS = {"family": "opening_family", "eco": "eco", "pieces": "material_family", 
 def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.DataFrame:
     """The labels of the rows of a frame (`Store.frame` with its text columns): one row each, with the frame's index.
 
-    `priors` (`store.priors.of`) are the net's; cells that need an unknown prior are missing. Optional columns of the
-    frame: `eco_header`, the games' ECO headers; `rung_cp`, the centipawns of a far shorter search by the same oracle.
+    `priors` (`store.priors.read_priors`) are the net's; cells that need an unknown prior are missing. Optional columns
+    of the frame: `eco_header`, the games' ECO headers; `rung_cp`, the centipawns of a far shorter search by the same
+    oracle.
     Columns of the result:
 
     | column                                | type   |                                                            |

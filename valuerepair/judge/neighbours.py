@@ -211,8 +211,8 @@ def read_query(store: Store, words: str) -> tuple[Position, int]:
         row = None if is_too_large else store.connection.execute(query, (int(number),)).fetchone()
         if row is None:
             raise ValueRepairError(f"no position {number} in {store.path}; the last one's number is {most}")
-        return read_argument(row[0], ()), int(number)
-    position = read_argument(words, ())
+        return read_argument(row[0]), int(number)
+    position = read_argument(words)
     if not most:
         raise ValueRepairError(f"{store.path} has no positions yet; run vr mine first")
     key = signed(np.array([position.key], np.uint64))[0]

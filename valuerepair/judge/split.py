@@ -390,7 +390,7 @@ def _openings(start_fens: Sequence[str], packed_moves: Sequence[bytes], codes: S
 def keep_split(store: Store, path: str | os.PathLike[str]) -> None:
     """Stores the path of the store's split; the store is open for writing."""
     with store.writing() as connection:
-        files.keep_path(connection, files.SPLIT, "", os.fspath(path))
+        files.record_path(connection, files.SPLIT, "", os.fspath(path))
     store.commit()
 
 
@@ -437,7 +437,7 @@ def warning_of_change(store: Store, split: Split) -> str | None:
 def warning_of_held_out(store: Store, position_ids: Ids, split: Split | None) -> str | None:
     """The warning if the store's split holds out some of these positions, which are chosen for training without a split
     or by another `split`; else None."""
-    path = files.kept_path(store, files.SPLIT)
+    path = files.recorded_path(store, files.SPLIT)
     if path is None:
         return None
     own = known_split(store)

@@ -19,7 +19,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, rate_lines, weighted
 from valuerepair.question import QFrom, check_threshold, is_candidate
 from valuerepair.store import second_looks
-from valuerepair.store.second_looks import Afters, Looks, StoredOracle
+from valuerepair.store.second_looks import Looks, SearchesAfterMoves, StoredOracle
 from valuerepair.text import quantity
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
     net_id = second_looks.net_number(store.connection, net["sha256"], net["history_fill"])
     alpha = alpha_of_second(store, frame, net_id, first, looker)
     looks = second_looks.looks(store.connection, net_id, first.id, looker.id)
-    afters = second_looks.afters(store.connection, looker.id)
+    afters = second_looks.searches_after_moves(store.connection, looker.id)
     by_position = _by_position(looks, afters, alpha, frame.attrs.get("q_from", "cp"))
     second_attrs = {"label": looker.label, "digest": looker.digest}
     return _judged(frame, by_position, second=second_attrs, alpha={"value": alpha.value, "origin": alpha.origin})
@@ -85,7 +85,7 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
 def _looker(store: Store, ids: NDArray[np.int64], second: str | None) -> StoredOracle | None:
     """The oracle `second`, or by default the one with the most looks at the positions `ids`; of equal ones the
     newest."""
-    lookers = second_looks.lookers(store.connection)
+    lookers = second_looks.second_oracles(store.connection)
     if second is not None:
         matching = [looker for looker in lookers if second.lower() in (looker.label.lower(), looker.digest)]
         if not matching and second not in store.oracles()["digest"].to_numpy():
@@ -147,7 +147,7 @@ def _judged(frame: pd.DataFrame, by_position: pd.DataFrame, **attrs: dict[str, A
     return rows
 
 
-def _by_position(looks: Looks, afters: Afters, alpha: values.Alpha, q_from: QFrom) -> pd.DataFrame:
+def _by_position(looks: Looks, afters: SearchesAfterMoves, alpha: values.Alpha, q_from: QFrom) -> pd.DataFrame:
     """The second looks with the values after moves, turned to the candidate's mover; the index is the position."""
     import pandas as pd
 

@@ -22,7 +22,7 @@ from valuerepair.nets import onnx_model as om
 from valuerepair.nets.options import TENSORRT
 from valuerepair.nets.planes import CLOCK_PLANE, PLANES
 from valuerepair.nets.providers import first_line
-from valuerepair.nets.session import RawOutputs, Session, Tensors, join_outputs, load
+from valuerepair.nets.session import RawOutputs, Session, Tensors, join_outputs, load, padded
 
 VERSION = 3  # of the nodes below and of the converted net: in the name of the cached file
 MASKS, RULE50, MOVES, LOGITS = "/compact/masks", "/compact/rule50", "/compact/moves", "/compact/logits"
@@ -100,7 +100,7 @@ class CompactSession:
         self._wanted = [LOGITS if name == session.tensors.policy else name for name in session.wanted]
 
     def width(self, moves: int) -> int:
-        """The number of legal moves to which to pad rows of at most `moves`, so that there are few different shapes."""
+        """The number of columns for rows of at most `moves` legal moves: rows are padded, so that few shapes occur."""
         # TensorRT builds an engine for each new shape.
         return MOVES_MOST if self._plain.device.provider == TENSORRT else max(1, -(-moves // MOVES_STEP)) * MOVES_STEP
 
@@ -115,15 +115,9 @@ class CompactSession:
         if n > full:
             cuts = (slice(i, i + full) for i in range(0, n, full))
             return join_outputs([self.run(masks[cut], rule50[cut], moves[cut]) for cut in cuts])
-        fed = {
+        feed = {
             MASKS: padded(masks, full).astype("<u8", copy=False).view(np.uint8).reshape(full, PLANES, 8),
             RULE50: padded(rule50, full).reshape(full, 1, 1, 1),
             MOVES: padded(moves, full),
         }
-        return self._plain.read(self._session.run(self._wanted, fed), n, moves.shape[1])
-
-
-def padded(rows: NDArray[np.generic], full: int) -> NDArray[np.generic]:
-    """The rows, padded with zeros to `full` rows."""
-    missing = full - len(rows)
-    return np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)]) if missing else rows
+        return self._plain.read(self._session.run(self._wanted, feed), n, moves.shape[1])

@@ -1,8 +1,8 @@
 """Converts lc0's weights to ONNX with lc0's own ``leela2onnx``, once, and checks the result against lc0's backend.
 
 The parts of lc0 that read weights do not all agree: its converter up to 0.32.1 gives the feed-forward layer of a dense
-embedding the net's default activation, its backends the activation of feed-forward layers. Such a graph is repaired. A
-graph that still computes something else than lc0's CPU backend is refused.
+embedding the net's default activation, and its backends give it the activation of feed-forward layers. These graphs are
+repaired. A graph that still does not compute the values of lc0's CPU backend is refused.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads = DEFAULT_HEADS) -
         if heads != DEFAULT_HEADS:
             raise UsageError(f"{net.path}: an ONNX file has the heads it was made with; give the .pb.gz to choose")
         return net.path
-    for what, head, available in (
+    for kind, head, available in (
         ("value", heads.value, net.header.value_heads),
         ("policy", heads.policy, net.header.policy_heads),
     ):
         if head not in available:
-            raise UsageError(f"--heads {head}: {net.path} has no such {what} head; it has {', '.join(available)}")
+            raise UsageError(f"--heads {head}: {net.path} has no such {kind} head; it has {', '.join(available)}")
     precision = "-f16" if half else ""
     target = cache_folder("onnx") / f"{net.sha256}-{VERSION}{heads.variant}{precision}.onnx"
     if target.exists():
@@ -97,7 +97,7 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads = DEFAULT_HEADS) -
     options = [f"--value-head={heads.value}", f"--policy-head={heads.policy}"]
     with written_whole(target, None) as temporary:
         _convert(lc0, net.path, temporary, [*options, "--onnx-data-type=f16"] if half else options)
-        _mend(net, temporary)
+        _repair_activation(net, temporary)
         if half:  # canary.py compares it with the file of float32 on each device
             temporary.write_bytes(with_float32_planes(temporary.read_bytes()))
         else:
@@ -122,18 +122,18 @@ def _convert(lc0: str, source: Path, target: Path, options: Sequence[str]) -> No
         raise ValueRepairError(f"{source}: `lc0 leela2onnx` failed: {reason}")
 
 
-def _mend(net: NetFile, onnx: Path) -> None:
+def _repair_activation(net: NetFile, onnx: Path) -> None:
     content = onnx.read_bytes()
-    mended = with_one_activation(content)
-    if mended is not content:
+    repaired = with_one_activation(content)
+    if repaired is not content:
         log.info(
             f"{net.path.name}: lc0's converter gave the embedding's feed-forward layer another activation; corrected"
         )
-        onnx.write_bytes(mended)
+        onnx.write_bytes(repaired)
 
 
 def with_float32_planes(content: bytes) -> bytes:
-    """The ONNX file of a net in float16 with its input in float32, which the device casts: a CPU is slow at that."""
+    """The ONNX file of a net in float16 with its input in float32, so that the device casts it: a CPU casts slowly."""
     model, half = om.read_model(content), "/input/half"
     graph, cast = model.graph, om.node("Cast", [PLANES_NAME], [half], to=om.ELEMENTS["float16"])
     om.replace(graph.node, [cast, *(om.renamed(node, PLANES_NAME, half) for node in graph.node)])
@@ -159,16 +159,16 @@ def with_one_activation(content: bytes) -> bytes:
     copied = {name.replace(right, wrong): om.renamed(node, right, wrong) for name, node in activation(right).items()}
     if copied.keys() == activation(wrong).keys():
         return content
-    mended = []
+    repaired = []
     for node in model.graph.node:
         name = node.name
         if name == f"{wrong}ffn/dense2/w":
             input_name = nodes[f"{right}ffn/dense2/w"].input[0].replace(right, wrong)
             product = om.node("MatMul", [input_name, node.input[1]], [name], name=name)
-            mended += [*copied.values(), product]
+            repaired += [*copied.values(), product]
         elif name not in activation(wrong):
-            mended.append(node)
-    om.replace(model.graph.node, mended)
+            repaired.append(node)
+    om.replace(model.graph.node, repaired)
     changed: bytes = model.SerializeToString()
     return changed
 

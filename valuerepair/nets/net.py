@@ -1,4 +1,4 @@
-"""A net as the rest of the project sees it: positions go in, values and priors come out."""
+"""A net as other packages use it: positions go in, values and priors come out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from valuerepair.nets.options import CPU, DEFAULT_HEADS, ON_CPU, Device, Heads
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, PLANES_SHAPE, HistoryFill, encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.providers import choose_device
-from valuerepair.nets.registry import locate, path_to_keep
+from valuerepair.nets.registry import locate, path_to_record
 from valuerepair.nets.session import RawOutputs, Session, join_outputs
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES, NetFile, read_net_file
 from valuerepair.text import quantity
@@ -31,7 +31,7 @@ from valuerepair.text import quantity
 log = logging.getLogger(__name__)
 
 ValueHead = Literal["wdl", "scalar"]
-# The legal moves of n positions in one array; int64[n + 1], where each position's begin in it; the prior of each move.
+# The legal moves of n positions in one array; int64[n + 1], where the moves of each position begin; and their priors.
 Priors = tuple[Moves, NDArray[np.int64], NDArray[np.float32]]
 # With fewer rows, measuring the batch size would take longer than it saves.
 TUNE_FROM_ROWS = 1024
@@ -134,7 +134,7 @@ class Net:
 
     @property
     def opened_with(self) -> dict[str, Any]:
-        """Options by which `open_net` opens another net on the same device, with as many threads."""
+        """Options with which `open_net` opens another net on the same device, with the same number of threads."""
         return {"device": self.session.device.word, "threads": self.session.threads}
 
     @property
@@ -152,8 +152,8 @@ class Net:
         return NetValues.concat(list(self._chunks(batch, lambda chunk: interpret(*self._run(chunk)))))
 
     def priors(self, batch: PositionBatch) -> Priors:
-        """The legal moves of n positions, one after the other; int64[n + 1], where each position's begin; the prior of
-        each move (softmax at T = 1, so the priors of a position add up to 1)."""
+        """The legal moves of n positions in one array; int64[n + 1], where the moves of each position begin; and the
+        prior of each move (softmax at T = 1, so the priors of a position add up to 1)."""
         return _join_priors([priors for _, priors in self._chunks(batch, self._run)])
 
     def evaluate_with_priors(self, batch: PositionBatch) -> tuple[NetValues, Priors]:
@@ -271,7 +271,7 @@ def open_net(
     if batch is not None:
         session.set_batch(batch)
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
-    name, path = file.name + session.variant, path_to_keep(file.sha256, file.path)
+    name, path = file.name + session.variant, path_to_record(file.sha256, file.path)
     identity = NetIdentity(name, file.sha256, head, input_format, file.size, session.variant, path)
     return Net(identity, session, history_fill)
 
@@ -288,8 +288,8 @@ def _open_session(file: NetFile, device: Device, threads: int, input_format: int
 
 @dataclass(frozen=True, slots=True)
 class NetDescription:
-    """The `facts` of a net's file by name. They come from lc0's header or, for ONNX, from the tensors: the fact
-    ``read_from`` is ``header`` or ``tensors``."""
+    """The `facts` of a net's file by name. The fact ``read_from`` is ``header`` if they come from lc0's header, and
+    ``tensors`` if they come from the tensors of an ONNX file."""
 
     facts: dict[str, Any]
 

@@ -1,7 +1,4 @@
-"""Reads, changes and writes ONNX models without the `onnx` package.
-
-They serve as canaries for providers, and as nodes added around a net.
-"""
+"""Reads, changes and writes ONNX models without the `onnx` package: canaries for providers, and nodes around a net."""
 
 from __future__ import annotations
 
@@ -52,12 +49,12 @@ def node(
     operator: str, inputs: Sequence[str], outputs: Sequence[str], *, name: str | None = None, **attributes: int
 ) -> Any:
     """A NodeProto; the attributes are integers."""
-    listed = [ONNX.Attribute(name=word, i=content, type=INTEGER) for word, content in attributes.items()]
-    return ONNX.Node(op_type=operator, input=inputs, output=outputs, name=name, attribute=listed)
+    messages = [ONNX.Attribute(name=key, i=number, type=INTEGER) for key, number in attributes.items()]
+    return ONNX.Node(op_type=operator, input=inputs, output=outputs, name=name, attribute=messages)
 
 
 def renamed(part: Any, old: str, new: str) -> Any:
-    """A copy of a NodeProto with `new` for `old` at the beginning of its name and the names of inputs and outputs."""
+    """A copy of a NodeProto with `new` in place of `old` at the beginning of its name, and of inputs and outputs."""
 
     def changed(name: str) -> str:
         return new + name[len(old) :] if name.startswith(old) else name
@@ -82,7 +79,7 @@ def value(name: str, shape: Shape, element: str = "float32") -> Any:
 
 
 def replace(repeated: Any, parts: Iterable[Any]) -> None:
-    """Gives a repeated field other parts, some of which may be its own."""
+    """Replaces the parts of a repeated field; some of the new parts may be old ones."""
     new_parts = list(parts)
     del repeated[:]
     repeated.extend(new_parts)

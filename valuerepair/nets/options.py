@@ -1,7 +1,6 @@
-"""How a net is evaluated: the device and precision, and which of its heads. It imports little, for the command line.
+"""How a net is evaluated: the device, the precision and the heads. It imports little, because every command loads it.
 
-The reference is float32. Values of another precision or of other heads belong to another `variant` of the net in a
-store.
+The reference is float32 with the default heads. In a store, other values belong to another `variant` of the net.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ NAMES = {CPU: "CPU", CUDA: "CUDA", TENSORRT: "TensorRT"}
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What computes a net: an ONNX Runtime provider, and the precision of its inputs to sums."""
+    """What computes a net: an ONNX Runtime provider, and the precision of the numbers that it multiplies."""
 
     provider: str
     precision: Precision = "f32"

@@ -82,7 +82,7 @@ def transformed(board: np.uint64, transform: int) -> np.uint64:
 
 @kernel
 def canonical_transform(rows: Boards, r: int) -> int:
-    """The symmetry that canonical nets see row r through (lc0 ChooseTransform)."""
+    """The symmetry through which canonical nets see row r (lc0 ChooseTransform)."""
     us, them, kings = rows[r, US], rows[r, THEM], rows[r, KINGS]
     slanted, straight = rows[r, SLANTED], rows[r, STRAIGHT]
     if rows[r, STATE] & RIGHTS:
@@ -129,7 +129,7 @@ def board_masks(rows: Boards, r: int, turned: bool, masks: Masks, n: int, base: 
 
 @kernel
 def auxiliary_masks(state: np.uint64, form: int, masks: Masks, n: int) -> None:
-    """Writes planes 104-111 of a row of that state to masks[n]."""
+    """Writes planes 104-111 of a row with this state to masks[n]."""
     black, file = state >> BLACK_SHIFT & ONE, state >> EP_SHIFT & RIGHTS
     our_short, our_long = state & ONE, state >> ONE & ONE
     their_short, their_long = state >> np.uint64(2) & ONE, state >> np.uint64(3) & ONE
@@ -154,8 +154,8 @@ def write_masks(
     """Writes all planes of row `last` to masks[n], bit 8 * rank + file being the value on that square.
 
     Rows first..last are the known game, each made from the row before, with repetitions marked where needed.
-    `initial` says that row `first` is the standard starting position. Plane 109 is written as ones; the factor for
-    it is returned: the half-move clock, divided by 100 in formats that require it. The loop follows lc0's.
+    `initial` says that row `first` is the standard starting position. Plane 109 is written as ones; returns the factor
+    for it: the half-move clock, divided by 100 in formats that require it. The loop follows lc0's.
     """
     canonical, repeats_only = form >= CANONICAL, form in (CANONICAL_V2, ARMAGEDDON_V2)
     state = rows[last, STATE]
@@ -223,7 +223,7 @@ def unpack_row(masks: Masks, n: int, rule50: np.float32, out: Planes, row: int) 
 
 @kernel
 def unpack_rows(masks: Masks, rule50: NDArray[np.float32], out: Planes) -> None:
-    """As `unpack_row`, for all rows."""
+    """`unpack_row` for all rows of `masks`."""
     for n in range(len(masks)):
         unpack_row(masks, n, rule50[n], out, n)
 
@@ -275,15 +275,11 @@ def encode(
         raise ValueError(f"unknown history fill {history_fill!r}; known: {', '.join(FILLS)}")
     if out is None:
         out = np.empty((len(batch), *PLANES_SHAPE), np.float32)
-    fits = out.shape[1:] == PLANES_SHAPE and len(out) >= len(batch)
-    if not fits or out.dtype != np.float32 or not out.flags.c_contiguous:
-        raise ValueError(f"out must be C-contiguous float32[>={len(batch)},112,8,8], not {out.dtype}{list(out.shape)}")
+    rows = _plane_rows(out, len(batch))
     starts = parse_fens(batch.start_fen)
     fill = FILLS.index(history_fill)
     moves, offsets = owned(batch.moves, np.uint16), owned(batch.offsets, np.int64)
-    encode_games(
-        starts, is_initial(starts), moves, offsets, fill, input_format, out.reshape(len(out), PLANES * 64)[: len(batch)]
-    )
+    encode_games(starts, is_initial(starts), moves, offsets, fill, input_format, rows)
     return out[: len(batch)]
 
 
@@ -293,13 +289,17 @@ def unpack_masks(masks: Masks, rule50: NDArray[np.float32], out: Planes) -> None
     `rule50` float32[n] multiplies plane 109. `out` must be C-contiguous. Raises ValueError for arrays that do not fit.
     """
     n = len(masks)
-    fits = masks.shape == (n, PLANES) and rule50.shape == (n,) and out.shape[1:] == PLANES_SHAPE and len(out) >= n
+    if masks.shape != (n, PLANES) or rule50.shape != (n,):
+        raise ValueError(f"masks {list(masks.shape)} and rule50 {list(rule50.shape)} must be [n, {PLANES}] and [n]")
+    unpack_rows(masks, rule50, _plane_rows(out, n))
+
+
+def _plane_rows(out: Planes, n: int) -> Planes:
+    """The first n rows of `out` as float32[n, 112 * 64]. Raises ValueError if `out` does not fit."""
+    fits = out.shape[1:] == PLANES_SHAPE and len(out) >= n
     if not fits or out.dtype != np.float32 or not out.flags.c_contiguous:
-        raise ValueError(
-            f"masks {masks.dtype}{list(masks.shape)}, rule50 {list(rule50.shape)} and out {out.dtype}{list(out.shape)}"
-            f" do not fit: must be uint64[n,{PLANES}], float32[n], C-contiguous float32[>=n,{PLANES},8,8]"
-        )
-    unpack_rows(masks, rule50, out.reshape(len(out), PLANES * 64))
+        raise ValueError(f"out must be C-contiguous float32[>={n},112,8,8], not {out.dtype}{list(out.shape)}")
+    return out.reshape(len(out), PLANES * 64)[:n]
 
 
 def is_initial(boards: Boards) -> NDArray[np.bool_]:

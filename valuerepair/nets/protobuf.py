@@ -17,7 +17,7 @@ from google.protobuf.message_factory import GetMessageClass
 def message_types(description: str) -> Any:
     """The classes of messages as attributes, from a line for each: ``Name: type field number field number; type* ...``.
 
-    `*` means repeated. Enumerations are int32; texts and messages that nobody looks into are bytes.
+    `*` means repeated. Enumerations are int32; texts and messages that are not read are bytes.
     """
     file = FileDescriptorProto(name="messages.proto")
     bodies = dict(line.split(": ") for line in description.strip().splitlines())

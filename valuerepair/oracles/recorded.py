@@ -125,7 +125,7 @@ def recorded_options(spec: EngineSpec, paths: Sequence[str]) -> RecordedOptions:
         settings.get("by"),
     )
     where = f" (the first is in {detected.archive})" if detected else ""
-    log.info(f"deep values: recorded ones, {RECORD_KINDS[options.kind].what}{where}; nothing is searched")
+    log.info(f"deep values: recorded ones, {RECORD_KINDS[options.kind].description}{where}; nothing is searched")
     if options.depth is False:
         log.info("these evaluations have no depth: their depth is unknown; confirm what they find by a search")
     return options

@@ -203,7 +203,7 @@ def confirm(
         settings["calibration"] = "fitted"
     work = {"second look": oracle.identity.digest, **settings}
     with store.running(RunRecord.of(work, options.command, settings)) as run:
-        if run.resumed and (made := second_looks.made(store.connection, run.id)):
+        if run.resumed and (made := second_looks.searches_made(store.connection, run.id)):
             log.info(f"resuming: {made:,} searches were made before")
         loop = _SecondLooks(store, frame, oracle, options, run, progress or Progress("confirming", quiet=True))
         with loop.taking_signals():

@@ -39,7 +39,7 @@ def recorded_source(oracle: StoredOracle) -> RecordedSource:
     kind = str(options["kind"])
     if kind not in COMMENT_KINDS:
         raise UsageError(
-            f"{oracle.label}: {RECORD_KINDS[kind].what} have no games to look around in; "
+            f"{oracle.label}: {RECORD_KINDS[kind].description} have no games to look around in; "
             "vr mine takes all their positions with --per-game 1000"
         )
     view = next((view for view in VIEWS if view == options.get("view")), None)
@@ -193,7 +193,7 @@ class _RecordedExpansion:
 
     def _evaluate(self, ids: NDArray[np.int64], batch: PositionBatch) -> NDArray[np.float32]:
         """[n] the net's Q; values that the store has are not computed again."""
-        stored = self._store.known(ids, *self._start.pair)
+        stored = self._store.stored_values(ids, *self._start.pair)
         q = np.array([np.nan if values.net_q is None else values.net_q for values in stored], np.float32)
         missing = np.flatnonzero(np.isnan(q))
         if len(missing):

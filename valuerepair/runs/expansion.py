@@ -29,7 +29,7 @@ from valuerepair.runs.summary import NOT_DONE, Deep, next_command
 from valuerepair.store import reached
 from valuerepair.store.columns import game_keys
 from valuerepair.store.queries import table
-from valuerepair.store.reached import ExpansionSource, NeighbourOutcome, games_of
+from valuerepair.store.reached import ExpansionSource, NeighbourOutcome, games_by_archive
 from valuerepair.store.rows import OracleIdentity, game_row
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
@@ -258,7 +258,7 @@ class KnownGames:
     @staticmethod
     def of(store: Store, ids: Sequence[int]) -> KnownGames:
         """The games of these positions; logs missing archives and leaves them out."""
-        by_archive = games_of(store, ids)
+        by_archive = games_by_archive(store, ids)
         missing = [name for name in by_archive if not os.path.isfile(name)]
         if missing:
             more = f" and {len(missing) - _NAMES_SHOWN} more" if len(missing) > _NAMES_SHOWN else ""

@@ -17,7 +17,7 @@ from valuerepair.arrays import Moves
 from valuerepair.chess.board import fens, keys
 from valuerepair.chess.origins import Origins
 from valuerepair.chess.positions import PositionBatch, decode_move, encode_move, joined
-from valuerepair.chess.reached import reached
+from valuerepair.chess.reached import boards_after
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError
 from valuerepair.store.reached import ExpansionSource
@@ -121,7 +121,7 @@ def neighbours(sources: Sequence[ExpansionSource], policy: Sequence[Moves], step
     """
     rows = [row for i, source in enumerate(sources) for row in _rows(i, source, policy[i], steps)]
     moves = [np.concatenate([sources[row.source].moves[: row.common], row.added]) for row in rows]
-    boards, over = reached([sources[row.source].start_fen for row in rows], moves)
+    boards, over = boards_after([sources[row.source].start_fen for row in rows], moves)
     first_rows = _first_rows(rows, over, keys(boards), set(batch_of(sources).key.tolist()))
     boards, moves, rows = boards[first_rows], [moves[i] for i in first_rows], [rows[i] for i in first_rows]
     row_sources = [sources[row.source] for row in rows]
@@ -185,7 +185,7 @@ def _line(source: ExpansionSource) -> Moves:
 def batch_of(sources: Sequence[ExpansionSource]) -> PositionBatch:
     """The sources themselves as positions."""
     moves = [source.moves for source in sources]
-    boards, _ = reached([source.start_fen for source in sources], moves)
+    boards, _ = boards_after([source.start_fen for source in sources], moves)
     return _batch(sources, boards, moves, [0] * len(sources), [None] * len(sources))
 
 

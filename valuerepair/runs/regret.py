@@ -208,7 +208,7 @@ class _RegretSearches:
         frame = self._store.frame(question, only=("position_id",))
         first = second_looks.oracle_of(self._store.connection, self._oracle.digest)
         alpha = alpha_of_second(self._store, frame, net.id, first, judging)
-        afters = second_looks.afters(self._store.connection, oracle_id)
+        afters = second_looks.searches_after_moves(self._store.connection, oracle_id)
         q = -values.deep_q(afters.scores, alpha.value, remeasured.q_from)
         times = {(n, stage.removeprefix(AFTER)): time for (n, stage), (_, time) in self._stored(oracle_id).items()}
         by_move = dict(zip(zip(afters.ids.tolist(), afters.moves, strict=True), q.tolist(), strict=True))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import signals
-from valuerepair.archives.kept import KeptSample
+from valuerepair.archives.checkpoint import SampleCheckpoint
 from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, TooFewPositions
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, KINDS, Kind
@@ -40,7 +40,7 @@ from valuerepair.runs.summary import (
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetBroke, NetLine, ReadingEnded, Sampled
 from valuerepair.store.columns import KIND, both_q, columns
 from valuerepair.store.queries import net_label
-from valuerepair.store.rows import EXPANDED, FULL, Known, OracleIdentity, Run, RunRecord
+from valuerepair.store.rows import EXPANDED, FULL, OracleIdentity, Run, RunRecord, StoredValues
 from valuerepair.store.scale import calibrated_of, used_calibration
 from valuerepair.store.screening import passage_columns
 from valuerepair.store.store import Store
@@ -98,9 +98,10 @@ def run_sampled(
     sampling = sampling_options(options.sample)
     work = mining_work(paths, sampling, net, oracle)
     record = RunRecord.of(work, options.command, sampling, options.sample.seed, net.provider)
-    kept, lines = KeptSample(f"{store.path}.sample", record.identity), lines_of(net, options.sample)
+    checkpoint, lines = SampleCheckpoint(f"{store.path}.sample", record.identity), lines_of(net, options.sample)
     with (
-        ArchiveReader(paths, options.sample, uncut=uncut, kept=kept, net=lines) as reader,  # samples from here on
+        # The reader samples from here on.
+        ArchiveReader(paths, options.sample, uncut=uncut, checkpoint=checkpoint, net=lines) as reader,
         store.running(record) as run,
     ):
         store.commit()
@@ -114,7 +115,7 @@ def run_sampled(
                 keep_priors(store, net, sampled.positions.pair, options.question, beside=bool(summary.beside))
     store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
     if state == "finished":
-        kept.remove()
+        checkpoint.remove()
     if not summary.sampled and state == "finished":
         raise ValueRepairError(nothing_sampled(paths, summary.report))
     return summary
@@ -384,31 +385,31 @@ class EarlierValues:
         if len(of_games):
             self._store.take_over_expanded(ids[of_games], self._pair[1])
         for old, stage in ((of_games, FULL), (others, EXPANDED)):
-            stored = self._store.known(ids[old], *self._pair, stage)
-            for i, known in zip(old.tolist(), stored, strict=True):
-                fresh[i], wanted[i] = self._take(int(ids[i]), known, cut, net_failed)
+            all_stored = self._store.stored_values(ids[old], *self._pair, stage)
+            for i, stored in zip(old.tolist(), all_stored, strict=True):
+                fresh[i], wanted[i] = self._take(int(ids[i]), stored, cut, net_failed)
         return fresh, wanted
 
     def _take(
-        self, position_id: int, known: Known, cut: AbstractSet[int], net_failed: Mapping[int, str]
+        self, position_id: int, stored: StoredValues, cut: AbstractSet[int], net_failed: Mapping[int, str]
     ) -> tuple[bool, bool]:
-        if known.net_q is None and position_id in net_failed:
+        if stored.net_q is None and position_id in net_failed:
             self._net_failures.add_earlier(net_failed[position_id])
             return False, False
-        wanted = self._is_wanted(position_id, known, cut)
-        if known.deep is not None:
-            self._pairs.add_deep(position_id, known.deep)
-        if known.net_q is not None and (known.deep is not None or wanted):
-            self._pairs.add_net(position_id, known.net_q)
+        wanted = self._is_wanted(position_id, stored, cut)
+        if stored.deep is not None:
+            self._pairs.add_deep(position_id, stored.deep)
+        if stored.net_q is not None and (stored.deep is not None or wanted):
+            self._pairs.add_net(position_id, stored.net_q)
         climbs = self._screening and position_id not in self._kinds
-        return known.net_q is None or (wanted and climbs), wanted
+        return stored.net_q is None or (wanted and climbs), wanted
 
-    def _is_wanted(self, position_id: int, known: Known, cut: AbstractSet[int]) -> bool:
+    def _is_wanted(self, position_id: int, stored: StoredValues, cut: AbstractSet[int]) -> bool:
         """Whether a position gets a deep value now; if not, counts the earlier result."""
-        if known.deep is not None:
+        if stored.deep is not None:
             self.scored += 1
-        elif known.failure is not None and not self._retry_failed:
-            self._failures.add_earlier(known.failure)
+        elif stored.failure is not None and not self._retry_failed:
+            self._failures.add_earlier(stored.failure)
         elif position_id in cut:
             self.cut += 1
         else:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.aside import NetLines
-from valuerepair.archives.kept import KeptSample
+from valuerepair.archives.checkpoint import SampleCheckpoint
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
@@ -79,13 +79,13 @@ class ArchiveReader(threading.Thread):
         options: SampleOptions,
         *,
         uncut: bool = False,
-        kept: KeptSample | None = None,
+        checkpoint: SampleCheckpoint | None = None,
         net: NetLines | None = None,
     ) -> None:
-        """With `uncut` the batches of the sample are the chunks, for runs without a net, which needs small ones. `kept`
-        and `net` are for `sample`."""
+        """With `uncut` the batches of the sample are the chunks, for runs without a net, which needs small ones.
+        `checkpoint` and `net` are for `sample`."""
         super().__init__(name="mine-reader", daemon=True)
-        self.paths, self._uncut, self._kept, self._net = paths, uncut, kept, net
+        self.paths, self._uncut, self._checkpoint, self._net = paths, uncut, checkpoint, net
         self.events: Events = SimpleQueue()
         self.report = ReadReport()
         self.bytes_read = 0  # of the packed files, up to where their games have been found
@@ -110,7 +110,14 @@ class ArchiveReader(threading.Thread):
             # `sample` is a generator, typed as the iterator it is; closed, it ends its own threads.
             batches = cast(
                 "Generator[PositionBatch, None, None]",
-                sample(self.paths, self._options, self.report, on_bytes=self._count, kept=self._kept, net=self._net),
+                sample(
+                    self.paths,
+                    self._options,
+                    self.report,
+                    on_bytes=self._count,
+                    checkpoint=self._checkpoint,
+                    net=self._net,
+                ),
             )
             with closing(batches):
                 size = FIRST_CHUNK_ROWS

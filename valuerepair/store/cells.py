@@ -49,8 +49,10 @@ class Kind:
     check: Check | None = None
 
     def first_wrong(self, cells: Sequence[Any]) -> Wrong | None:
-        """The first cell that is not of this kind, if any. NULL is of every kind: SQLite itself refuses it where a
-        column forbids it, and a join has it for a row that is missing."""
+        """The first cell that is not of this kind, if any.
+
+        NULL is of every kind: SQLite itself refuses it where a column forbids it, and a join gives it for missing rows.
+        """
         types = set(map(type, cells))
         if not types <= {self.type, NoneType}:
             return Wrong(next(c for c in cells if type(c) not in (self.type, NoneType)), f"not {self.words}")
@@ -76,8 +78,8 @@ def _one_of(*words: str) -> Kind:
     allowed = frozenset(words)
 
     def check(cells: Sequence[Any]) -> Wrong | None:
-        other = set(cells) - allowed
-        return Wrong(min(other), f"none of {', '.join(sorted(allowed))}") if other else None
+        unknown = set(cells) - allowed
+        return Wrong(min(unknown), f"none of {', '.join(sorted(allowed))}") if unknown else None
 
     return Kind(str, "a text", check=check)
 
@@ -110,7 +112,7 @@ def _json(kind: Any) -> Kind:
 
 
 def _read_model(text: str) -> None:
-    """JSON with infinities, which is Python's own; `screening.model` knows its fields."""
+    """Checks that a text is a JSON object, perhaps with Python's infinities; `screening.model` checks its fields."""
     try:
         model = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -119,7 +121,7 @@ def _read_model(text: str) -> None:
         raise ValueRepairError("no JSON object")
 
 
-# A FEN whose digits from 1 to 8 are replaced by that number of dots; and lines of such.
+# A FEN in which dots replace the digits from 1 to 8, each by that number of dots; and lines of these texts.
 _RANK = "[.pnbrqkPNBRQK]{8}"
 _FEN_TEXT = (
     rf"(?=[^ K]*K[^ K]* )(?=[^ k]*k[^ k]* ){_RANK}(?:/{_RANK}){{7}}"
@@ -129,7 +131,7 @@ _FEN_LINES = re.compile(rf"(?:{_FEN_TEXT}\n)*")
 
 
 def _check_fens(fens: Sequence[Any]) -> Wrong | None:
-    """Checks texts by a pattern, as notebooks read frames and the kernels of the chess rules take a second to load."""
+    """Checks texts by a pattern: the kernels would take a second to load, and notebooks that read frames need none."""
     different = list(dict.fromkeys(fens))  # nearly all games begin alike
     if _are_fens(different):
         return None
@@ -137,7 +139,7 @@ def _check_fens(fens: Sequence[Any]) -> Wrong | None:
 
 
 def _are_fens(texts: list[str]) -> bool:
-    """All at once, which is faster than each by itself."""
+    """Whether all texts are FENs; checking all at once is faster than one by one."""
     lines = "\n".join([*texts, ""])
     for number in range(1, 9):
         lines = lines.replace(str(number), "." * number)
@@ -223,8 +225,10 @@ _NARROWER: Mapping[str, Kind] = {
 
 
 class Column(NamedTuple):
-    """A column of the store, the kind of its cells, and the columns that identify a row of its table; `parent` is the
-    table that its cells refer to, if any."""
+    """A column of the store: the `kind` of its cells, and the `key` columns, which identify a row of its table.
+
+    `parent` is the table that its cells refer to, if any.
+    """
 
     table: str
     name: str
@@ -258,9 +262,9 @@ _SQL_TYPES = {int: "integer", float: "real", str: "text", bytes: "blob"}
 
 
 def beside_sum(cell: str, name: str) -> str:
-    """SQL to select next to a sum or a mean of the column `name`, in which SQLite would count a text as 0.
+    """SQL to select next to a sum or a mean of the column `name`, for which SQLite would count a text as 0.
 
-    It selects a cell of another type, which `connection.StoreCursor` then refuses, else NULL.
+    It selects a cell of another type, which `connection.StoreCursor` then refuses; NULL if there is none.
     """
     return f"max(CASE WHEN typeof({cell}) <> '{_SQL_TYPES[columns()[name].kind.type]}' THEN {cell} END) AS \"{name}\""
 
@@ -303,5 +307,5 @@ def check_histories(
         expected = keys(reached if fens is None else parse_fens([fens[i] or "" for i in rows]))
     except ValueError as error:  # "row 3: reason", "row 3, ply 2: reason"
         return rows[int(re.findall(r"\d+", str(error))[0])]
-    other = np.flatnonzero(keys(reached) != expected)
-    return rows[other[0]] if len(other) else None
+    wrong = np.flatnonzero(keys(reached) != expected)
+    return rows[wrong[0]] if len(wrong) else None

@@ -40,14 +40,13 @@ _SUM_OFF, _PER_MILLE_OFF = 1e-3, 3
 
 FORM, WHOLE = "tables, indices and version", "SQLite: the file is whole"
 KINDS = "cells have the type of their column"
-# If one of these fails, no other check is run: queries rely on them, and something else in the place of a table (a
-# view) might run without end.
+# If one of these fails, no other check is run: queries rely on them, and a view in place of a table might run forever.
 FATAL = (FORM, WHOLE, KINDS)
 
 
 @dataclass
 class StoreCheck:
-    """The result of a check: the rows checked, how many of them are wrong, and the first of these as an example."""
+    """The result of a check: how many rows were checked, how many are wrong, and the first of these as an example."""
 
     name: str
     checked: int = 0
@@ -235,7 +234,7 @@ _NAMES = (
 )
 
 
-def sound(count: int, make: Callable[[list[int]], Any]) -> tuple[list[int], dict[int, str], Any]:
+def accepted_rows(count: int, make: Callable[[list[int]], Any]) -> tuple[list[int], dict[int, str], Any]:
     """The rows that `make` accepts, the reason for each row that it refuses, and its result for the accepted rows.
 
     `make` raises ValueError ``row i: reason`` for the i-th of the rows that it gets.
@@ -248,9 +247,9 @@ def sound(count: int, make: Callable[[list[int]], Any]) -> tuple[list[int], dict
             match = _ROW.match(str(error))
             if match is None:
                 raise
-            at = int(match[1])
-            bad[rows[at]] = str(error)
-            del rows[at]
+            refused = int(match[1])
+            bad[rows[refused]] = str(error)
+            del rows[refused]
 
 
 def position_checks(store: Store, advance: Callable[[int], None]) -> list[StoreCheck]:
@@ -265,34 +264,35 @@ def position_checks(store: Store, advance: Callable[[int], None]) -> list[StoreC
 
 
 def _check_positions(rows: list[tuple[Any, ...]], counts: list[StoreCheck]) -> None:
-    good, bad, parsed = sound(len(rows), lambda kept: parse_fens([rows[i][2] for i in kept]))
+    good, bad, parsed = accepted_rows(len(rows), lambda indices: parse_fens([rows[i][2] for i in indices]))
     counts[0].add(len(rows), [f"position {rows[i][0]}: {why}" for i, why in bad.items()])
     rows = [rows[i] for i in good]
     if not rows:
         return
     named = [f"position {row[0]}: {row[2]}" for row in rows]
-    other = keys(parsed) != unsigned([row[1] for row in rows])
-    counts[1].add(len(rows), [named[i] for i in np.flatnonzero(other)])
+    wrong_keys = keys(parsed) != unsigned([row[1] for row in rows])
+    counts[1].add(len(rows), [named[i] for i in np.flatnonzero(wrong_keys)])
     men = boards([row[2] for row in rows])
     sides, phase_names = (row[2].split(" ", 2)[1] for row in rows), (PHASES[phase] for phase in phases(men).tolist())
     facts = zip(sides, phase_names, piece_counts(men).tolist(), strict=True)
-    other_facts = [name for name, row, right in zip(named, rows, facts, strict=True) if row[6:9] != right]
-    counts[2].add(len(rows), other_facts)
+    wrong_facts = [name for name, row, right in zip(named, rows, facts, strict=True) if row[6:9] != right]
+    counts[2].add(len(rows), wrong_facts)
     _check_histories(rows, fens(parsed), named, counts[3])
     played = [(i, row[9]) for i, row in enumerate(rows) if row[9]]
     counts[4].add(len(played), [f"{named[i]}: {move}" for i, move in _illegal(parsed, played)])
 
 
 def _check_histories(rows: list[tuple[Any, ...]], expected: list[str], named: list[str], count: StoreCheck) -> None:
-    """Plays the moves from the start; they must lead to the FEN, except for an en-passant square nobody can use."""
+    """Plays the moves from the start. They must lead to the FEN, apart from an en-passant square where no capture is
+    legal."""
     # An odd byte at the end, half a move, is completed to a move that is never legal.
     moves = [np.frombuffer(row[4] + b"\xff" * (len(row[4]) % 2), "<u2").astype(np.uint16) for row in rows]
 
-    def played(kept: list[int]) -> list[str]:
-        start = parse_fens([rows[i][3] for i in kept])
-        return fens(replay(start, *joined([moves[i] for i in kept])))
+    def played(indices: list[int]) -> list[str]:
+        start = parse_fens([rows[i][3] for i in indices])
+        return fens(replay(start, *joined([moves[i] for i in indices])))
 
-    good, bad, reached = sound(len(rows), played)
+    good, bad, reached = accepted_rows(len(rows), played)
     wrong = [f"{named[i]}: {why}" for i, why in bad.items()]
     wrong += [
         f"{named[i]}: the moves lead to {fen}" for i, fen in zip(good, reached, strict=True) if fen != expected[i]
@@ -305,15 +305,16 @@ def play_check(store: Store, advance: Callable[[int], None]) -> StoreCheck:
     count = StoreCheck("games played: key of the FEN")
     cursor = store.connection.execute("SELECT number, fen, key FROM plays")
     while rows := cursor.fetchmany(CHUNK):
-        count.add(len(rows), _other_keys(rows))
+        count.add(len(rows), _wrong_keys(rows))
         advance(len(rows))
     return count
 
 
-def _other_keys(rows: list[tuple[Any, ...]]) -> list[str]:
-    good, bad, parsed = sound(len(rows), lambda kept: parse_fens([rows[i][1] for i in kept]))
-    other = np.flatnonzero(keys(parsed) != unsigned([rows[i][2] for i in good]))
-    named = [f"game {rows[good[k]][0]}: {rows[good[k]][1]}" for k in other]
+def _wrong_keys(rows: list[tuple[Any, ...]]) -> list[str]:
+    """A text for each game whose key is not that of its FEN."""
+    good, bad, parsed = accepted_rows(len(rows), lambda indices: parse_fens([rows[i][1] for i in indices]))
+    wrong = np.flatnonzero(keys(parsed) != unsigned([rows[i][2] for i in good]))
+    named = [f"game {rows[good[k]][0]}: {rows[good[k]][1]}" for k in wrong]
     return [*(f"game {rows[i][0]}: {why}" for i, why in bad.items()), *named]
 
 
@@ -363,26 +364,26 @@ def _pages(store: Store, table: str, cells: str) -> Iterator[list[tuple[Any, ...
 
 
 def _check_lines(rows: list[tuple[Any, ...]], count: StoreCheck, *, plain: bool) -> None:
-    good, _, parsed = sound(len(rows), lambda kept: parse_fens([rows[i][1] for i in kept]))
+    good, _, parsed = accepted_rows(len(rows), lambda indices: parse_fens([rows[i][1] for i in indices]))
     lines = [np.array(_line(rows[i], plain), np.uint16) for i in good]
 
-    def played(kept: list[int]) -> None:
-        if kept:
-            replay(parsed[kept], *joined([lines[k] for k in kept]))
+    def played(indices: list[int]) -> None:
+        if indices:
+            replay(parsed[indices], *joined([lines[k] for k in indices]))
 
-    _, bad, _ = sound(len(good), played)
+    _, bad, _ = accepted_rows(len(good), played)
     wrong = [
         f"position {rows[good[k]][0]}: {why.split(': ')[0].partition(', ')[2]} not legal" for k, why in bad.items()
     ]
     if not plain:
-        ahead = [k for k, i in enumerate(good) if not str(rows[i][3]).startswith(AFTER) and rows[i][2]]
-        bests = [(k, rows[good[k]][2]) for k in ahead if k not in bad]
-        wrong += [f"position {rows[good[k]][0]}: best move {move}" for k, move in _illegal(parsed, bests)]
+        of_positions = [k for k, i in enumerate(good) if not str(rows[i][3]).startswith(AFTER) and rows[i][2]]
+        best_moves = [(k, rows[good[k]][2]) for k in of_positions if k not in bad]
+        wrong += [f"position {rows[good[k]][0]}: best move {move}" for k, move in _illegal(parsed, best_moves)]
     count.add(len(good), wrong)
 
 
 def _line(row: tuple[Any, ...], plain: bool) -> list[int]:
-    """The moves to play from the position: the net's best one, or the move after which was searched and the line."""
+    """The moves to play from the position: the net's best move; or the move that the stage names, and the line."""
     if plain:
         return [row[2] if 0 < row[2] < _NO_MOVE else _NO_MOVE] if row[2] else []
     first = [row[3].removeprefix(AFTER)] if row[3].startswith(AFTER) else []
@@ -410,7 +411,7 @@ def digest_check(store: Store) -> StoreCheck:
 def _is_digest(digest: str, label: str, kind: str, engine: str, sha256: str, limits: str, options: str) -> bool:
     """Whether an oracle has the digest of its columns.
 
-    No column has the name of its net, which is in the label, after the engine.
+    The digest also depends on the name of its net, which no column has: the label has it after the engine.
     """
     try:
         facts = from_json(limits, dict[str, Any], ""), from_json(options, dict[str, Any], "")

@@ -155,7 +155,8 @@ def _cache(connection: StoreConnection, pair: tuple[int, int]) -> _Cache:
 class _ColumnReader:
     """Reads columns of the scored positions: those with a value of the net and one of the oracle, by position_id.
 
-    Each table is read whole, in the order of its key, and reduced to these positions, whose ids are `ids` [n] below.
+    Each table is read whole, in the order of its key, and reduced to these positions. Their ids are the arguments
+    `ids` [n].
     """
 
     def __init__(self, connection: StoreConnection, pair: Mapping[str, int], expanded: Expanded, cut: bool) -> None:
@@ -166,7 +167,7 @@ class _ColumnReader:
         self._deep_rows = DEEP_ROWS.format(counts=self._counts)
 
     def read(self, names: Iterable[str], ids: Ids | None) -> Iterator[tuple[str, NDArray[Any]]]:
-        """The columns `names` by name. Without `ids` it determines these, and yields them first, as position_id."""
+        """The columns `names` by name. Without `ids` it determines the ids and yields them first, as position_id."""
         wanted = {*names}
         values = [
             self._table(cells, wanted, rows)
@@ -212,8 +213,9 @@ class _ColumnReader:
     def _words(self, wanted: Container[str], ids: Ids) -> Iterator[tuple[str, NDArray[Any]]]:
         """Side to move and phase: both as codes, and the `wanted` ones as words."""
         side, phase = np.full(len(ids), -1, np.int8), np.full(len(ids), -1, np.int8)
-        for (i, one), (k, other) in product(enumerate(_SIDES), enumerate(PHASES)):
-            (with_both,) = self._connection.numbers(WORD_ROWS, {"side": one, "phase": other}, np.int64)
+        for (i, side_word), (k, phase_word) in product(enumerate(_SIDES), enumerate(PHASES)):
+            parameters = {"side": side_word, "phase": phase_word}
+            (with_both,) = self._connection.numbers(WORD_ROWS, parameters, np.int64)
             rows = _common(ids, with_both)[0]
             side[rows], phase[rows] = i, k
         for name, code_name, words, codes in zip(_WORDS, CODES, (_SIDES, PHASES), (side, phase), strict=True):
@@ -296,7 +298,7 @@ _ODD = 0x9E3779B97F4A7C1  # a factor that puts neighbouring numbers far apart
 
 
 def game_keys(sources: Sequence[str], numbers: Ids, digests: Ids) -> Ids:
-    """int64[n] a key of each game, of its archive's name without the folder, its number there and its headers."""
+    """int64[n] a key of each game, made of its archive's name without the folder, its number there and its digest."""
     of_source = {source: _digest(PurePath(source).name) for source in set(sources)}
     # Wraps around, as sums of int64 arrays do.
     keys: Ids = digests + numbers * _ODD + np.array([of_source[source] for source in sources], np.int64)

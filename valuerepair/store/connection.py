@@ -1,7 +1,7 @@
 """The connection to a store.
 
-It opens the file: whether it is a store, of which version, and which process writes it. It checks all rows that are
-read, and reports errors of the file in one line.
+Opening it checks that the file is a store of a known version, and that no other process writes it. The connection
+checks all rows that are read, and reports errors of the file in one line.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from valuerepair.store.cells import JSON, Column, check_histories, columns, colu
 log = logging.getLogger(__name__)
 
 _BUSY_S = 30.0
-# Board keys are random, so the positions of a second touch pages all over their index. These stay in memory until they
-# are committed; the cache holds the whole index of two million positions. With SQLite's default of 2 MiB each page
-# would be written many times over. The log is written back at 64 MiB too: an import of evaluations would fill SQLite's
-# default of 4 MiB between two commits.
+# Board keys are random, so the positions of one second change pages all over the index of keys. These pages stay in
+# memory until they are committed: the cache holds the whole index of two million positions. With SQLite's default of
+# 2 MiB each page would be written many times. The log, too, is written back only at 64 MiB: an import of evaluations
+# would fill SQLite's default of 4 MiB between two commits.
 _CACHE_KIB = 64 * 1024
 _LOG_PAGES = 16_384
-# The logs that a writer that is at work, or was killed, leaves next to a store.
+# The ends of the names of the logs next to a store while it is written, or after its writer was killed.
 LOGS = ("-wal", "-journal")
 _ROWS_AT_ONCE = 1_000  # between two checks for Ctrl-C
-_NO_TEXT = re.compile(r"decode to UTF-8 column '([^']+)'")
+_NOT_UTF8 = re.compile(r"decode to UTF-8 column '([^']+)'")
 _SHOWN = 60  # characters of a cell
 _HISTORY = ("positions.start_fen", "positions.moves", "positions.fen")
 
@@ -123,8 +123,8 @@ class StoreCursor(sqlite3.Cursor):
 class StoreConnection(sqlite3.Connection):
     """A connection to the store `path`; SQLite's errors about the file, its disk or a lock become ValueRepairErrors.
 
-    With `is_raw` cells are not checked, for code that reports wrong ones. `schema` is SQLite's name of the file, which
-    may be attached to another one. `cache` is that of `store.columns`.
+    With `is_raw` cells are not checked, for code that reports wrong ones. `schema` is SQLite's name for the file, which
+    may be attached to another one. `cache` belongs to `store.columns`.
     """
 
     path: str = ""
@@ -140,8 +140,8 @@ class StoreConnection(sqlite3.Connection):
         self.execute("PRAGMA full_column_names = ON")  # `StoreCursor` needs them
         return self
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._cursors = WeakSet[sqlite3.Cursor]()
 
     def cursor(self, factory: Any = StoreCursor) -> Any:
@@ -189,12 +189,13 @@ class StoreConnection(sqlite3.Connection):
         parameters: Mapping[str, Any],
         kind: type[np.float64 | np.int64] = np.float64,
     ) -> NDArray[Any]:
-        """[columns, n] cells of a query of numbers, NaN for NULL. Floats hold whole numbers up to 2^53: all but keys.
+        """[columns, n] cells of a query of numbers, NaN for NULL.
 
-        For many rows: it checks whole arrays against the kinds of their columns, not each cell by itself.
+        It is fast for many rows, because it checks whole arrays against the kinds of their columns. Floats are exact
+        for whole numbers up to 2^53, which all are but keys: read these as int64.
         """
         cursor = self.cursor(sqlite3.Cursor)
-        self.text_factory = _no_text
+        self.text_factory = _refuse_text
         try:
             cursor.execute(query, parameters)
             rows = chain.from_iterable(iter(lambda: cursor.fetchmany(_ROWS_AT_ONCE), []))
@@ -243,7 +244,7 @@ class StoreConnection(sqlite3.Connection):
     def check_ascending(self, numbers: NDArray[Any]) -> None:
         """Raises ValueRepairError if the keys of a table's rows are not in ascending order, each of them once.
 
-        A missing key, which is NaN among floats, is out of order too, and so is one that is no 64-bit number.
+        A missing key (NaN) counts as out of order, and so does a key that is not a 64-bit number.
         """
         ends = np.abs(numbers[[0, -1]] if len(numbers) else numbers)
         if not (numbers[1:] > numbers[:-1]).all() or not (ends < 2.0**63).all():
@@ -297,7 +298,7 @@ class StoreConnection(sqlite3.Connection):
         """Raises SQLite's error about the file as one line for the user, and an error of the program unchanged."""
         if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
             raise error
-        if (match := _NO_TEXT.search(str(error))) is not None:
+        if (match := _NOT_UTF8.search(str(error))) is not None:
             self._check_texts([match[1]])
         elif "JSON" in str(error):
             self._check_texts(JSON)
@@ -321,7 +322,7 @@ class StoreConnection(sqlite3.Connection):
                     raise self.damaged(column, wrong.cell, wrong.why)
 
 
-def _no_text(text: bytes) -> NoReturn:
+def _refuse_text(text: bytes) -> NoReturn:
     raise ValueError(f"a text among numbers: {text[:_SHOWN]!r}")
 
 
@@ -420,7 +421,7 @@ def upgrade(connection: StoreConnection, write: bool) -> None:
         if write:
             connection.execute("PRAGMA journal_mode = WAL")
             schema.migrate(connection, path)
-        else:  # a reader opens another connection to write by, under its lock
+        else:  # a reader migrates through another connection, which holds the lock
             with closing(WriteLock(path)), closing(connect(path, write=True)) as writer:
                 schema.migrate(writer, path)
     if write:
@@ -436,9 +437,9 @@ class WriteLock:
     """Holds the right to write to a store.
 
     The lock is held on a side file ``STORE.lock``, not on the store: closing any descriptor of the store itself would
-    drop the locks SQLite has on it. The side file names the holder's process and is removed with the lock. `was_left`:
-    there was a side file already, or a log of SQLite's, which a writer that died leaves behind. `file` is the store's
-    file itself, where a link leads.
+    drop the locks that SQLite has on it. The side file names the holder's process and is removed with the lock.
+    `was_abandoned` says that the last writer died: it left its side file or a log of SQLite's. `file` is the path of
+    the store itself, not of a link to it.
     """
 
     def __init__(self, store_path: str) -> None:
@@ -448,15 +449,15 @@ class WriteLock:
         self._held, self._is_spoiled = ExitStack(), False
         try:
             self._descriptor = self._held.enter_context(claimed(path))
-            # SQLite would make its files with the mode of the store, and nobody could write them later on.
+            # SQLite would give its files the mode of the store, and nobody could write them later.
             if os.path.exists(self.file) and not os.access(self.file, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self.file)
-            # A reader of a store with a log left it, with the mode that the store had.
+            # A reader of a store with a log has left this file, with the mode that the store had then.
             if os.path.exists(index := self.file + "-shm") and not os.access(index, os.W_OK):
                 os.chmod(index, os.stat(self.file).st_mode)
             if (content := os.pread(self._descriptor, 20, 0)) and not content.isdigit():
                 raise OSError(errno.EEXIST, "it is not a lock file of vr, and is left as it is", path)
-            self.was_left = bool(content) or any(log_sizes(store_path))
+            self.was_abandoned = bool(content) or any(log_sizes(store_path))
             self._held.callback(self._unmark)
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
@@ -475,12 +476,12 @@ class WriteLock:
             ) from error
 
     def check_undamaged(self, connection: StoreConnection) -> None:
-        """Has SQLite check every page if the last writer died, which may have been by a power cut.
+        """Lets SQLite check every page if the last writer died, perhaps because of a power cut.
 
-        That takes a second for a million positions. Raises ValueRepairError for a damaged store; the lock's side file
+        This takes a second for a million positions. Raises ValueRepairError for a damaged store; the lock's side file
         then stays, so that the next writer checks again.
         """
-        if self.was_left and (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        if self.was_abandoned and (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             self._is_spoiled = True
             raise ValueRepairError(explained(connection.path, f"its last writer died; malformed: {damage}"))
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 Format = Literal["parquet", "jsonl", "csv"]
 FORMATS: tuple[Format, ...] = ("parquet", "jsonl", "csv")
 _SUFFIXES: dict[str, Format] = {".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
-# Missing numbers make these columns floats in a frame; in a file they are integers, some of which are missing.
+# In a frame these columns are floats, because some numbers are missing; in a file they are integers or missing.
 _WHOLE = ("eval_cp", "eval_mate", "cp", "mate", "deep_w", "deep_d", "deep_l")
 _CHUNK_ROWS = 50_000
 
 
 def format_of(output: str | None, requested: str | None) -> Format:
-    """The requested format, else that of the file's name, else JSON lines. Raises UsageError for any other."""
+    """The requested format, else the file name's, else JSON lines. Raises UsageError for an unknown format."""
     if requested is None and output is not None:
         return format_of_name(
             output,
@@ -35,7 +35,7 @@ def format_of(output: str | None, requested: str | None) -> Format:
 
 
 def format_of_name(output: str, advice: str = "end it in .parquet, .jsonl or .csv") -> Format:
-    """The format of a file's name. Raises UsageError with the `advice` if its ending is of no format."""
+    """The format of a file's name. Raises UsageError with the `advice` if its ending names no format."""
     suffix = os.path.splitext(output)[1].lower()
     if suffix not in _SUFFIXES:
         raise UsageError(f"the name {output} does not say a format; {advice}")

@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 NET, SPLIT = "net", "split"
 
 
-def keep_path(connection: StoreConnection, role: str, sha256: str, path: str) -> None:
+def record_path(connection: StoreConnection, role: str, sha256: str, path: str) -> None:
     """Records the path of the file with this content."""
     connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (role, sha256, os.path.abspath(path)))
 
 
-def kept_path(store: Store, role: str, sha256: str = "") -> str | None:
-    """Where the file was when it was last used, whether or not it still is; None if unknown."""
+def recorded_path(store: Store, role: str, sha256: str = "") -> str | None:
+    """The path of the file when it was last used, whether or not the file is still there; None if unknown."""
     query = "SELECT path FROM files WHERE role = ? AND sha256 = ?"
     row = store.connection.execute(query, (role, sha256)).fetchone()
     return None if row is None else str(row[0])
 
 
 def places(store: Store, role: str, sha256: str = "") -> Iterator[str]:
-    """Existing files that may be this one: at its path, then by its name in the store's and the current folder."""
-    path = kept_path(store, role, sha256)
+    """Existing files that may be this one: at its path, then with its name in the store's and in the current folder."""
+    path = recorded_path(store, role, sha256)
     if path is not None:
         name = os.path.basename(path)
         near_store = os.path.join(os.path.dirname(os.path.abspath(store.path)), name)
@@ -65,7 +65,7 @@ def existing_nets(store: Store) -> dict[str, str]:
 def net_option(store: Store, key: str) -> str | None:
     """The value of ``--net`` that opens the net with this key: its name if it is one of `KNOWN_NETS`, else its file.
 
-    None if that is unknown or no longer there.
+    None if the file is unknown or no longer there.
     """
     sha256, _ = split_key(key)
     name = next((net.name for net in KNOWN_NETS.values() if net.sha256 == sha256), None)
@@ -77,7 +77,7 @@ def net_option(store: Store, key: str) -> str | None:
 
 def reason_missing(store: Store, net: str, sha256: str) -> str:
     """Why the file of the net with this name cannot be found, in words."""
-    path = kept_path(store, NET, sha256)
+    path = recorded_path(store, NET, sha256)
     if path is None:
         return f"the store does not know where the net {net} is"
     return f"{path} is no longer the net {net}" if os.path.isfile(path) else f"the net {net} is not at {path}"

@@ -12,7 +12,7 @@ import shlex
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ _COUNTED = ("runs", "games", "positions", "nets", "oracles", "screens", SCREENED
 
 @dataclass
 class Contradiction:
-    """Contradictions of one kind between stores: how many, and the position (FEN) of one, empty if it has none."""
+    """Contradictions of one kind between stores: their number, and the FEN of an example, empty without a position."""
 
     kind: str
     count: int
@@ -53,7 +53,7 @@ class Contradiction:
 
 @dataclass
 class Merged:
-    """The outcome of a merge: the rows of each table in the result, those of them that are new, and contradictions."""
+    """The outcome of a merge: how many rows each table of the result has, how many are new, and the contradictions."""
 
     output: str
     sources: list[str]
@@ -63,10 +63,11 @@ class Merged:
 
     def add_contradictions(self, kind: str, count: int, example: str | None) -> None:
         """Adds `count` contradictions of a kind."""
-        by_kind = {contradiction.kind: contradiction for contradiction in self.contradictions}
-        if kind not in by_kind:
-            self.contradictions.append(by_kind.setdefault(kind, Contradiction(kind, 0, example or "")))
-        by_kind[kind].count += count
+        for contradiction in self.contradictions:
+            if contradiction.kind == kind:
+                contradiction.count += count
+                return
+        self.contradictions.append(Contradiction(kind, count, example or ""))
 
     def lines(self) -> list[str]:
         """The account for a terminal."""
@@ -167,8 +168,7 @@ def _one_line(target: str, paths: Sequence[str]) -> Iterator[None]:
 def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progress: Progress, strict: bool) -> None:
     """Merges into a new file, without a transaction: nobody sees the file before it is complete."""
     address = f"{address_of(path)}?mode=rw"
-    connection = sqlite3.connect(address, uri=True, isolation_level=None, factory=StoreConnection)
-    try:
+    with closing(sqlite3.connect(address, uri=True, isolation_level=None, factory=StoreConnection)) as connection:
         connection.set_up(path)
         # The file is deleted after a crash, so nothing has to be undone.
         connection.execute("PRAGMA journal_mode = OFF")
@@ -177,8 +177,6 @@ def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progre
         with _workspace(connection, path):
             _merge(Sources(connection, sources), merged, progress)
             _finish(sources, merged, strict)
-    finally:
-        connection.close()
 
 
 def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progress: Progress, strict: bool) -> None:

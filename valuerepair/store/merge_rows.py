@@ -299,7 +299,7 @@ def _settle_contested(sources: Sources, newest: int) -> tuple[int, str]:
     if not connection.execute("SELECT EXISTS (SELECT 1 FROM work.contested)").fetchone()[0]:
         return 0, ""
     if newest:
-        # Only the rows that the merged store had before are claims of its own.
+        # Only rows that the merged store had before the merge are its own claims.
         connection.execute(_CLAIM.format(s="main") + " WHERE p.id <= :newest", {"number": -1, "newest": newest})
     for number in range(len(sources.stores)):
         schema = sources.use(number)
@@ -323,7 +323,7 @@ def _settle_contested(sources: Sources, newest: int) -> tuple[int, str]:
 
 
 def _take_over(connection: StoreConnection, number: int, newest: int) -> None:
-    """Gives positions the rows of this source if it won; notes those whose old values had another history."""
+    """Gives the positions that this source won its rows, and notes positions whose old values had another history."""
     won = "work.winners w CROSS JOIN source.positions s ON s.key = w.key CROSS JOIN main.positions d ON d.key = w.key"
     differs = " OR ".join(f"s.{name} IS NOT d.{name}" for name in HISTORY)
     connection.execute(
@@ -445,12 +445,12 @@ class _Merging:
         (self._empty,) = connection.execute(f"SELECT NOT EXISTS (SELECT 1 FROM main.{rule.table})").fetchone()
         joins = []
         for column, table in rule.mapped.items():
-            # A position that was searched before there was a screen has none.
+            # A position that was searched before a screen was fitted has no screen.
             kind = "LEFT" if column == "screen_id" else "CROSS"
             joins.append(f"{kind} JOIN work.{table} AS m_{column} ON m_{column}.src = n.{column}")
         self._from = f"source.{rule.table} n {' '.join(joins)}"
         self._new = {name: f"m_{name}.dst" if name in rule.mapped else f"n.{name}" for name in rule.columns}
-        self._kept = "TRUE"
+        self._condition = "TRUE"
         if rule is SCREENED:
             settled = (
                 "(n.cut_at NOT NULL AND EXISTS (SELECT 1 FROM work.settled_source p "
@@ -458,7 +458,7 @@ class _Merging:
             )
             self._new |= {name: f"CASE WHEN NOT {settled} THEN n.{name} END" for name in ("cut_at", "chance")}
             self._new["probability"] = f"CASE WHEN {settled} THEN 1.0 ELSE n.probability END"
-            self._kept = f"(n.searched OR NOT {settled})"
+            self._condition = f"(n.searched OR NOT {settled})"
 
     def add(self, low: Any, high: Any, contradiction: OnContradiction) -> None:
         """Merges the rows of a range of keys."""
@@ -469,7 +469,7 @@ class _Merging:
         update = ", ".join(f"{name} = excluded.{name}" for name in rule.columns if name not in rule.key)
         self._connection.execute(
             f"INSERT INTO main.{rule.table} AS t ({', '.join(rule.columns)}) "
-            f"SELECT {', '.join(self._new.values())} FROM {self._from} WHERE {where} AND {self._kept} "
+            f"SELECT {', '.join(self._new.values())} FROM {self._from} WHERE {where} AND {self._condition} "
             f"ON CONFLICT ({', '.join(rule.key)}) DO UPDATE SET {update} WHERE {rule.better}",
             values,
         )
@@ -479,13 +479,13 @@ class _Merging:
         where, values = self._range(low, high)
         same = " AND ".join(f"t.{name} = {self._new[name]}" for name in rule.key)
         example = "(SELECT fen FROM main.positions WHERE id = t.position_id)" if "position_id" in rule.key else "''"
-        count, named = self._connection.execute(
+        count, example_fen = self._connection.execute(
             f"SELECT count(*), min({example}) FROM {self._from} CROSS JOIN main.{rule.table} t ON {same} "
             f"WHERE {where} AND {rule.differs}",
             values,
         ).fetchone()
         if count:
-            contradiction(rule.kind, count, named)
+            contradiction(rule.kind, count, example_fen)
 
     def _range(self, low: Any, high: Any) -> tuple[str, tuple[Any, ...]]:
         key = ", ".join(f"n.{name}" for name in self._rule.key)

@@ -168,7 +168,7 @@ class Rule:
         return f"({', '.join(new)}) > ({', '.join(old)})"
 
 
-# Equally good values are chosen by the older run, as choosing the higher or the lower one would bias them.
+# Of equally good values that of the older run is kept: keeping the higher or the lower value would bias them.
 _OLDER = (
     "(SELECT started FROM main.runs WHERE id = {}.run_id)",
     "(SELECT identity FROM main.runs WHERE id = {}.run_id)",

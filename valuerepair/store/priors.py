@@ -35,8 +35,8 @@ class MovesOfInterest(NamedTuple):
     deep_best: str | None
 
 
-def add(store: Store, net_id: int, rows: Iterable[Prior]) -> None:
-    """Keeps priors; those of the same net, position and move are replaced. The caller commits."""
+def record_priors(store: Store, net_id: int, rows: Iterable[Prior]) -> None:
+    """Records priors; they replace those of the same net, position and move. The caller commits."""
     with store.writing() as connection:
         connection.executemany(
             "INSERT OR REPLACE INTO priors (net_id, position_id, move, p, rank) VALUES (?, ?, ?, ?, ?)",
@@ -44,7 +44,7 @@ def add(store: Store, net_id: int, rows: Iterable[Prior]) -> None:
         )
 
 
-def of(store: Store, net_id: int, position_ids: Sequence[int]) -> pd.DataFrame:
+def read_priors(store: Store, net_id: int, position_ids: Sequence[int]) -> pd.DataFrame:
     """The stored priors of these positions: columns position_id, move (UCI), p, rank; by position and rank."""
     import pandas as pd
 
@@ -63,7 +63,7 @@ def of(store: Store, net_id: int, position_ids: Sequence[int]) -> pd.DataFrame:
     return frame
 
 
-def questions(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list[MovesOfInterest]:
+def moves_of_interest(store: Store, oracle_id: int, position_ids: Sequence[int]) -> list[MovesOfInterest]:
     """These positions, with the history the store keeps, and their moves of interest; in the order of their numbers."""
     query = f"""
         SELECT p.id, p.played, v.best_move, {POSITION_CELLS}

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 # `value_condition` decides which value counts.
-_SCORED = """
+_FRAME_ROWS = """
 FROM deep_values v
 JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
 JOIN positions p ON p.id = v.position_id
@@ -98,10 +98,10 @@ def frame(
     by a curve that was fitted without the position's game; then disagreement = calibrated_q - deep_q.
 
     If `question.expanded` includes positions beyond those sampled from games, there are three more columns: `root_id`,
-    the sampled candidate from which a position was reached (a sampled position is its own); `step`, how it was reached
-    from a candidate (None for a sampled one); `inferred`, whether its value is not of a search of its own. `kind` is
-    then not only ``game``: ``aside``, ``policy`` and ``search`` are sampled positions next to the games
-    (`archives.aside`), with no step; None is a position that was only reached from candidates.
+    the sampled candidate from which a position was reached (a sampled position is its own root); `step`, how it was
+    reached from a candidate (None for a sampled one); `inferred`, whether its value was inferred from the search of
+    another position. `kind` is then not only ``game``: ``aside``, ``policy`` and ``search`` are sampled positions next
+    to the games (`archives.aside`), without a step; None is a position that was only reached from candidates.
 
     With `cut` there are also rows of sampled positions that a ladder cut. Their deep_q, nodes, deep_best etc. are of
     the last rung that was searched; one more column, `rung`, has its nodes (NaN: searched in full); and `weight` is 0,
@@ -115,7 +115,7 @@ def frame(
     """
     with snapshot(connection):
         pair = pick(connection, question.net, question.oracle)
-        wanted = [name for name in only or [*COLUMNS, *_more(question, cut)] if text or name not in _TEXTS]
+        wanted = [name for name in only or [*COLUMNS, *_more_columns(question, cut)] if text or name not in _TEXTS]
         subset = candidates_only or ids is not None
         numbers = (*(("weight",) if subset else NUMBERS), *OF_EXPANDED, *OF_CUT)
         table, attrs = _judged(connection, pair, question, [name for name in numbers if name in wanted], cut)
@@ -169,7 +169,7 @@ def _judged(
     return by_name, attrs_of(connection, pair, question, chosen, calibration)
 
 
-def _more(question: Question, cut: bool) -> tuple[str, ...]:
+def _more_columns(question: Question, cut: bool) -> tuple[str, ...]:
     """The columns that a frame has besides `COLUMNS`."""
     calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
     return (*calibrated, *(OF_EXPANDED if question.expanded != "no" else ()), *(OF_CUT if cut else ()))
@@ -209,7 +209,7 @@ def _read_cells(
     `counts` is the condition of `value_condition`.
     """
     only = "AND v.position_id IN (SELECT value FROM json_each(:ids))" if subset else ""
-    query = f"SELECT {', '.join(cells.values())} {_SCORED.format(counts=counts)} {only} ORDER BY v.position_id"
+    query = f"SELECT {', '.join(cells.values())} {_FRAME_ROWS.format(counts=counts)} {only} ORDER BY v.position_id"
     # A column of objects per name, filled as rows arrive: no second copy of a million histories.
     by_name = {name: np.empty(len(ids), object) for name in cells}
     reads = [_READ.get(name) for name in cells]
@@ -276,8 +276,8 @@ def pick(connection: StoreConnection, net: str | None, oracle: str | None) -> tu
     if not fitting_nets:
         assert net is not None
         if _is_missing_engine(net):
-            has = _listed(_with_digest(*named) for named in nets.values())
-            raise ValueRepairError(f"--net {net}: no such engine, and no net of that name in {path}; it has {has}")
+            names = _listed(_with_digest(*named) for named in nets.values())
+            raise ValueRepairError(f"--net {net}: no such engine, and no net of that name in {path}; it has {names}")
         raise ValueRepairError(f"no net {net} in {path}; it has {_listed(net_label(connection, i) for i in nets)}")
     if not fitting_oracles:
         raise ValueRepairError(f"no oracle {oracle} in {path}; it has {_listed(label for _, label, _ in oracles)}")
@@ -287,7 +287,7 @@ def pick(connection: StoreConnection, net: str | None, oracle: str | None) -> tu
         raise ValueRepairError(f"no position in {path} is scored{by_whom} yet; run vr mine first")
     if len(pairs) == 1:  # nearly always; counting would read every row
         return pairs[0]
-    counts = {pair: _scored(connection, *pair) for pair in pairs}
+    counts = {pair: _scored_count(connection, *pair) for pair in pairs}
     most = [pair for pair, count in counts.items() if count == max(counts.values())]
     return most[0] if len(most) == 1 else max(most, key=lambda pair: _latest(connection, *pair))
 
@@ -318,7 +318,7 @@ def net_label(connection: StoreConnection, net_id: int) -> str:
     """A net's name, with 12 digits of its SHA-256 if the store has another net of this name."""
     nets = _nets(connection)
     name, key = nets[net_id]
-    shared = any(other.lower() == name.lower() and another != key for other, another in nets.values())
+    shared = any(other_name.lower() == name.lower() and other_key != key for other_name, other_key in nets.values())
     return _with_digest(name, key) if shared else name
 
 
@@ -342,7 +342,7 @@ def _any_scored(connection: StoreConnection, net_id: int, oracle_id: int) -> boo
     return bool(connection.execute(f"SELECT EXISTS (SELECT 1 {SCORED})", (net_id, oracle_id)).fetchone()[0])
 
 
-def _scored(connection: StoreConnection, net_id: int, oracle_id: int) -> int:
+def _scored_count(connection: StoreConnection, net_id: int, oracle_id: int) -> int:
     query = f"SELECT count(*) {SCORED} AND v.stage = '{FULL}'"
     return int(connection.execute(query, (net_id, oracle_id)).fetchone()[0])
 
@@ -351,8 +351,8 @@ def _latest(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[A
     """The key by which `pick` sorts pairs with equally many positions: the last runs of the net and of the oracle, then
     their names.
 
-    Ids play no part in it, as a merge changes them. A run that only compared a net does not count, as it did not mine
-    for it; such runs are recognised by their options (`judge.compared_nets`).
+    It does not use ids, because a merge changes them. Runs that only compared a net do not count, because they did not
+    mine for it; their options tell them apart (`judge.compared_nets`).
     """
     last_run = "SELECT max(started || ' ' || identity) FROM runs WHERE id IN ({})"
     mined = last_run.format("SELECT run_id FROM net_values WHERE net_id = ?")
@@ -375,16 +375,16 @@ def _is_net(words: str, name: str, sha256: str) -> bool:
 
 
 def _is_engine(words: str, name: str) -> bool:
-    """Whether the words are a ``--net`` of the engine with this name: the name has each of them."""
+    """Whether the words are a ``--net`` of the engine with this name: the name contains each of them."""
     engine, *settings = settings_of(words.removeprefix(ENGINE)) or [""]
     parts = name.split()
     return words.startswith(ENGINE) and all(word in parts for word in (*os.path.basename(engine).split(), *settings))
 
 
 def _closest(words: str, fitting: Mapping[int, tuple[str, str]], path: str) -> list[int]:
-    """The one of the `fitting` evaluations of engines (id: name and SHA-256) that has the fewest settings.
+    """The one of the evaluations `fitting` (id: name and SHA-256) that has the fewest settings, as a list of its id.
 
-    Raises UsageError for several: two builds of an engine often have the same name.
+    Raises UsageError if there are several: two builds of an engine often have the same name.
     """
     settings = {i: name.count("=") for i, (name, _) in fitting.items()}
     closest = [i for i, count in settings.items() if count == min(settings.values())]
@@ -417,7 +417,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def eco_headers(connection: StoreConnection, game_ids: Sequence[int]) -> list[str | None]:
-    """The ECO header of each game, None if it has none. Anybody may have written the text."""
+    """The ECO header of each game, None if it has none. The text is untrusted."""
     query = "SELECT id, json_extract(headers, '$.ECO') FROM games WHERE id IN (SELECT value FROM json_each(?))"
     wanted = json.dumps(sorted({int(number) for number in game_ids}))
     by_game = dict(connection.execute(query, (wanted,)))

@@ -1,4 +1,4 @@
-"""Positions that were reached from candidates: how the store records them, what it knows of them, and their families.
+"""Positions that were reached from candidates: how the store records them, their outcomes, and their families.
 
 A family is the positions that were reached from one sampled candidate.
 """
@@ -152,7 +152,7 @@ def not_reached(store: Store, net_id: int, oracle_id: int, ids: NDArray[np.int64
 
 
 def _rows_without(store: Store, where: str, parameters: tuple[int, ...], ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The indices in `ids` [n] of the positions that `where`, a table and a condition, has no row of."""
+    """The indices in `ids` [n] of the positions without a row in `where`, a table with a condition."""
     query = f"""
         SELECT j.key FROM json_each(?) j
         WHERE NOT EXISTS (SELECT 1 FROM {where} AND position_id = j.value) ORDER BY j.key
@@ -162,7 +162,7 @@ def _rows_without(store: Store, where: str, parameters: tuple[int, ...], ids: ND
 
 
 def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> dict[int, NeighbourOutcome]:
-    """The outcomes of those of the positions that are finished, by position."""
+    """The outcomes of the positions `ids` that are finished, by position."""
     query = f"""
         SELECT j.value, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q,
                coalesce(nullif(e.nodes, 0), v.nodes, 0) AS "deep_values.nodes", e.cut_at, f.reason, e.run_id
@@ -242,7 +242,7 @@ def sources(
     return expansion_sources
 
 
-def games_of(store: Store, ids: Sequence[int]) -> dict[str, dict[int, int]]:
+def games_by_archive(store: Store, ids: Sequence[int]) -> dict[str, dict[int, int]]:
     """The games of positions: archive by name, number of the game, and the digest that identifies it."""
     query = """
         SELECT DISTINCT g.source, g.number, g.digest FROM json_each(?) j
@@ -260,14 +260,14 @@ def sampled_nodes(store: Store, net_id: int, oracle_id: int) -> int:
         SELECT coalesce(sum(nodes), 0), {beside_sum("nodes", "screened.nodes")} FROM screened
         WHERE net_id = :net AND oracle_id = :oracle
     """
-    others = f"""
+    unscreened = f"""
         SELECT coalesce(sum(v.nodes), 0), {beside_sum("v.nodes", "deep_values.nodes")} FROM deep_values v
         WHERE v.oracle_id = :oracle AND v.stage = '{FULL}' AND NOT EXISTS (
             SELECT 1 FROM screened c
             WHERE c.net_id = :net AND c.oracle_id = :oracle AND c.position_id = v.position_id)
     """
     pair = {"net": net_id, "oracle": oracle_id}
-    return sum(int(store.connection.execute(query, pair).fetchone()[0]) for query in (screened, others))
+    return sum(int(store.connection.execute(query, pair).fetchone()[0]) for query in (screened, unscreened))
 
 
 ANY_REACHED = "SELECT EXISTS (SELECT 1 FROM expanded WHERE net_id = ? AND oracle_id = ?)"

@@ -21,7 +21,7 @@ from valuerepair.version import __version__
 # The stage of a deep value says which search it is of. A number, as text, is a rung of the screening ladder, in nodes.
 FULL = "full"  # the full search of a position of the archive
 EXPANDED = "expanded"  # the full search of any other position: in no game, or reached from a candidate
-INFERRED = "inferred"  # no search of its own: the position is on the expected line of another one's search
+INFERRED = "inferred"  # no search: the position is on the expected line of another position's search
 SECOND = "second"  # a second look at a candidate
 AFTER = "after:"  # and a UCI move: a look at the position after that move, from the side to move there
 CHOSEN = "chosen"  # a short search of a net, for the move that it would play; not a judgement
@@ -47,10 +47,11 @@ CUT = "SELECT position_id FROM screened WHERE net_id IN (SELECT id FROM nets) AN
 
 
 def value_condition(expanded: str, position: str, row: str = "v", rungs: Sequence[int] = ()) -> str:
-    """The condition, in SQL, that a `row` of deep_values is the one that counts of a `position` for ``:oracle``.
+    """The SQL condition that a `row` of deep_values is the value that counts for a `position` and ``:oracle``.
 
-    `expanded` is as in `Question`. Of several values the one whose stage comes first in `_STAGES` counts. With `rungs`,
-    a position of the archive that the ladder cut and that has none of these counts with the deepest of its rungs.
+    `expanded` is as in `Question`. If a position has several values, the one whose stage comes first in `_STAGES`
+    counts. With `rungs`, a position of the archive that the ladder cut, without a value of these stages, counts with
+    its deepest rung.
     """
     *first, last = (*_STAGES[expanded], *(str(rung) for rung in sorted(rungs, reverse=True)))
     whens = "".join(
@@ -89,8 +90,8 @@ class DeepResult:
 
 
 def engine_words(engine: str) -> str:
-    """The name of an engine in labels. That of our own search is shown without the release, which digests contain: it
-    is the first release with these values."""
+    """The name of an engine in labels. The name of our own search contains the first release that gave these values;
+    digests include the release, and labels leave it out."""
     return engine.lower().replace("valuerepair 0.1.0 search", "valuerepair search")
 
 
@@ -141,7 +142,7 @@ class OracleIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What a run is. Runs with the same `identity` are the same work, which a repeated command resumes."""
+    """The description of a run. Runs with the same `identity` are the same work, which a repeated command resumes."""
 
     identity: str
     command: str
@@ -153,9 +154,9 @@ class RunRecord:
     def of(
         work: object, command: str, options: Mapping[str, Any], seed: int = 0, provider: str | None = None
     ) -> RunRecord:
-        """A run of this version that is identified by `work`, JSON-able: all that decides what it does.
+        """A run of this version that is identified by `work`, JSON-able: everything that its results depend on.
 
-        `provider` is that of the net, if one is evaluated.
+        `provider` computes the net, if a net is evaluated.
         """
         identity = hashlib.sha256(json_text(work).encode()).hexdigest()
         versions = {"valuerepair": __version__, "python": platform.python_version()}
@@ -185,10 +186,10 @@ class Admission(NamedTuple):
     fresh: NDArray[np.bool_]
 
 
-class Known(NamedTuple):
-    """What the store has of one position for a net and an oracle; None for what it does not have.
+class StoredValues(NamedTuple):
+    """The values that the store has of one position for a net and an oracle; None for what it lacks.
 
-    `deep` is cp, mate, win, draw, loss, own Q; `failure` is a reason.
+    `deep` is cp, mate, win, draw, loss, own Q; `failure` is the reason why the oracle has no value.
     """
 
     net_q: float | None
@@ -302,7 +303,7 @@ POSITION_CELLS = "p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known"
 
 
 def position_batch(rows: Sequence[tuple[Any, ...]]) -> PositionBatch:
-    """The positions of rows of `POSITION_CELLS`, at least one, without where they come from."""
+    """The positions of one or more rows of `POSITION_CELLS`, without their origins."""
     fens, starts, moves, plies, keys, histories_known = (list(column) for column in zip(*rows, strict=True))
     return PositionBatch(
         fens,

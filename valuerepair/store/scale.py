@@ -36,7 +36,7 @@ _TO_FIT = ("net_q", "cp", "mate", "weight", "game_id")
 
 
 def alpha(connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
-    """The alpha and where it comes from; see `Store.alpha`."""
+    """The alpha and its origin; see `Store.alpha`."""
     chosen = chosen_alpha(connection, net_id, oracle_id, requested)
     if chosen is not None:
         return chosen
@@ -67,9 +67,9 @@ def chosen_alpha(
     return values.Alpha(value, f"stored fit of {fitted[:10]} on {n:,} positions ({norm})")
 
 
-def are_alike(one: float, other: float) -> bool:
+def are_alike(alpha: float, other_alpha: float) -> bool:
     """Whether two alphas are practically the same scale."""
-    return abs(math.log(one / other)) <= _ALIKE
+    return abs(math.log(alpha / other_alpha)) <= _ALIKE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class TrainingScale:
     level: float | None
 
     def figures(self) -> dict[str, Any]:
-        """The same, JSON-able."""
+        """The fields and the sentence of `line`, JSON-able."""
         return {
             "alpha": self.alpha.value,
             "origin": self.alpha.origin,
@@ -96,18 +96,18 @@ class TrainingScale:
         }
 
     def line(self) -> str:
-        """The same in words."""
-        by = f"alpha {self.alpha.shown}" if self.alpha.is_of_centipawns(self.q_from) else ""
-        by = by or self.alpha.source(self.q_from)
+        """The scale as a sentence for the user."""
+        of_centipawns = self.alpha.is_of_centipawns(self.q_from)
+        source = f"alpha {self.alpha.shown}" if of_centipawns else self.alpha.source(self.q_from)
         if self.slope.value <= 0:
-            return f"by {by} the scale of the net's Q cannot be determined: deep Q does not rise with net Q"
+            return f"by {source} the scale of the net's Q cannot be determined: deep Q does not rise with net Q"
         steep = f"{self.slope.value:.2f} times as steep (95 %: {self.slope.low:.2f} to {self.slope.high:.2f})"
         if abs(self.slope.value - 1) < _SLOPE_ALIKE:
-            return f"by {by} the net's Q would keep its scale: {steep}"
+            return f"by {source} the net's Q would keep its scale: {steep}"
         level = (
             "" if self.level is None else f"; alpha {values.Alpha(self.level, '').shown} would leave its scale alone"
         )
-        return f"by {by} the net's Q would become {steep}{level}"
+        return f"by {source} the net's Q would become {steep}{level}"
 
 
 def training_scale(
@@ -124,19 +124,19 @@ def training_scale(
         return None
     level = None
     if trained_by.is_of_centipawns(q_from):
-        fit = values.fit_alpha(*(scored[name] for name in _TO_FIT))
-        level = None if fit.at_bound else fit.alpha
+        keeping = values.fit_alpha(*(scored[name] for name in _TO_FIT))
+        level = None if keeping.at_bound else keeping.alpha
     return TrainingScale(trained_by, q_from, slope, level)
 
 
 class UsedCalibration(NamedTuple):
-    """A calibration in use, and where it comes from, in words."""
+    """A calibration in use, and its origin in words."""
 
     calibration: Calibration
     origin: str
 
     def figures(self) -> dict[str, Any]:
-        """What it is, JSON-able."""
+        """The origin and the figures of the calibration, JSON-able."""
         return {"origin": self.origin, **self.calibration.figures()}
 
 
@@ -207,7 +207,7 @@ def calibrated_of(
     return calibration.expected(net_q, fold_of(games_of(connection, ids)))
 
 
-def keep_calibration(connection: StoreConnection, net_id: int, oracle_id: int, calibration: Calibration) -> None:
+def store_calibration(connection: StoreConnection, net_id: int, oracle_id: int, calibration: Calibration) -> None:
     """Stores a calibration for this net and oracle; it replaces an earlier one."""
     scale = (calibration.alpha, calibration.q_from)
     row = (net_id, oracle_id, *scale, calibration.as_json(), calibration.positions, calibration.games, now())

@@ -1,6 +1,6 @@
 """The tables of a store, its version, and how older versions become the present one.
 
-A store is known by SQLite's ``application_id`` and its version by ``user_version``, so `file` and other tools see both.
+SQLite's ``application_id`` identifies a store, and ``user_version`` is its version; `file` and other tools show both.
 ``MIGRATIONS[v]`` turns a store of version v - 1 into version v; the first makes one of an empty file, version 0. A
 released migration is never edited: a change is a new one at the end.
 
@@ -272,7 +272,7 @@ def version(connection: sqlite3.Connection, path: str) -> int:
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
-    """Brings a store to the present version, each step in a transaction of its own with its version number."""
+    """Brings a store to the present version; each step and its version number are one transaction."""
     present = version(connection, path)
     for step, script in MIGRATIONS.items():
         if step > present:
@@ -295,8 +295,8 @@ def empty_store(last: int | None = None) -> Iterator[sqlite3.Connection]:
 def differences(connection: sqlite3.Connection, number: int) -> list[str]:
     """How a store of version `number` differs from what `migrate` makes, each as ``table plays differs``.
 
-    Additional tables and indices are no difference. An additional view, trigger or virtual table is one, as it can run
-    for ever.
+    An additional table or index is not a difference. An additional view, trigger or virtual table is one, because it
+    can run for ever.
     """
     expected, actual = _expected(tuple(MIGRATIONS.items()), number), _form(connection)
     missing = [f"{name} is missing" for name in expected if name not in actual]
@@ -315,7 +315,7 @@ def check_form(connection: sqlite3.Connection, path: str, number: int) -> None:
         )
 
 
-# A table or an index as ``CREATE`` makes it; an index on an expression runs what that says.
+# A table or an index that runs nothing; an index on an expression would run the expression.
 _IDLE = re.compile(r"table \S+ CREATE TABLE|index \S+ CREATE (UNIQUE )?INDEX [^()]*\([^()]*\)$")
 
 

@@ -1,4 +1,4 @@
-"""What the store has of the screening ladder: screens, and how far each position came."""
+"""The screening ladder in the store: screens, and how far each position came."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ class ScreenFacts(NamedTuple):
     fitted: str
 
 
-def add_screen(store: Store, net_id: int, oracle_id: int, facts: ScreenFacts, of: Population = SAMPLED) -> int:
-    """Records a screen and returns its id; that of `facts` is not used."""
+def add_screen(store: Store, net_id: int, oracle_id: int, facts: ScreenFacts, population: Population = SAMPLED) -> int:
+    """Records a screen and returns its id; the `id` of `facts` is not used."""
     names = "net_id, oracle_id, threshold, alpha, alpha_given, q_from, recall, model, fitted, expanded"
     with store.writing() as connection:
         cursor = connection.execute(
             f"INSERT INTO screens ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (net_id, oracle_id, *facts[1:7], now(), of is REACHED),
+            (net_id, oracle_id, *facts[1:7], now(), population is REACHED),
         )
         return int(cursor.lastrowid or 0)
 
 
-def screens(store: Store, net_id: int, oracle_id: int, of: Population = SAMPLED) -> list[ScreenFacts]:
-    """All screens of a net and an oracle for positions `of` this kind, the newest first."""
+def screens(store: Store, net_id: int, oracle_id: int, population: Population = SAMPLED) -> list[ScreenFacts]:
+    """All screens of a net and an oracle for this population, the newest first."""
     query = """
         SELECT id, threshold, alpha, alpha_given, q_from, recall, model, fitted FROM screens
         WHERE net_id = ? AND oracle_id = ? AND expanded = ? ORDER BY id DESC
     """
-    parameters = net_id, oracle_id, of is REACHED
+    parameters = net_id, oracle_id, population is REACHED
     return [
         ScreenFacts(number, threshold, alpha, bool(alpha_given), *facts)
         for number, threshold, alpha, alpha_given, *facts in store.connection.execute(query, parameters)
@@ -87,12 +87,12 @@ _OF_PASSAGE = "screen_id, cut_at, chance, nodes, searched, probability, run_id"
 
 
 def add_passage(
-    store: Store, net_id: int, oracle_id: int, passage: Passage, run: Run, of: Population = SAMPLED
+    store: Store, net_id: int, oracle_id: int, passage: Passage, run: Run, population: Population = SAMPLED
 ) -> None:
     """Records a position's way up the ladder. A position reached from a candidate has a row already."""
     position_id, *way = astuple(passage)
     with store.writing() as connection:
-        if of is REACHED:
+        if population is REACHED:
             connection.execute(
                 f"UPDATE expanded SET ({_OF_PASSAGE}) = (?, ?, ?, ?, ?, ?, ?) "
                 "WHERE net_id = ? AND oracle_id = ? AND position_id = ?",
@@ -146,8 +146,8 @@ def passage_columns(store: Store, net_id: int, oracle_id: int) -> PassageColumns
 ON_RUNGS = """
 SELECT position_id FROM deep_values WHERE oracle_id = :oracle AND stage IN (SELECT value FROM json_each(:rungs))
 """
-# A position without a passage for any net was searched in full outside the ladder. Its rungs tell where it left the
-# ladder, the run of these for which net and oracle.
+# A position with rungs but without a passage for any net was searched in full outside the ladder since. It left the
+# ladder at its deepest rung, and the run of that search tells for which net and oracle the ladder was.
 SINCE = """
 SELECT v.position_id, max(CAST(v.stage AS INTEGER)), max(v.nodes) FROM json_each(:ids) i
 CROSS JOIN deep_values v ON v.oracle_id = :oracle AND v.stage IN (SELECT value FROM json_each(:rungs))
@@ -182,7 +182,7 @@ def any_passage(store: Store, net_id: int, oracle_id: int) -> bool:
 
 
 def cut_below(store: Store, net_id: int, oracle_id: int) -> float:
-    """The highest threshold of a screen that cut positions which were not searched in full since; 0 without any."""
+    """The highest threshold of a screen that cut positions that were not searched in full since; 0 without one."""
     query = """
         SELECT coalesce(max(s.threshold), 0.0) FROM screened p JOIN screens s ON s.id = p.screen_id
         WHERE p.net_id = ? AND p.oracle_id = ? AND p.cut_at IS NOT NULL AND NOT p.searched
@@ -208,7 +208,7 @@ def settle(
     This is needed when a run judges or searches again the cut positions that audited ones represented. Positions that
     left the ladder by one of the screens `screen_ids` do not change.
     """
-    these = """
+    where = """
         net_id IN (SELECT id FROM nets WHERE id = coalesce(:net, id)) AND oracle_id = :oracle
         AND position_id IN (SELECT value FROM json_each(:ids)) AND cut_at IS NOT NULL
         AND screen_id NOT IN (SELECT value FROM json_each(:screens))
@@ -221,11 +221,12 @@ def settle(
     }
     with store.writing() as connection:
         connection.execute(
-            f"UPDATE screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {these}", parameters
+            f"UPDATE screened SET cut_at = NULL, chance = NULL, probability = 1 WHERE searched AND {where}",
+            parameters,
         )
         connection.execute(
             f"""
-            DELETE FROM screened WHERE NOT searched AND {these} AND EXISTS (
+            DELETE FROM screened WHERE NOT searched AND {where} AND EXISTS (
                 SELECT 1 FROM deep_values v WHERE v.oracle_id = :oracle AND v.stage = '{FULL}'
                 AND v.position_id = screened.position_id)
             """,
@@ -234,7 +235,7 @@ def settle(
 
 
 def cut_before(store: Store, oracle_id: int, ids: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Those of the sampled positions that ladders of any net cut, each with a screen that did, in ascending order."""
+    """The positions among `ids` [n] that a ladder of any net cut, each with the screen that cut it, ascending."""
     query = """
         SELECT s.position_id, s.screen_id FROM json_each(?) j CROSS JOIN nets n
         CROSS JOIN screened s ON s.net_id = n.id AND s.oracle_id = ? AND s.position_id = j.value
@@ -261,12 +262,12 @@ class ClimbedRows(NamedTuple):
 
 
 def climbed(
-    store: Store, net_id: int, oracle_id: int, screen_ids: Sequence[int], of: Population = SAMPLED
+    store: Store, net_id: int, oracle_id: int, screen_ids: Sequence[int], population: Population = SAMPLED
 ) -> list[int]:
     """The positions, ascending, that these screens cut, that were searched in full on a ladder, or that failed."""
-    of_pair = f"{of.table} WHERE net_id = :net AND oracle_id = :oracle"
-    failed = f"oracle_id = :oracle AND stage = '{of.stage}'"
-    if of is REACHED:  # positions of a line are searched without the ladder
+    of_pair = f"{population.table} WHERE net_id = :net AND oracle_id = :oracle"
+    failed = f"oracle_id = :oracle AND stage = '{population.stage}'"
+    if population is REACHED:  # positions of a line are searched without the ladder
         of_pair += " AND step <> 'line'"
         failed += f" AND position_id IN (SELECT position_id FROM {of_pair})"
     query = f"""
@@ -283,19 +284,19 @@ def climbed_rows(
     oracle_id: int,
     rungs: Sequence[int],
     last: int | None = None,
-    of: Population = SAMPLED,
+    population: Population = SAMPLED,
 ) -> ClimbedRows:
     """The positions, up to the id `last`, that were searched on all these rungs and in full, by position."""
     facts = store.connection.execute(
         f"""
         SELECT c.position_id, c.probability, n.q, n.best_move
-        FROM {of.table} c JOIN net_values n ON n.net_id = c.net_id AND n.position_id = c.position_id
+        FROM {population.table} c JOIN net_values n ON n.net_id = c.net_id AND n.position_id = c.position_id
         WHERE c.net_id = ? AND c.oracle_id = ? AND c.searched AND c.position_id <= coalesce(?, c.position_id)
         ORDER BY c.position_id
         """,
         (net_id, oracle_id, last),
     ).fetchall()
-    stages = [*map(str, rungs), of.stage]
+    stages = [*map(str, rungs), population.stage]
     place = {stage: i for i, stage in enumerate(stages)}
     row_of = {row[0]: i for i, row in enumerate(facts)}
     scores = np.full((len(facts), len(stages), 6), np.nan)
@@ -303,8 +304,8 @@ def climbed_rows(
     is_known = np.zeros((len(facts), len(stages)), np.bool_)
     query = f"""
         SELECT v.position_id, v.stage, v.cp, v.mate, v.w, v.d, v.l, v.q, v.best_move FROM deep_values v
-        JOIN {of.table} c ON c.net_id = ? AND c.oracle_id = v.oracle_id AND c.position_id = v.position_id AND c.searched
-        WHERE v.oracle_id = ? AND v.stage IN (SELECT value FROM json_each(?))
+        JOIN {population.table} c ON c.net_id = ? AND c.oracle_id = v.oracle_id AND c.position_id = v.position_id
+        AND c.searched WHERE v.oracle_id = ? AND v.stage IN (SELECT value FROM json_each(?))
     """
     for position, stage, *numbers, move in store.connection.execute(query, (net_id, oracle_id, json.dumps(stages))):
         if (i := row_of.get(position)) is not None:

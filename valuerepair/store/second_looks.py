@@ -54,7 +54,7 @@ class Looks(NamedTuple):
     deep_best: list[str | None]
 
 
-class Afters(NamedTuple):
+class SearchesAfterMoves(NamedTuple):
     """m searches after moves: position `ids` [m], `moves` (UCI), and `scores` [m, 6] from the side that moves next."""
 
     ids: NDArray[np.int64]
@@ -70,7 +70,7 @@ def oracle_of(connection: StoreConnection, digest: str) -> StoredOracle:
     return _oracle(connection.row(f"SELECT {_ORACLE} FROM oracles WHERE digest = ?", (digest,)))
 
 
-def lookers(connection: StoreConnection) -> list[StoredOracle]:
+def second_oracles(connection: StoreConnection) -> list[StoredOracle]:
     """The oracles that took second looks, in the order of their numbers."""
     query = f"""
         SELECT {_ORACLE} FROM oracles o
@@ -117,14 +117,14 @@ def looks(connection: StoreConnection, net_id: int, first_id: int, second_id: in
     )
 
 
-def afters(connection: StoreConnection, second_id: int) -> Afters:
+def searches_after_moves(connection: StoreConnection, second_id: int) -> SearchesAfterMoves:
     """All searches of an oracle after moves."""
     query = """
         SELECT cp, mate, w, d, l, q, position_id, stage FROM deep_values
         WHERE oracle_id = ? AND stage >= ? AND stage < ?
     """
     rows = connection.execute(query, (second_id, *_AFTER_STAGES)).fetchall()
-    return Afters(
+    return SearchesAfterMoves(
         np.array([row[6] for row in rows], np.int64), [row[7].removeprefix(AFTER) for row in rows], _scores(rows)
     )
 
@@ -135,7 +135,7 @@ def _scores(rows: list[tuple[Any, ...]]) -> Floats:
 
 
 def finished(connection: StoreConnection, second_id: int, ids: Iterable[int]) -> dict[int, dict[str, str | None]]:
-    """The looks that an oracle has taken at these positions: by position, stage -> preferred move."""
+    """The looks that an oracle has taken at these positions: position -> stage -> preferred move."""
     query = """
         SELECT position_id, stage, best_move FROM deep_values
         WHERE oracle_id = ? AND (stage = ? OR stage >= ? AND stage < ?)
@@ -154,8 +154,8 @@ def failed(connection: StoreConnection, oracle_id: int) -> dict[tuple[int, str],
     return {(position_id, stage): reason for position_id, stage, reason in rows}
 
 
-def made(connection: StoreConnection, run_id: int) -> int:
-    """How many searches a run of second looks has made so far; moves that end a game need none."""
+def searches_made(connection: StoreConnection, run_id: int) -> int:
+    """The number of searches that a run of second looks has made so far, without moves that end a game."""
     query = (
         "SELECT count(*) FROM deep_values WHERE run_id = ? AND (stage = ? OR stage >= ? AND stage < ?) AND nodes > 0"
     )
@@ -165,7 +165,7 @@ def made(connection: StoreConnection, run_id: int) -> int:
 def take_over(connection: StoreConnection, second_id: int, ids: Iterable[int], run_id: int) -> None:
     """Copies this oracle's full searches of these positions as second looks.
 
-    They have the same nodes by the same engine (in rungs, if a ladder made them), so they need not be repeated. For use
+    The same engine searched the same nodes (in rungs, if a ladder did), so these searches need not be repeated. For use
     within `Store.writing`.
     """
     query = """

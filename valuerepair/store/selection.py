@@ -30,11 +30,11 @@ ORDER BY n.position_id
 
 
 def selection_weights(connection: StoreConnection, ids: Ids, oracle_id: int, net_id: int | None = None) -> Floats:
-    """[n] how many positions each of the `ids`, ascending, represents; 0: audited ones represent it.
+    """[n] how many positions each of the `ids`, ascending, represents; 0 if audited positions represent it.
 
-    The ladder that judged a position last decides; with a `net_id` that net's own ladder goes first. A position that
-    did not leave this ladder weighs 1, or that no ladder met. Others have the ladder's `audit_weights`; but audited
-    ones among positions that another ladder has judged since weigh 1, because its audits represent what it cut.
+    The ladder that judged a position last decides; with a `net_id` that net's own ladder goes first. A position weighs
+    1 if it did not leave this ladder, or if no ladder met it. Others have the ladder's `audit_weights`; but an audited
+    position that another ladder has judged since weighs 1, because that ladder's audits represent what it cut.
     """
     weights = np.ones(len(ids))
     passages = _passages(connection, oracle_id, net_id)
@@ -51,7 +51,7 @@ def selection_weights(connection: StoreConnection, ids: Ids, oracle_id: int, net
 
 
 def other_ladders(connection: StoreConnection, oracle_id: int, net_id: int) -> list[int]:
-    """The nets whose ladders chose what a net without a ladder of its own is judged on; none if it has one."""
+    """The nets whose ladders chose the positions that judge this net; empty if the net has a ladder itself."""
     query = """
         SELECT id FROM nets WHERE EXISTS (
             SELECT 1 FROM screened s WHERE s.net_id = nets.id AND s.oracle_id = ? AND s.cut_at NOT NULL)
@@ -62,10 +62,10 @@ def other_ladders(connection: StoreConnection, oracle_id: int, net_id: int) -> l
 
 
 class _Passages(NamedTuple):
-    """The passages of all ladders of an oracle, by position; `decides`: the one that the position weighs by.
+    """The passages of all ladders of an oracle as columns, by position.
 
-    Of each row the position (`ids`), the ladder's net, whether the position left that ladder
-    (`left_ladder`), whether it was `searched` in full there, and with what probability if it left.
+    Each row has the position (`ids`), the ladder's net, whether the position left that ladder (`left_ladder`), whether
+    it was `searched` in full there, with what probability if it left, and whether this passage `decides` its weight.
     """
 
     ids: Ids
@@ -101,9 +101,9 @@ def _met_without_passage(connection: StoreConnection, ids: Ids, net_id: int, ora
 def _weights_by(passages: _Passages, of_net: Flags, met: Ids) -> tuple[Ids, Floats]:
     """The positions for which this net's ladder decides and that left it, and the weight of each.
 
-    Later ladders found the positions `met` audited, so these weigh 1. They met others that nobody recorded, if their
-    net had its values before. So the share of the audited positions that they did not meet is estimated: it has as many
-    audited ones for each cut one as all that left.
+    Later ladders met the audited positions `met`, so these weigh 1. They met others without recording it, if their net
+    had the values already. So the share of the other audited positions that no later ladder met is estimated: among
+    the positions that none met, the ratio of audited to cut ones is that among all positions that left.
     """
     of_left = of_net & passages.left_ladder
     audited, cut = of_left & passages.searched, of_left & ~passages.searched

@@ -31,10 +31,10 @@ from valuerepair.store.rows import (
     Admission,
     DeepColumns,
     DeepResult,
-    Known,
     OracleIdentity,
     Run,
     RunRecord,
+    StoredValues,
     game_row,
     json_text,
     now,
@@ -80,8 +80,8 @@ class Store:
 
         Older versions are migrated. Raises ValueRepairError, in one line each: no such file, not a store, tables that
         differ from a store's, a newer version, another writer at work, no permission. Reading from the store later
-        raises it for a damaged file and for a cell that its column cannot have, unless it `is_raw`, for a check that
-        looks for such cells.
+        raises it for a damaged file and for a cell that its column cannot have; with `is_raw` not for cells, so that
+        `vr store check` can look for them.
         """
         name = os.fspath(path)
         write = write or create
@@ -96,7 +96,7 @@ class Store:
         return cls(name, connection, lock, created=not exists)
 
     def close(self) -> None:
-        """Commits and closes. A store that this call's `open` created, and that has no position, is removed again."""
+        """Commits and closes. Removes a store that `open` has just created, if it has no position."""
         try:
             if self._lock is not None:
                 self.commit()
@@ -111,7 +111,7 @@ class Store:
                 self._lock = None
 
     def __fspath__(self) -> str:
-        """Its path, so that an open store may be given wherever the path of one may."""
+        """Its path: an open store can be given in place of the path of a store."""
         return self.path
 
     @property
@@ -145,7 +145,7 @@ class Store:
         try:
             yield run
         except BaseException:
-            # The error that ended the run is the one to report, not that its end could not be recorded.
+            # Report the error that ended the run, not a failure to record its end.
             with suppress(ValueRepairError):
                 self.end_run(run, "interrupted", run.counts)
             raise
@@ -184,7 +184,7 @@ class Store:
         row = (identity.key, history_fill, identity.name, identity.value_head, identity.input_format, identity.size)
         with self.writing() as connection:
             if identity.path:
-                files.keep_path(connection, files.NET, identity.sha256, identity.path)
+                files.record_path(connection, files.NET, identity.sha256, identity.path)
             return _id_of(connection, "nets", names, row, key=2)
 
     def add_oracle(self, identity: OracleIdentity) -> int:
@@ -194,7 +194,7 @@ class Store:
         row = (*words, json_text(dict(identity.limits)), json_text(dict(identity.options)))
         with self.writing() as connection:
             if identity.net_file is not None:
-                files.keep_path(connection, files.NET, *identity.net_file)
+                files.record_path(connection, files.NET, *identity.net_file)
             return _id_of(connection, "oracles", names, row, key=1)
 
     # -- positions and values -----------------------------------------------------------------------------------------
@@ -215,8 +215,10 @@ class Store:
         rows = self.connection.rows_of(np.asarray(ids, np.int64).tolist(), query)
         return position_batch(rows) if rows else PositionBatch.from_positions([])
 
-    def known(self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL) -> list[Known]:
-        """What the store has already of each position, in the order of `ids` [n]."""
+    def stored_values(
+        self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL
+    ) -> list[StoredValues]:
+        """The values that the store has already of each position, in the order of `ids` [n]."""
         query = """
             SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason
             FROM json_each(:ids) j
@@ -227,12 +229,13 @@ class Store:
         """
         parameters = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
         return [
-            Known(net_q, tuple(deep) if scored else None, failure)
+            StoredValues(net_q, tuple(deep) if scored else None, failure)
             for net_q, scored, *deep, failure in self.connection.execute(query, parameters)
         ]
 
     def take_over_expanded(self, ids: NDArray[np.int64], oracle_id: int) -> None:
-        """Counts the searches of positions reached from candidates, which are now sampled, as those of sampled ones."""
+        """Turns searches of positions that were reached from candidates, and are now sampled, into full searches of
+        sampled positions."""
         with self.writing() as connection:
             connection.execute(
                 "UPDATE OR IGNORE deep_values SET stage = ? WHERE oracle_id = ? AND stage = ? "
@@ -329,12 +332,12 @@ class Store:
         return str(sha256), str(digest)
 
     def pick(self, net: str | None = None, oracle: str | None = None) -> tuple[int, int]:
-        """(net_id, oracle_id) of the pair with most scored positions among those that `net` and `oracle` fit.
+        """(net_id, oracle_id) of the pair with the most scored positions among those that `net` and `oracle` fit.
 
-        Of equal pairs it is that of the net mined last, whatever nets were compared with it since (`vr remeasure`);
-        then that of the oracle whose last run began last.
-        `net` is a name, a file's path or the beginning of its SHA-256; `oracle` a label, the beginning of its digest,
-        or a value of ``--deep`` (``stockfish:nodes=20000``). Raises ValueRepairError if no pair fits.
+        Of equal pairs it takes the net that was mined last, whatever nets were compared with it since (`vr remeasure`);
+        then the oracle whose last run began last. `net` is a name, a file's path or the beginning of its SHA-256;
+        `oracle` a label, the beginning of its digest, or a value of ``--deep`` (``stockfish:nodes=20000``). Raises
+        ValueRepairError if no pair fits.
         """
         return queries.pick(self.connection, net, oracle)
 
@@ -412,8 +415,8 @@ class Store:
             return scale.used_calibration(self.connection, *pair, alpha, question.q_from)
 
     def judged_q(self, question: Question, ids: Sequence[int], net_q: Sequence[float]) -> NDArray[np.float64]:
-        """[n] what deep Q is compared with in positions with these net values, `net_q` [n]: the values themselves, or
-        calibrated if the question says so. Raises TooFewPositions."""
+        """[n] what deep Q is compared with: the net values `net_q` [n] of these positions, or their calibrated values
+        if the question is calibrated. Raises TooFewPositions."""
         if question.calibration == "none" or not len(ids):
             return np.array(net_q, np.float64)
         return scale.calibrated_of(self.connection, self.calibration(question).calibration, ids, net_q)
@@ -429,7 +432,7 @@ class Store:
         alpha = self.alpha(net_id, oracle_id, question.alpha)
         fitted = scale.fitted_calibration(self.connection, net_id, oracle_id, alpha, question.q_from)
         with self.writing() as connection:
-            scale.keep_calibration(connection, net_id, oracle_id, fitted)
+            scale.store_calibration(connection, net_id, oracle_id, fitted)
         self.commit()
 
     def frame(
@@ -466,7 +469,7 @@ class Store:
 
     def _is_empty(self) -> bool:
         try:
-            # A run without a position, as of a file without games, has nothing to resume.
+            # A run without a position, for example of a file without games, has nothing to resume.
             rows = (f"SELECT 1 FROM {table}" for table in ("positions", "alpha_fits", "plays"))
             (is_kept,) = self.connection.execute("SELECT " + " OR ".join(f"EXISTS ({row})" for row in rows)).fetchone()
             return not is_kept
@@ -502,7 +505,7 @@ def _admit(connection: StoreConnection, batch: PositionBatch, run_id: int, *, re
 
 
 def _settle_kinds(connection: StoreConnection, ids: NDArray[np.int64], kinds: Sequence[Kind]) -> None:
-    """Updates the kinds of positions that the store had: to ``game`` if they are in one, to any if they had none."""
+    """Updates the kinds of positions that the store had: to ``game`` if they are in a game, to any if they had none."""
     for kind in {*kinds}:
         numbers = json.dumps([number for number, own in zip(ids.tolist(), kinds, strict=True) if own == kind])
         connection.execute(
@@ -546,7 +549,7 @@ _OF_GAME = "source, number, digest, byte_offset, white, black, event, date, resu
 
 
 def _id_of(connection: StoreConnection, table: str, names: str, row: tuple[Any, ...], *, key: int) -> int:
-    """The id of the row of a table that has the first `key` cells of this one; if no row has, this one is added."""
+    """The id of the row of a table with the same first `key` cells as this row, which is added if there is none."""
     marks = ", ".join("?" * len(row))
     connection.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", row)
     same = " AND ".join(f"{name} = ?" for name in names.split(", ")[:key])
@@ -556,7 +559,7 @@ def _id_of(connection: StoreConnection, table: str, names: str, row: tuple[Any, 
 def _with_stored_history(
     connection: StoreConnection, batch: PositionBatch, ids: NDArray[np.int64], is_old: NDArray[np.bool_]
 ) -> PositionBatch:
-    """`batch` with the store's own history and kind in the rows of positions that the store had, `is_old`."""
+    """`batch`, with the history and kind from the store in the rows `is_old`, whose positions the store had."""
     old = np.flatnonzero(is_old)
     if not len(old):
         return batch
@@ -565,8 +568,8 @@ def _with_stored_history(
     fen, start_fen, kinds = list(batch.fen), list(batch.start_fen), list(batch.origin.kind)
     ply, history_known = batch.ply.copy(), batch.history_known.copy()
     pieces = [batch.moves[a:b] for a, b in pairwise(batch.offsets.tolist())]
-    for i, at in zip(old.tolist(), place.tolist(), strict=True):
-        _, fen[i], start_fen[i], moves, ply[i], history_known[i], kind = stored[at]
+    for i, row in zip(old.tolist(), place.tolist(), strict=True):
+        _, fen[i], start_fen[i], moves, ply[i], history_known[i], kind = stored[row]
         kinds[i] = kind or GAME
         pieces[i] = np.frombuffer(moves, "<u2").astype(np.uint16)
     joined_moves, offsets = joined(pieces)

@@ -1,7 +1,7 @@
-"""The file of a sample that is still being drawn: a stopped run resumes reading at the place where it stopped.
+"""The checkpoint of a sample that is still being drawn: a stopped run resumes reading where it stopped.
 
 A uniform sample of a given size is known only after all archives are read, which takes an hour for a month of a large
-database. Until then the file holds the positions drawn so far and the place that reading has reached.
+database. Until then a file holds the positions drawn so far and the place that reading has reached.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ _NUMBERS = ("ply", "key", "history_known")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far reading got: `source` whole archives, then `games` games of the next one, up to its byte `offset`.
-
-    The byte is that of the decompressed text.
+    """How far reading got: `source` whole archives, then `games` games of the next one, which end at byte `offset` of
+    its decompressed text.
     """
 
     source: int = 0
@@ -51,11 +50,11 @@ class _Metadata(Record):
     report: dict[str, Any]
 
 
-class KeptSample:
-    """The file with the sample of the run called `identity`; a file of another run is ignored.
+class SampleCheckpoint:
+    """The file with the unfinished sample of the run with this `identity`; a file of another run is ignored.
 
-    After `load`, `place` is where to resume; `drawn` has the positions drawn before it, None without a saved sample;
-    `games` has the hashes of the games before it, if copies of games are looked for.
+    After `load`, `place` is where to resume, `drawn` has the positions drawn before it (None without a saved sample),
+    and `games` the hashes of the games before it, if copies of games are looked for.
     """
 
     def __init__(self, path: str | Path, identity: str) -> None:
@@ -71,9 +70,9 @@ class KeptSample:
         return time.monotonic() - self._saved >= EVERY_S
 
     def load(self, report: ReadReport) -> None:
-        """Reads the file, if there is one, and copies the counts of games and positions into `report`, a new one.
+        """Reads the file, if it exists, and copies its counts of games and positions into `report`, a new one.
 
-        A damaged file, or one of another run, counts as missing.
+        A damaged file, or the file of another run, counts as missing.
         """
         try:
             with open_regular(self._path) as file:
