@@ -132,13 +132,13 @@ def _row(
     weight: Floats,
     game: Ids,
 ) -> KindRow:
-    names, place = np.unique(game, return_inverse=True)
+    names, game_of_row = np.unique(game, return_inverse=True)
     fold = fold_of(names)
-    sums = [_GameSums.of_games(q, deep_q, deeper, weight, place, len(names)) for q in net_q]
+    sums = [_GameSums.of_games(q, deep_q, deeper, weight, game_of_row, len(names)) for q in net_q]
     ones = np.ones((1, len(names)))
     first, second = (float(net_sums.error(ones, fold)[0]) for net_sums in sums)
     change = Interval(second - first, *_bounds(sums, fold))
-    scaled = [q * net_sums.scales(ones, fold)[0, fold][place] for q, net_sums in zip(net_q, sums, strict=True)]
+    scaled = [q * net_sums.scales(ones, fold)[0, fold][game_of_row] for q, net_sums in zip(net_q, sums, strict=True)]
     return KindRow(
         kind=name,
         positions=len(deep_q),
@@ -163,7 +163,9 @@ def _candidates(
     changes = columns[1] - columns[0]
     if deeper is not None:
         deeper_hits = [is_candidate(q - deeper.deep_q, threshold) for q in scaled]
-        columns = [deeper.corrected(own, hit.astype(np.float64)) for own, hit in zip(columns, deeper_hits, strict=True)]
+        columns = [
+            deeper.corrected(column, hit.astype(np.float64)) for column, hit in zip(columns, deeper_hits, strict=True)
+        ]
     # By a deeper judge, its corrections of the drawn rows are resampled, too.
     differences = columns[1] - columns[0] + (single_changes(changes, weight) - changes)
     kept, *means = bootstrap(np.stack([differences, *columns], 1), weight, game)
@@ -197,7 +199,7 @@ class _GameSums:
         deep_q: Floats,
         deeper: DeeperValues | None,
         weight: Floats,
-        place: NDArray[np.intp],
+        game_of_row: NDArray[np.intp],
         games: int,
     ) -> _GameSums:
         squares = deep_q**2
@@ -205,7 +207,7 @@ class _GameSums:
             squares = deeper.corrected(squares, deeper.deep_q**2)
             deep_q = deeper.corrected(deep_q, deeper.deep_q)
         columns = (weight, weight * net_q**2, weight * net_q * deep_q, weight * squares)
-        return cls(*(np.bincount(place, column, games).astype(np.float64) for column in columns))
+        return cls(*(np.bincount(game_of_row, column, games).astype(np.float64) for column in columns))
 
     @property
     def scale(self) -> float:
@@ -291,8 +293,7 @@ def kind_lines(rows: Sequence[KindRow]) -> Iterator[str]:
     for i, threshold in enumerate(THRESHOLDS):
         columns = f"candidates at {threshold:g}:<33 | A:>8 | B:>8 | B - A:<"
         rates = (
-            (WORDS[row.kind], f"{100 * at.first.rate:.2f} %", f"{100 * at.second.rate:.2f} %", at.change.points)
-            for row in rows
-            for at in (row.candidates[i],)
+            (WORDS[kind], f"{100 * both.first.rate:.2f} %", f"{100 * both.second.rate:.2f} %", both.change.points)
+            for kind, both in ((row.kind, row.candidates[i]) for row in rows)
         )
         yield from table_lines(columns, rates, "  ")

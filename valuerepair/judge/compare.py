@@ -80,7 +80,7 @@ class ComparedScores:
 class NetRate:
     """A net on all positions compared: its candidates, its mean |disagreement|, and the standard deviation of its Q.
 
-    A net whose Q is spread more widely is searched more narrowly by the same settings; see `judge.q_scale`.
+    If a net's Q is spread more widely, the same settings search it more narrowly; see `judge.q_scale`.
     """
 
     name: str
@@ -413,7 +413,7 @@ def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -
 
 
 def _nothing_common(store: Store, names: Sequence[str], oracle: ComparedOracle, without_q: int, q_from: QFrom) -> str:
-    """The message of an error: why there is no position to compare the nets on."""
+    """An error message: why there is no position to compare the nets on."""
     if without_q:
         return no_deep_score(without_q, q_from)
     return (
@@ -558,7 +558,7 @@ def _recalibrated_lines(pair: Comparison) -> Iterator[str]:
             f"{FEWEST_GAMES} games are needed)"
         )
         return
-    yield "recalibrated: each net's Q goes through a curve of its own, fitted to other games (B - A, as above)"
+    yield "recalibrated: each net's Q goes through its own curve, fitted to other games (B - A, as above)"
     for name, net in (("A", recalibrated.first), ("B", recalibrated.second)):
         yield f"  {name}                      {net.candidates}; mean |disagreement| {net.mean_abs:.4f}"
     yield f"  candidates             {recalibrated.share.points}"

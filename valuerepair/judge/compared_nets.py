@@ -220,11 +220,11 @@ def measure_missing(
     quiet: bool = False,
     **net_options: Any,
 ) -> int:
-    """Computes the missing values of the nets whose files are known, one net after the other; returns how many values.
+    """Computes the missing values of nets with a known file, one net after the other; returns how many values.
 
     The store is opened for writing only if something is missing. `net_options` are those of `nets.net.open_net`.
     """
-    done, default_net = 0, _default_net(db, oracle)
+    computed, default_net = 0, _default_net(db, oracle)
     wanted = {(net.key, net.history_fill): net for net in nets if net.missing and net.path}
     for net in wanted.values():
         with (
@@ -233,10 +233,10 @@ def measure_missing(
             Progress(f"{net.name}: net values", net.missing, "positions", quiet=quiet) as progress,
         ):
             log.info(f"{quantity(net.missing, 'position')} without a value of {net.name}: computing on {opened.where}")
-            done += measure(store, opened, oracle, progress, command)
-    if done and (now := _default_net(db, oracle)) != default_net:
-        log.info(f"commands without --net now use {now} in {db}, not {default_net}: it has as many values")
-    return done
+            computed += measure(store, opened, oracle, progress, command)
+    if computed and (new_default := _default_net(db, oracle)) != default_net:
+        log.info(f"commands without --net now use {new_default} in {db}, not {default_net}: it has as many values")
+    return computed
 
 
 def _default_net(db: str, oracle: ComparedOracle) -> str:

@@ -301,11 +301,11 @@ def _yield_lines(expansion: dict[str, Any]) -> list[str]:
     if reached is None or not archive:
         return []
     line = f"  candidates per Mnode: {reached:.3g}, {reached / archive:.1f} times the archive's"
-    both = expansion["per_mnode_with_inferred"]
-    if expansion["inferred"]["unsearched"] and both[0] is not None:
-        times, low, high = (per_mnode / archive for per_mnode in both)
-        of_both = f"{times:.1f} times (95 %: {low:.1f} to {high:.1f})"
+    with_inferred = expansion["per_mnode_with_inferred"]
+    if expansion["inferred"]["unsearched"] and with_inferred[0] is not None:
+        times, low, high = (per_mnode / archive for per_mnode in with_inferred)
+        ratio = f"{times:.1f} times (95 %: {low:.1f} to {high:.1f})"
         if expansion["inferred"]["confirmed"] == expansion["inferred"]["audited"]:
-            of_both = f"at least {low:.1f} times (95 %)"
-        line += f"; with the inferred ones, by their precision, {of_both}"
+            ratio = f"at least {low:.1f} times (95 %)"
+        line += f"; with the inferred ones, by their precision, {ratio}"
     return [line]

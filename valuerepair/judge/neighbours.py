@@ -38,7 +38,7 @@ class Judged:
     """A position of the store; Q from the side to move, NaN if net or oracle have not scored it.
 
     `calibrated_q` is the expected deep Q given net_q, None if the question is not calibrated. `inferred`: the position
-    was not searched itself; its deep Q comes from a search whose line leads to it.
+    was not searched itself; its deep Q comes from the search of a position from which the expected line leads to it.
     """
 
     position_id: int
@@ -305,14 +305,14 @@ def search(
     They are ordered by distance, then by the number of squares with other pieces, then by id. `among` are the
     position_ids to choose from, None for all; the position itself is never one.
     """
-    where = "key <> :key" + ("" if among is None else " AND id IN (SELECT value FROM json_each(:ids))")
+    condition = "key <> :key" + ("" if among is None else " AND id IN (SELECT value FROM json_each(:ids))")
     parameters = {
         "key": signed(np.array([position.key], np.uint64))[0],
         "ids": "" if among is None else json.dumps(among.tolist()),
     }
     query, searched = shapes([position.fen]), 0
     ids, near = np.empty(0, np.int64), distances(query, shapes([]))
-    rows = store.connection.execute(f"SELECT id, fen FROM positions WHERE {where} ORDER BY id", parameters)
+    rows = store.connection.execute(f"SELECT id, fen FROM positions WHERE {condition} ORDER BY id", parameters)
     while chunk := rows.fetchmany(CHUNK_ROWS):
         searched += len(chunk)
         ids = np.concatenate([ids, [number for number, _ in chunk]])

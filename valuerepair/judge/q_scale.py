@@ -61,16 +61,16 @@ def q_scale_of(q: ArrayLike, like: ArrayLike, game: ArrayLike, weight: ArrayLike
     """
     values = np.stack([np.asarray(net_q, np.float64) for net_q in (q, like)])
     mass = np.ones(values.shape[1]) if weight is None else np.asarray(weight, np.float64)
-    games, which = np.unique(np.asarray(game), return_inverse=True)
-    return q_scale_of_sums(*(np.bincount(which, row, len(games)).astype(np.float64) for row in mass * values**2))
+    games, game_of_row = np.unique(np.asarray(game), return_inverse=True)
+    return q_scale_of_sums(*(np.bincount(game_of_row, row, len(games)).astype(np.float64) for row in mass * values**2))
 
 
 def q_scale_of_sums(squares: NDArray[np.float64], like: NDArray[np.float64]) -> QScale:
     """`q_scale_of` by the sums of squares of each game [games]; the nets may have different positions of a game.
 
     The interval is the jackknife's over games, of the logarithm (B. Efron, The Jackknife, the Bootstrap and Other
-    Resampling Plans, 1982), with Student's t, whose degrees of freedom are the games less one. Raises ValueRepairError
-    as `q_scale_of`.
+    Resampling Plans, 1982), with Student's t at (games - 1) degrees of freedom. Raises ValueRepairError as
+    `q_scale_of`.
     """
     from scipy.special import stdtrit
 

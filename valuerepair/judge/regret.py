@@ -81,7 +81,7 @@ class Regret:
 
 
 def sample(position_id: Ids, kind: NDArray[np.object_], count: int) -> Ids:
-    """The numbers of at most `count` positions of each kind, ascending: those whose numbers have the smallest hashes.
+    """The numbers of at most `count` positions of each kind, ascending: those with the smallest hashes.
 
     So a larger sample contains the smaller one, and the sample of a store that has grown has much of the earlier one.
     """
@@ -102,7 +102,7 @@ def regret_rows(
     """
     usable = ~different | ~np.isnan(after[0] + after[1])
     best = np.fmax(*after)
-    lost = np.stack([np.where(different, best - own, 0.0) for own in after], 1)
+    lost = np.stack([np.where(different, best - q, 0.0) for q in after], 1)
     columns = np.column_stack([lost, lost[:, 1] - lost[:, 0]])
     rows = []
     for name in KINDS:

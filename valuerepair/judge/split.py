@@ -195,10 +195,10 @@ def choose_split(
 
     `games` is the share of the games to hold out, `families` the share of the sampled positions to hold out by family:
     up to half of it by openings, the rest by material. Families are drawn in the order of a hash of seed and name; one
-    is taken if it brings the share nearer to the wanted one. Unknown openings are never taken, nor families that alone
-    have more than half of the share. `archives` are names of files, with or without their folders. Raises UsageError
-    for shares outside [0, 1) and archives that are not in the store, ValueRepairError for a store without positions and
-    if no family is small enough.
+    is taken if it brings the share nearer to the wanted one. Unknown openings are never taken, and neither are
+    families that alone have more than half of the share. `archives` are names of files, with or without their folders.
+    Raises UsageError for shares outside [0, 1) and archives that are not in the store, ValueRepairError for a store
+    without positions and if no family is small enough.
     """
     if not isinstance(seed, int):
         raise UsageError(f"the seed of a split is a whole number, not {seed!r}")
@@ -440,32 +440,32 @@ def warning_of_held_out(store: Store, position_ids: Ids, split: Split | None) ->
     path = files.recorded_path(store, files.SPLIT)
     if path is None:
         return None
-    own = known_split(store)
-    if split is not None and (own is None or own[1] == split):
+    known = known_split(store)
+    if split is not None and (known is None or known[1] == split):
         return None
-    if own is None:
+    if known is None:
         return f"warning: what is held out of this store is unknown ({_reason_unread(path)}); now nothing is held out"
-    held = int((own[1].parts(store, position_ids) != TRAIN).sum())
+    held = int((known[1].parts(store, position_ids) != TRAIN).sum())
     if not held:
         return None
     return (
-        f"warning: {held:,} of these {len(position_ids):,} positions are not for training by {own[0]}; "
-        f"--split {shlex.quote(own[0])} leaves them out"
+        f"warning: {held:,} of these {len(position_ids):,} positions are not for training by {known[0]}; "
+        f"--split {shlex.quote(known[0])} leaves them out"
     )
 
 
 def warning_of_trained(store: Store, position_ids: Ids, split: Split) -> str | None:
     """The warning if the store's split has some of these positions for training, and nets are judged on them by another
     `split`; else None."""
-    own = known_split(store)
-    if own is None or own[1] == split:
+    known = known_split(store)
+    if known is None or known[1] == split:
         return None
-    trained = int((own[1].parts(store, position_ids) == TRAIN).sum())
+    trained = int((known[1].parts(store, position_ids) == TRAIN).sum())
     if not trained:
         return None
     return (
-        f"warning: {trained:,} of these {len(position_ids):,} positions are for training by {own[0]}, the split of "
-        f"this store; for a net that was trained by it give --split {shlex.quote(own[0])}"
+        f"warning: {trained:,} of these {len(position_ids):,} positions are for training by {known[0]}, the split of "
+        f"this store; for a net that was trained by it give --split {shlex.quote(known[0])}"
     )
 
 

@@ -114,9 +114,9 @@ def alpha_of_second(
         return values.Alpha(first_alpha.value, values.OF_WDL)
     if first.engine == second.engine:  # the kind says only how it was named: stockfish: or uci:/usr/games/stockfish
         return first_alpha
-    own = store.alpha(net_id, second.id)
-    if kind_of(first.kind).gives_q(first.options) or not own.origin.startswith("default"):
-        return own
+    own_alpha = store.alpha(net_id, second.id)
+    if kind_of(first.kind).gives_q(first.options) or not own_alpha.origin.startswith("default"):
+        return own_alpha
     return values.Alpha(first_alpha.value, "the first look's, of another engine: none is fitted for this one")
 
 

@@ -38,7 +38,7 @@ _SHARE_OF_MEMORY = 0.5
 
 
 class MctsOracle(Oracle):
-    """Searches positions with a net, each in a tree of its own: `workers` is the number of trees.
+    """Searches positions with a net, each in its own tree: `workers` is the number of trees.
 
     A result's `q` is `SearchResult.q`, Q of the best move of the root, ±1 or 0 if that is proven; with a single node
     it is the net's own value. `cp` and `wdl` are as lc0 shows them; `nodes` are the root's visits,

@@ -1,6 +1,6 @@
 """Evaluations recorded in archives: which ones a run imports, their names in the store, and a position's values.
 
-The store keeps each kind of record as the values of an oracle of its own, so that its centipawns have their own alpha.
+The store keeps each kind of record as the values of a separate oracle, so that its centipawns have their own alpha.
 Training chunks also have values of the net that played: the store keeps these as the values of a net.
 """
 
@@ -45,8 +45,8 @@ class RecordedNet:
 
 @dataclass(frozen=True)
 class RecordedSource:
-    """The evaluations that a run imports: which ones (`wanted`), their `identity` in the store, and the `net` whose
-    values the training chunks have (None for other kinds)."""
+    """The evaluations that a run imports: which ones (`wanted`), their `identity` in the store, and the `net` that gave
+    the values in training chunks (None for other kinds)."""
 
     wanted: RecordedOptions
     identity: OracleIdentity

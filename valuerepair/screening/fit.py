@@ -122,10 +122,10 @@ def enough(climbed: LadderRows, threshold: float) -> bool:
     At each rung some rows of two folds must be below the lowest threshold: each fold learns from the other ones.
     """
     lowest = _SPREAD[0] * threshold
-    near = int(is_candidate(climbed.disagreement, lowest).sum())
+    near_count = int(is_candidate(climbed.disagreement, lowest).sum())
     fold = _folds(climbed.game, seed=0)
     below = all(len(np.unique(fold[climbed.may_be_cut(k + 1, lowest)])) > 1 for k in range(len(climbed.rungs)))
-    return len(climbed) >= MIN_POSITIONS and near >= MIN_NEAR and below
+    return len(climbed) >= MIN_POSITIONS and near_count >= MIN_NEAR and below
 
 
 def fit_screen(climbed: LadderRows, question: Question, recall: float, price: float | None = None) -> Screen:
@@ -191,10 +191,10 @@ class _Rung:
     def __init__(self, climbed: LadderRows, k: int, threshold: float) -> None:
         borders = np.array([share * threshold for share in _SPREAD if share * threshold < 2])
         ahead = ~is_candidate((climbed.net_q - climbed.q[:, k - 1])[:, None], borders)
-        self._position, which = np.nonzero(ahead)
+        self._position, border_of_row = np.nonzero(ahead)
         rows = climbed.take(self._position)
-        values = features(rows.net_q, rows.net_best, rows.q[:, :k], rows.best[:, :k], borders[which])
-        self._y = is_candidate(rows.disagreement, borders[which]).astype(np.float64)
+        values = features(rows.net_q, rows.net_best, rows.q[:, :k], rows.best[:, :k], borders[border_of_row])
+        self._y = is_candidate(rows.disagreement, borders[border_of_row]).astype(np.float64)
         self._weights = _ROW_WEIGHT * np.minimum(rows.weights, LARGEST_WEIGHT)
         centre, scale = values.mean(0), values.std(0)
         scale[scale < 1e-9] = np.inf  # a constant column becomes 0, and so does its coefficient

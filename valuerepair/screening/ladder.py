@@ -281,8 +281,8 @@ class Ladder:
             own = ladder_rows(climbed, self.rungs, self._nodes, question, self._calibration(alpha))
         except TooFewPositions:
             if fitted_count:
-                least = f"{MIN_POSITIONS} of {FEWEST_GAMES} games are needed to fit the net's scale"
-                log.debug(f"screening: {len(climbed.ids):,} positions searched in full, {least}; nothing is cut yet")
+                needed = f"{MIN_POSITIONS} of {FEWEST_GAMES} games are needed to fit the net's scale"
+                log.debug(f"screening: {len(climbed.ids):,} positions searched in full, {needed}; nothing is cut yet")
             return None, None
         package = package_rows(self._oracle.identity.kind, self._nodes, self.rungs, question)
         if package is not None and self._population is REACHED:
@@ -290,8 +290,8 @@ class Ladder:
         data = own if package is None else joined(own, package)
         if not (self._in_package or fitted_count) or not enough(data, question.threshold):
             if fitted_count:
-                near = f"{len(own):,} positions searched in full, too few of them near the threshold of a candidate"
-                log.debug(f"screening: {near}; nothing is cut yet")
+                reason = f"{len(own):,} positions searched in full, too few of them near the threshold"
+                log.debug(f"screening: {reason}; nothing is cut yet")
             return None, None
         screen = fit_screen(data, question, self._options.recall, self._options.price)
         is_positive = is_candidate(own.disagreement, question.threshold)

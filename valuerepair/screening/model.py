@@ -1,7 +1,7 @@
 """The screening ladder: the features of a position at each rung, and the model that decides whether to search deeper.
 
 A position is a candidate if ``|q_net - q_full| >= threshold``. After each of a few shorter searches (rungs) a model
-gives the chance of that, and a position whose chance is below the rung's cut leaves the ladder. No position leaves it
+gives the chance of that; if it is below the rung's cut, the position leaves the ladder. No position leaves it
 before its first search, or while its last search differs from the net by the threshold or more.
 """
 

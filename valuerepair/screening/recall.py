@@ -121,7 +121,7 @@ def recall_line(store: Store, net_id: int, oracle_id: int, question: Question) -
 def recall_words(counts: dict[str, Any]) -> str:
     """The recall in words: only the interval's lower bound if no audit was a candidate.
 
-    After five audits without a candidate 100 % is no estimate, and a lower bound below one half means nothing.
+    After only five audits without a candidate, 100 % is not an estimate, and a lower bound below one half says nothing.
     """
     audits = quantity(counts["audited"], "audit")
     if not counts["cut"]:

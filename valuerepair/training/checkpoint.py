@@ -99,7 +99,7 @@ def options_by_name(options: TrainOptions) -> dict[str, Any]:
 
 
 def differences(expected: Mapping[str, Any], stored: Mapping[str, Any]) -> str:
-    """The names in `expected`, which may be a part of an identity, whose values differ in `stored`; may be empty."""
+    """The names of values that differ between `expected`, which may be part of an identity, and `stored`; or empty."""
     # A training that began before an option existed has its default.
     stored = {**options_by_name(TrainOptions()), **stored}
     return ", ".join(one_line(name) for name in expected if expected[name] != stored.get(name))

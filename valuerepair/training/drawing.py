@@ -86,7 +86,7 @@ class StoreDraw(JudgedPositions):
         part: str = PARTS[TRAIN],
         needs_candidates: bool = True,
     ) -> None:
-        """Raises ValueRepairError without scored positions, and without a candidate, unless none is needed."""
+        """Raises ValueRepairError if there is no scored position, or with `needs_candidates` no candidate."""
         super().__init__(store, question, split=split, part=part)
         self._seed, self._threshold, self._needs_candidates = seed, question.threshold, needs_candidates
         self.ordinary = self.weight.astype(np.float64)

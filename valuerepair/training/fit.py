@@ -1,8 +1,8 @@
 """The loop of training: steps, judgements on games held out, checkpoints, when to stop, and the amplitude step.
 
-A net that has learned the right direction and gone too far in it is corrected by one number, lambda: its parameters
-become old + lambda (new - old). Training goes too far by noise in the labels, by many passes, and by drawing candidates
-by the judge's values (docs/methods/training.md, "The amplitude step").
+If a net has learned the right direction, but has moved too far in it, one number, lambda, corrects it: its parameters
+become old + lambda (new - old). Noise in the labels, many passes, and drawing candidates by the judge's values make
+training move too far (docs/methods/training.md, "The amplitude step").
 """
 
 from __future__ import annotations

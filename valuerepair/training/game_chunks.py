@@ -241,7 +241,7 @@ def _fill_values(records: Records, z: Floats, columns: _Values) -> None:
     records["played_d"][next_known] = columns.d[next_known + 1]
     records["visits"] = np.where(is_known, np.minimum(columns.nodes[:n], MOST_VISITS), 0)
     if is_known.any():
-        records["visits"][-1] = max(records["visits"][-1], 1)  # lc0's rescorer deblunders no game whose last has 0
+        records["visits"][-1] = max(records["visits"][-1], 1)  # with 0 lc0's rescorer would not deblunder the game
 
 
 # -- archives ---------------------------------------------------------------------------------------------------------

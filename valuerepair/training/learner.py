@@ -27,7 +27,7 @@ Parameters = dict[str, Array]
 # The inputs of the value head: first those with an entry for each position, then those that all positions share.
 Crossing = tuple[list[Any], list[Any]]
 
-# The positions whose inputs of the value head are computed together.
+# The number of positions for which the inputs of the value head are computed together.
 TOGETHER = 64
 ROOM = 1 << 30  # bytes for the kept inputs
 

@@ -33,7 +33,7 @@ class LossWeights:
 def policy(logits: Array, shares: Array) -> Array:
     """Cross-entropy of the legal moves' softmax on the shares of visits; both [n, 1858], shares -1 where illegal.
 
-    0 for a position without shares of visits, whose legal moves all have 0.
+    0 for a position without shares of visits: all of its legal moves have 0.
     """
     return -jnp.sum(jnp.maximum(shares, 0) * _log_softmax(logits, shares >= 0), axis=1)
 

@@ -172,7 +172,7 @@ def _priority(digest: NDArray[np.uint64], seed: int, purpose: str) -> NDArray[np
 
 
 def _nearest(cumulated: Index, target: float) -> int:
-    """The number of first elements whose sum is nearest to `target`; at least one."""
+    """How many elements, from the first on, have the sum nearest to `target`; at least one."""
     i = int(np.searchsorted(cumulated, target))
     if i == len(cumulated) or (i > 0 and target - cumulated[i - 1] <= cumulated[i] - target):
         i -= 1

@@ -175,9 +175,9 @@ def scores(frame: pd.DataFrame, alpha: Mapping[str, Any], pawn: float = CENTIPAW
 
     `alpha` comes from the frame's attrs.
     """
-    cp, mate, own = (frame[name].to_numpy(np.float64) for name in ("cp", "mate", "deep_q"))
+    cp, mate, deep_q = (frame[name].to_numpy(np.float64) for name in ("cp", "mate", "deep_q"))
     by_q = np.isnan(cp) | (alpha["origin"] == OWN_Q)
-    units = np.where(by_q, q_to_cp(own, alpha["value"]), cp) * pawn / CENTIPAWNS
+    units = np.where(by_q, q_to_cp(deep_q, alpha["value"]), cp) * pawn / CENTIPAWNS
     plies = np.where(mate > 0, 2 * mate - 1, -2 * mate)
     mates = np.where(mate > 0, _MATE - plies, plies - _MATE)
     return np.rint(np.where(np.isnan(mate), np.clip(units, -_MOST, _MOST), mates))

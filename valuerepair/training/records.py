@@ -90,7 +90,7 @@ def game_records(game: GameRecord, facts: RecordFacts) -> Records:
     """v6.RECORD[n]: one per searched move, in order; empty for a game without records (`has_records`).
 
     Raises ValueRepairError for a search of a single visit, which has no shares of visits, and ValueError for a game
-    whose played moves were not searched.
+    with a played move that is not among the searched ones.
     """
     if not has_records(game):
         return np.zeros(0, v6.RECORD)
@@ -367,7 +367,7 @@ def divergence(written: NDArray[np.float64], priors: NDArray[np.float64], row: I
     return np.asarray(np.maximum(np.bincount(row, terms, n), 0) + SMALLEST)
 
 
-# zlib's level. lc0 has 6, whose files are two fifths smaller and take three times as long.
+# zlib's level. lc0 uses 6: its files are two fifths smaller, but packing them takes three times as long.
 LEVEL = 1
 _GZIP, _MEMORY = 31, 7
 
@@ -398,7 +398,7 @@ class ChunkWriter:
             self.folder.mkdir(parents=True, exist_ok=True)
             if not resume and any(not path.name.startswith(".") for path in self.folder.iterdir()):
                 raise UsageError(
-                    f"{folder}: not empty; training records need a folder of their own unless their run resumes"
+                    f"{folder}: not empty; training records need a new folder, unless the same run resumes"
                 )
             for leftover in self.folder.glob(".game_*.part"):
                 leftover.unlink()

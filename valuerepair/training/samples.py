@@ -142,7 +142,7 @@ def of_records(
     """The records of one game, v6.RECORD[n], as samples; `game` is a 64-bit key of the game.
 
     The value target is the game's result, mixed with the share `q_ratio` of the value of the search's best move.
-    `deep_q` is the Q of that move; NaN for a position that was not searched, whose record has the game's result there.
+    `deep_q` is the Q of that move; NaN for a position that was not searched: its record has the game's result there.
     `weight` [n] are 1 by default; records that lc0's rescorer deleted have 0.
     """
     n = len(records)
@@ -203,17 +203,17 @@ def _masks_of_records(records: NDArray[np.void], input_format: int) -> NDArray[n
         records[f"castling_{name}"].astype(np.uint64) for name in ("us_ooo", "us_oo", "them_ooo", "them_oo")
     )
     side_or_ep, info = records["side_to_move_or_enpassant"].astype(np.uint64), records["invariance_info"]
-    ones, none, top = np.uint64(ALL), np.uint64(0), np.uint64(56)
+    ones, zeros, top = np.uint64(ALL), np.uint64(0), np.uint64(56)
     if input_format == CLASSICAL:
         for plane, right in enumerate((us_long, us, them_long, them), AUXILIARY):
-            masks[:, plane] = np.where(right > 0, ones, none)
+            masks[:, plane] = np.where(right > 0, ones, zeros)
     else:  # the files of the rooks
         masks[:, AUXILIARY], masks[:, AUXILIARY + 1] = us_long | them_long << top, us | them << top
     has_side = input_format in (CLASSICAL, CASTLING_PLANE)  # later formats have the en-passant file in its place
-    masks[:, AUXILIARY + 4] = np.where(side_or_ep > 0, ones, none) if has_side else side_or_ep << top
+    masks[:, AUXILIARY + 4] = np.where(side_or_ep > 0, ones, zeros) if has_side else side_or_ep << top
     masks[:, CLOCK_PLANE] = masks[:, CLOCK_PLANE + 2] = ones
     if input_format >= ARMAGEDDON:
-        masks[:, CLOCK_PLANE + 1] = np.where(info & v6.BLACK_TO_MOVE, ones, none)
+        masks[:, CLOCK_PLANE + 1] = np.where(info & v6.BLACK_TO_MOVE, ones, zeros)
     return masks
 
 

@@ -114,7 +114,7 @@ class ChunkSource:
         held_out: Keys | None = None,
         on_bytes: Callable[[int], None] = lambda n: None,
     ) -> None:
-        """Reads and checks every chunk once; leaves out those with a position whose key is in `held_out`.
+        """Reads and checks every chunk once; leaves out those with a position that has its key in `held_out`.
 
         The share `holdout` of the games is held out. Raises as `chunk_files.read_index`, and ValueRepairError for
         chunks of another input format than the net's.

@@ -213,7 +213,7 @@ class _JudgedRows:
         if not len(self.rows):
             raise ValueRepairError(
                 f"{drawn.path}: all positions have more than {LAST_CLOCK} plies since a capture or a pawn's move; "
-                "lc0 reads no such records"
+                "lc0 does not read their records"
             )
 
     def batches(self, store: Store, begin: int) -> Iterator[JudgedBatch]:

@@ -172,7 +172,7 @@ def train(
     if options.candidates is not None and options.draw is not None:
         raise UsageError("--set candidates: has no effect with --draw, whose weights say what is drawn")
     if options.policy is not None and store is None:
-        raise UsageError("--policy: needs --store, whose judge's moves it means; chunks have shares of visits")
+        raise UsageError("--policy: needs --store, for the judge's moves; chunks have shares of visits")
     if options.q_ratio and not chunks:
         raise UsageError("--set q_ratio: is of training chunks; the positions of a store have the oracle's value")
     check_jax()
