@@ -49,7 +49,7 @@ def test_a_game_without_records_has_no_file(tmp_path: Path) -> None:
 
 def test_a_folder_with_anything_in_it_is_refused_but_to_go_on(tmp_path: Path) -> None:
     ChunkWriter(tmp_path, RecordFacts()).write(GAMES[0])
-    with pytest.raises(UsageError, match="not empty; training records need a folder"):
+    with pytest.raises(UsageError, match="not empty; training records need a new folder"):
         ChunkWriter(tmp_path, RecordFacts())
     (tmp_path / ".game_000007.gz.part").write_bytes(b"half")
     writer = ChunkWriter(tmp_path, RecordFacts(), resume=True)
