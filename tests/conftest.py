@@ -35,6 +35,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
+# XLA optimises a net's step for seconds, and most tests take a few of these steps.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 # What JAX compiled for one test serves the others, in every process: these inherit the name of the first one's folder.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     COMPILED = tempfile.TemporaryDirectory(prefix="valuerepair-jax-")

@@ -487,10 +487,10 @@ def test_second_looks_before_an_interruption_are_kept(tmp_path: Path, stockfish:
             return int(reader.execute("SELECT count(*) FROM deep_values WHERE stage = 'second'").fetchone()[0])
 
     with interrupted_after(lambda: looked() > 0), pytest.raises(KeyboardInterrupt):
-        vr.confirm(path, nodes=200_000, workers=1)
+        vr.confirm(path, nodes=80_000, workers=1)
     before = looked()
     assert 0 < before < 40
-    vr.confirm(path, nodes=200_000, workers=1, limit=before + 2)
+    vr.confirm(path, nodes=80_000, workers=1, limit=before + 2)
     assert before < looked() <= before + 2
 
 

@@ -105,9 +105,9 @@ def test_lc0_begins_each_game_at_the_intended_position(
 
     if engine == _FEW_NODES:
         weights = f"--weights={shared_data / 'nets' / 'maia-1900.pb.gz'}"
-        played = play(lc0, tmp_path / "book.pgn", *engine, weights, games=24)
+        played = play(lc0, tmp_path / "book.pgn", *engine, weights, games=12)
         assert played is not None
-        assert [game.book_end for game in played] == epd[:24]
+        assert [game.book_end for game in played] == epd[:12]
         assert sum(len(game.moves) > game.book_plies for game in played) > 5
         return
     played = play(lc0, tmp_path / "book.pgn", *engine)

@@ -105,7 +105,7 @@ def test_priors_and_value_are_those_of_lc0s_own_search(kind: Kind, path: Path) -
         assert values.q[i] == pytest.approx(v, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", [*SEVERAL[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in SEVERAL[2:])])
 def test_heads_are_chosen_by_name(name: str, tmp_path: Path, positions: list[Position]) -> None:
     kind = BY_NAME[name]
     path, some = random_nets.write(kind, tmp_path / f"{name}.pb.gz"), positions[:40]

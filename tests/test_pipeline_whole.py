@@ -365,7 +365,9 @@ def test_what_was_planned_by_these_rates_is_added_up_from_what_is_planned(whole:
     assert expected == pytest.approx({stage.name: stage.seconds for stage in again.stages})
 
 
+@pytest.mark.slow
 def test_another_match_leaves_what_comes_before(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> None:
+    """With the true commands; test_pipeline_run asks what is run again of all settings."""
     folder = tmp_path / "repair"
     shutil.copytree(whole[0], folder)
     settings = read_settings(folder, {})

@@ -112,20 +112,20 @@ def test_each_opening_is_played_with_both_colours_once_and_results_are_those_of_
 
 def test_a_match_goes_on_where_it_was_and_keeps_every_game(tmp_path: Path) -> None:
     sides = fake_side("one"), fake_side("two")
-    run(tmp_path, plan_of(tmp_path, lines=1), *sides)
+    run(tmp_path, plan_of(tmp_path, lines=1, rules=SHORT), *sides)
     path = tmp_path / "match.pgn"
     with pytest.raises(UsageError, match=r"game 1 is of another run: Book was 'book\.pgn 1 lines"):
-        run(tmp_path, plan_of(tmp_path), *sides)
+        run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides)
     path.unlink()
-    first = run(tmp_path, _fewer(plan_of(tmp_path), 4), *sides)
+    first = run(tmp_path, _fewer(plan_of(tmp_path, rules=SHORT), 4), *sides)
     before = path.read_text()
     path.write_text(before + '[Event "vr match"]\n[Round "7"]\n\n1. e4 cut o')
-    second = run(tmp_path, plan_of(tmp_path), *sides)
+    second = run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides)
     assert (first.standing.games, second.before, second.standing.games) == (4, 4, 8)
     assert path.read_text().startswith(before)
     assert sorted(int(game.headers["Round"]) for game in read_games(path)) == list(range(1, 9))
     assert all(re.fullmatch(r"20\d\d\.\d\d\.\d\d", game.headers["Date"]) for game in read_games(path))
-    again = run(tmp_path, plan_of(tmp_path), *sides)
+    again = run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides)
     assert again.standing.as_json() == second.standing.as_json()
 
 

@@ -199,7 +199,8 @@ def test_training_learns_nothing_that_is_held_out_and_leads_to_the_comparison(
     pytest.importorskip("jax")
     pytest.importorskip("optax")
     folder, _ = loop
-    command = ("train", "--store", "valuerepair.db", "--net", NET_NAME, "--threshold", "0.1", "--steps", "8")
+    options = ("--net", NET_NAME, "--threshold", "0.1", "--steps", "8", "--set", "batch=64")
+    command = ("train", "--store", "valuerepair.db", *options)
     done = here(*command, "--split", "split.json", "-o", "trained.pb.gz", cwd=folder)
     line = printed(done)
     assert "not for training" not in done.stderr

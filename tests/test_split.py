@@ -146,7 +146,7 @@ SPLITS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(SPLITS)
 def test_every_position_is_where_its_own_count_says(path: Path, options: dict[str, object]) -> None:
     split = chosen(path, **options)
@@ -363,7 +363,7 @@ def test_expansion_of_what_is_held_out_says_so(tmp_path: Path) -> None:
         expand_store(db, split=Split(archives=tuple(names)))
 
 
-@pytest.mark.parametrize("near", ["keep", "game"])
+@pytest.mark.parametrize("near", [pytest.param("keep", marks=pytest.mark.slow), "game"])
 def test_a_book_is_of_train_and_the_holdout_of_what_is_held_out(path: Path, near: str, tmp_path: Path) -> None:
     split = chosen(path, games=0.3, families=0.2, archives=["other.pgn"])
     of = parts_of(path, split)
@@ -456,7 +456,9 @@ def two(path: Path) -> Path:
     return db
 
 
-@pytest.mark.parametrize("part", ["games", "families", "archives", "held-out"])
+@pytest.mark.parametrize(
+    "part", ["games", *(pytest.param(part, marks=pytest.mark.slow) for part in ("families", "archives")), "held-out"]
+)
 def test_nets_are_compared_on_what_is_held_out(two: Path, part: str, tmp_path: Path, capsys: Captured) -> None:
     split = chosen(two, games=0.3, families=0.2, archives=["other.pgn"])
     write_split(tmp_path / "s.json", split)

@@ -218,10 +218,17 @@ def test_a_learning_rate_of_0_gives_the_old_file(small: str, chunks: Path, tmp_p
 
 
 def test_chunks_without_anything_held_out(small: str, chunks: Path, tmp_path: Path, capsys: Captured) -> None:
-    """The last net is written then; whoever moves has won all of these games, and that is learned."""
-    out = tmp_path / "new.pb.gz"
+    """The last net is written then; whoever moves has won all of these games, and that is learned. Here the net's name
+    is a link, which stays, and its target is written."""
+    (tmp_path / "elsewhere").mkdir()
+    out, target = tmp_path / "new.pb.gz", tmp_path / "elsewhere" / "1.pb.gz"
+    out.symlink_to(target)
     words = [*QUICK, "--set", "holdout=0", "--lr", "3e-3"]
-    assert train(small, out, capsys, str(chunks), *words)[0] == 0
+    code, _, err = train(small, out, capsys, str(chunks), *words)
+    assert code == 0, err
+    assert os.readlink(out) == str(target)
+    assert read_net_file(target).sha256 == read_curve(out).about["written"]["sha256"]
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["1.pb.gz"]
     record = json.loads((tmp_path / "new.training.json").read_text("utf-8"))
     assert record["written"]["step"] == 6
     losses = [row["train_loss"] for row in record["curve"][1:]]
@@ -485,17 +492,6 @@ def test_without_jax_one_line_says_what_to_install(
     monkeypatch.setitem(sys.modules, "jax", None)
     code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, *STORE)
     assert (code, err) == (1, "vr: training needs JAX and optax: pip install 'valuerepair[train]'\n")
-
-
-def test_a_link_stays_and_its_target_is_written(small: str, chunks: Path, tmp_path: Path, capsys: Captured) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    link, target = tmp_path / "new.pb.gz", tmp_path / "elsewhere" / "1.pb.gz"
-    link.symlink_to(target)
-    code, _, err = train(small, link, capsys, str(chunks), *QUICK, "--set", "holdout=0")
-    assert code == 0, err
-    assert os.readlink(link) == str(target)
-    assert read_net_file(target).sha256 == read_curve(link).about["written"]["sha256"]
-    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["1.pb.gz"]
 
 
 def test_a_net_that_is_written_wrong_keeps_another_name(
