@@ -100,7 +100,7 @@ def wilson(count: int, total: int) -> Rate:
 
 
 def audit_weights(probability: Floats) -> Floats:
-    """[n] the weights of positions that the screening ladder cut or would have cut: how many of them each stands for.
+    """[n] the weights of positions that the screening ladder cut or would have cut: how many of them each represents.
 
     This is the only place that defines these weights. A position leaves the ladder where its screen would cut it (the
     column `cut_at`). Then it is *audited* with a known `probability` [n], which means that it is searched in full all

@@ -29,7 +29,7 @@ class Question:
     from the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``. `expanded`: whether to include positions
     that were not drawn from games, which are those beside the games (`vr mine --aside`) and those reached from
     candidates (`vr expand`): ``no``; ``searched``, those searched in full; ``all``, also those whose value is inferred.
-    Rates, alpha and calibration always rest on positions of games alone. With `calibration` ``fitted`` deep Q is
+    Rates, alpha and calibration always use positions of games only. With `calibration` ``fitted`` deep Q is
     compared not with net Q but with the deep Q expected given net Q (`Store.calibration`), so that a different scale
     alone makes no candidates.
 

@@ -41,7 +41,7 @@ EXIT_CODE = 130
 STAGE = "VALUEREPAIR_STAGE"  # in the environment of the stages of `vr repair`
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 _POLL_S = 0.1
-_GRACE_S = 2.0  # for a child process to end by itself, and for compiled code to come back
+_GRACE_S = 2.0  # for a child process to end by itself, and for compiled code to return
 
 
 _count = 0  # signals since the handler was installed

@@ -105,7 +105,7 @@ def resolved(store: Store, question: Asked, *, mining: bool = False) -> Question
 
 
 def _log_if_cut(store: Store, worst: Worst, threshold: float) -> None:
-    """Logs that screening cut some of the positions that a share stands for, if its threshold is below the ladder's."""
+    """Logs that screening cut some of the positions of a share, if its threshold is below the ladder's."""
     screened = cut_below(store, *store.pick(worst.question.net, worst.question.oracle))
     if threshold < screened:
         lower = np.floor(100 * threshold) / 100 or threshold

@@ -38,7 +38,7 @@ def repair(
 
     Missing arguments come from the folder's repair.toml, else they have their defaults: `net` maia-1900, `budget`
     ``1h``, `deep` the judge of this machine, `test_deep` the same judge at more nodes, `threshold` 0.55, `seed` 0, or
-    one more than that of the repair in whose folder the net lies. `control`: also train a net without candidates.
+    for a net in the folder of another repair one more than its seed. `control`: also train a net without candidates.
     `store` is a store that is already mined; a copy of it replaces `archives`. `normal` are training chunks of ordinary
     games; `cluster` is where Dask mines. The same call, or one with the folder alone, resumes an interrupted one.
 

@@ -97,7 +97,8 @@ def write_suite_stream(store: Store, rows: pd.DataFrame, threshold: float, strea
             left_out[reason] = int(rejected.sum())
     chosen, looks = rows[~(refuted | inferred)], looks[~(refuted | inferred)]
     loss = _loss(store, chosen, looks)
-    differs = np.array([_differ(*pair) for pair in zip(chosen["net_best"], chosen["deep_best"], strict=True)], np.bool_)
+    best_moves = zip(chosen["net_best"], chosen["deep_best"], strict=True)
+    differs = np.array([_differ(net_best, deep_best) for net_best, deep_best in best_moves], np.bool_)
     avoided = differs & (loss >= threshold)
     second = looks.attrs["second"] or rows.attrs["oracle"]  # selected rows keep the attrs of their frame
     for row, look, refutes in zip(chosen.to_dict("records"), looks.to_dict("records"), avoided.tolist(), strict=True):
@@ -107,6 +108,7 @@ def write_suite_stream(store: Store, rows: pd.DataFrame, threshold: float, strea
 
 
 def _differ(net_best: object, deep_best: object) -> bool:
+    """Whether both moves are known and differ."""
     return isinstance(net_best, str) and isinstance(deep_best, str) and net_best != deep_best
 
 

@@ -1,4 +1,4 @@
-"""`vr eval`: what a net alone thinks of positions."""
+"""`vr eval`: a net's values of positions, without search."""
 
 from __future__ import annotations
 

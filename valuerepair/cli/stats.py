@@ -20,7 +20,7 @@ from valuerepair.cli.printing import is_quiet, print_result
 @click.option(
     "--save-alpha",
     type=click.Choice(["slope", "results"]),
-    help="Store this fit; later commands use it, whatever else is mined.",
+    help="Store this fit; later commands use it, even after more is mined.",
 )
 @click.option("--save-calibration", is_flag=True, help="Store a fitted calibration curve; later commands use it.")
 @click.option("--ladder", is_flag=True, help="Show the screening ladder: its cuts, and nodes against recall.")

@@ -48,7 +48,7 @@ def command(net: str | None, **options: Any) -> None:
 
 
 def _lines() -> Iterator[str]:
-    """The lines of standard input, whatever bytes they contain."""
+    """The lines of standard input; bytes that are not UTF-8 are replaced."""
     for line in sys.stdin.buffer:
         yield line.decode("utf-8", "replace")
 

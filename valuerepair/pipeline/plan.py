@@ -331,7 +331,7 @@ class _StageCommands:
         store = ("--store", self._path(STORE), *self._oracle, *self._split, *self._alpha, *policy)
         sources = {REPAIRED: (self._path("mixture"),) if s.normal else (*store, *self._share)}
         if s.control:
-            sources[CONTROL] = s.normal if s.normal else (*store, "--share", "0")
+            sources[CONTROL] = s.normal or (*store, "--share", "0")
         content = {REPAIRED: "with candidates", CONTROL: "without candidates"}
         trainings = list[Stage]()
         for net, source in sources.items():

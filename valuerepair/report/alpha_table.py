@@ -137,11 +137,10 @@ def _results(frame: pd.DataFrame) -> Floats:
 
 
 def alpha_table(store: Store, question: Question) -> AlphaTable:
-    """Fits alpha to the scores of the question's net and oracle, and to the results of the positions' games, whatever
-    the question's own alpha is.
+    """Fits alpha to the scores of the question's net and oracle, and to the results of the positions' games.
 
-    Fits and rates use the rows' weights, as `Store.alpha` does, and intervals by games. Raises ValueRepairError
-    without scores to fit.
+    The question's own alpha plays no part. Fits and rates use the rows' weights, as `Store.alpha` does; intervals are
+    by games. Raises ValueRepairError without scores to fit.
     """
     net_id, oracle_id = store.pick(question.net, question.oracle)
     now = store.alpha(net_id, oracle_id)

@@ -118,7 +118,7 @@ _COPIES, _MOST_COPIES = 200_000, 1_000_000
 def lowess_line(x: Floats, y: Floats, weights: Floats) -> tuple[Floats, Floats] | None:
     """The robust local linear fit of y over x (W. S. Cleveland, JASA 74, 1979) on `LOWESS_PLACES` places of x's range.
 
-    `weights` [n] are the numbers of rows that each row stands for: the fit is that of repeated rows (`copied`), so that
+    `weights` [n] are the numbers of rows that each row represents: the fit is that of repeated rows (`copied`), so that
     a neighbourhood holds a share of the weight and not of the rows. Local fits are `LOWESS_STEP` apart (statsmodels'
     `delta`), so that a million points take seconds. None with fewer than `LOWESS_MIN_POSITIONS` rows of positive
     weight, or if x hardly varies.

@@ -322,7 +322,7 @@ def _ply_offset(leaf: Leaf) -> int:
 
 def _lane(step: str | None, parent: TreePlace, plies: Sequence[int], occupied: set[tuple[int, int]]) -> int:
     """The nearest lane that is free from end to end: above the game for lines, below it for children; branches of these
-    lie further out."""
+    are further out."""
     first = parent.ply + (1 if plies[-1] > parent.ply else -1)
     if step in ("parent", "game") and not any((ply, parent.lane) in occupied for ply in plies):
         return parent.lane

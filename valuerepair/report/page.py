@@ -265,7 +265,7 @@ def figures_of(
 def _sources(store: Store) -> list[dict[str, Any]]:
     """The archives without their folders, as a page may be published, with what was sampled of them.
 
-    `positions` are of `games`, and `beside` those beside them (`vr mine --aside`).
+    `positions` counts those of the `games`, `beside` those beside the games (`vr mine --aside`).
     """
     query = """
         SELECT g.source, count(DISTINCT CASE WHEN p.kind = 'game' THEN g.id END),

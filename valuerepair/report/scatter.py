@@ -166,7 +166,7 @@ _CELLS = 44  # hexagons across
 
 
 def hexbin(store: Store, question: Question, by_weight: bool) -> style.Drawing:
-    """Positions that each hexagon stands for, by weight, on a logarithmic scale of colour; lowess line as in `scatter`.
+    """Positions that each hexagon represents, by weight, on a logarithmic scale of colour; lowess line as in `scatter`.
 
     Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``, for calibrated Q instead the threshold on both sides
     of the calibration curve, which is drawn with its interval. Artists have a gid: ``density``, ``lowess``,

@@ -73,7 +73,7 @@ class ShownPosition:
 def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     """All that the store has of a position: `words` are its position_id, a FEN or an EPD line.
 
-    A FEN stands for the position with its board key: clocks do not matter. Values are from the side to move. Keys:
+    A FEN means the position with the same board key: clocks do not matter. Values are from the side to move. Keys:
     those of the position; `net`, `deep`, `verdict`, `games`, `reached` (by vr expand): dicts, or None; `without_net`,
     `without_deep`: the reasons for missing values; the `disagreement`, whether it is a `candidate` at the `threshold`,
     `labels` of a candidate, `opening`, `priors` of the search's and the played move, `weight`, `alpha`, `q_from`;
