@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 MOST_ENGINES = 1_024  # each has a process, and a thread here
 ATTEMPTS = 3
 _INCIDENTS_LOGGED = 10
-_PROBE_SECONDS = 60.0
+PROBE_SECONDS = 60.0
 _COUNT_NODES, _MOST_COUNT_NODES = 64, 20_000  # of the searches that show what an engine counts
 
 
@@ -256,8 +256,7 @@ class EnginePool:
 
     def _probed(self, engine: UciEngine, go: str) -> SearchReport:
         """The report of a search of the initial position. Raises EngineFailure."""
-        seconds = self._setup.start_seconds or _PROBE_SECONDS
-        return engine.search("position startpos", go, seconds, advice=f" for {go!r}: does it know this limit?")
+        return engine.probe(go, self._setup.start_seconds or PROBE_SECONDS)
 
     def _counts_tree(self, engine: UciEngine) -> bool:
         """Whether a second search, limited to half the nodes of the first, reports at least as many nodes as the first.

@@ -359,6 +359,11 @@ class UciEngine:
         except ValueError as error:
             raise GarbledAnswer(str(error)) from None
 
+    def probe(self, go: str, seconds: float, *, unscored: bool = False) -> SearchReport:
+        """Searches the initial position, to see whether the engine works; see `search`."""
+        advice = f" for {go!r}: does it know this limit?"
+        return self.search("position startpos", go, seconds, unscored=unscored, advice=advice)
+
     def clear(self) -> None:
         """Clears the hash tables (``ucinewgame``). It returns at once; the next search waits for the engine."""
         self._send_isready("ucinewgame")

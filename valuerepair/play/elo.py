@@ -6,6 +6,7 @@ Everything is from the first player's side: wins are its wins, Elo above 0 means
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -90,15 +91,12 @@ class ByOpening:
     @staticmethod
     def of(games: Iterable[tuple[Hashable, bool, float]]) -> ByOpening | None:
         """From (opening, whether the first player is White, its points); None if no opening is repeated."""
-        points: dict[Hashable, list[float]] = {}
-        earlier: set[tuple[Hashable, bool]] = set()
-        is_repeated = False
-        for opening, white, share in games:
-            points.setdefault(opening, []).append(share)
-            is_repeated = is_repeated or (opening, white) in earlier
-            earlier.add((opening, white))
-        if not is_repeated:
+        played = list(games)
+        if len({(opening, white) for opening, white, _ in played}) == len(played):
             return None
+        points = defaultdict[Hashable, list[float]](list)
+        for opening, _, share in played:
+            points[opening].append(share)
         return ByOpening(tuple(map(len, points.values())), tuple(map(sum, points.values())))
 
     @property

@@ -239,8 +239,7 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
     writes.
     """
     names = lineup.seats[0].player.name, lineup.seats[1].player.name
-    standing = Standing(names, plan.sprt)
-    standing.paired = plan.order != ODDS
+    standing = Standing(names, plan.sprt, paired=plan.order != ODDS)
     with claimed_games(path):
         facts = _Facts(plan, lineup)
         planned = f"{quantity(plan.games, 'game')}; give more --games"

@@ -149,10 +149,10 @@ class Played:
 class Standing:
     """Counts games as they end, in any order. `names` are the two players; all is from the first one's side."""
 
-    def __init__(self, names: tuple[str, str], sprt: Sprt | None = None) -> None:
+    def __init__(self, names: tuple[str, str], sprt: Sprt | None = None, *, paired: bool = True) -> None:
         self.names, self.sprt = names, sprt
         self.tally = Tally()
-        self.paired = True  # whether the pairs of games are known
+        self.paired = paired  # whether the pairs of games are known
         self.endings: Counter[str] = Counter()
         self.by_ending: dict[str, MatchScore] = {}  # of the decided games
         self.faults: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
@@ -205,8 +205,7 @@ class Standing:
         names: tuple[str, str], games: Iterable[Played], sprt: Sprt | None = None, *, paired: bool = True
     ) -> Standing:
         """The standing after all these games, with one test at the end."""
-        standing = Standing(names)
-        standing.paired = paired
+        standing = Standing(names, paired=paired)
         for game in games:
             standing.add(game)
         if sprt is not None:

@@ -12,7 +12,7 @@ import chess
 
 from valuerepair import signals
 from valuerepair.chess.positions import Position
-from valuerepair.engines.pool import Restarts, TimeLimit
+from valuerepair.engines.pool import PROBE_SECONDS, Restarts, TimeLimit
 from valuerepair.engines.process import EngineFailure, EngineTimeout
 from valuerepair.engines.uci import BadOption, EngineSetup, GarbledAnswer, SearchReport, UciEngine
 from valuerepair.errors import UsageError, ValueRepairError
@@ -22,7 +22,6 @@ from valuerepair.play.time_control import MARGIN_MS, Clock
 log = logging.getLogger(__name__)
 
 _READY_SECONDS = 60.0
-_PROBE_SECONDS = 60.0
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
 _INCIDENTS_LOGGED = 10
 
@@ -144,9 +143,7 @@ class _EngineThread:
         """Starts the engine, and searches briefly; raises EngineFailure."""
         try:
             engine = self._start()
-            advice = f" for {probe!r}: does it know this limit?"
-            report = engine.search("position startpos", probe, _PROBE_SECONDS, unscored=True, advice=advice)
-            _legal_move(chess.STARTING_FEN, report)
+            _legal_move(chess.STARTING_FEN, engine.probe(probe, PROBE_SECONDS, unscored=True))
             engine.clear()
             engine.ready(_READY_SECONDS)
         except BaseException:
