@@ -9,7 +9,9 @@ import importlib.util
 import os
 import shutil
 import signal
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,12 +61,38 @@ def pytest_collection(session: pytest.Session) -> None:
     process = getattr(session.config, "workerinput", None)
     if process is None or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
+    compile_in_one_process_at_a_time()
     names = [f"tests.{path.stem}" for path in sorted(Path(__file__).parent.glob("test_*.py"))]
     begin = len(names) * int(process["workerid"].removeprefix("gw")) // process["workercount"]
     for name in names[begin:] + names[:begin]:
         # What is wrong with a file is said when it is collected.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(name)
+
+
+def compile_in_one_process_at_a_time() -> None:
+    """A process that needs a kernel while another one compiles waits, and then finds it on disk."""
+    from valuerepair.chess import jit
+
+    if jit.CACHE_FOLDER is None or sys.platform == "win32":
+        return
+    import fcntl
+
+    dispatcher: Any = importlib.import_module("numba.core.dispatcher").Dispatcher
+    compiled, lock, one_thread, depth = dispatcher.compile, jit.CACHE_FOLDER / "lock", threading.RLock(), 0
+
+    def compile_alone(kernel: Any, signature: Any) -> Any:
+        nonlocal depth
+        with one_thread, contextlib.ExitStack() as until_compiled:
+            if not depth:  # else it is a kernel that another one calls
+                fcntl.flock(until_compiled.enter_context(lock.open("a")), fcntl.LOCK_EX)
+            depth += 1
+            try:
+                return compiled(kernel, signature)
+            finally:
+                depth -= 1
+
+    dispatcher.compile = compile_alone
 
 
 def pytest_collection_finish() -> None:
