@@ -316,6 +316,16 @@ def test_bad_input(
         RejudgeOptions("stockfish:nodes=1000", 99)
 
 
+def test_the_same_engine_with_another_net_or_options_may_have_fewer_nodes(
+    db: Path, judges: list[DeeperOracle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = DeeperOracle()
+    other.identity = replace(other.identity, limits={"nodes": 50}, options={"WeightsFile": "another"})
+    monkeypatch.setattr(rejudge, "open_oracle", lambda deep, net_path: other)
+    words = ["remeasure", "--db", str(db), "--net", "key-net", "--net", "half-net", "--rejudge", "lc0:nodes=50"]
+    assert CliRunner().invoke(cli, words, catch_exceptions=False).exit_code == 0
+
+
 # -- engines ----------------------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.runs.loop import Look
 from valuerepair.runs.regret import search
+from valuerepair.runs.stored_oracle import is_same_search
 from valuerepair.store import second_looks
 from valuerepair.store.rows import EXPANDED, FULL, REJUDGED, SECOND, OracleIdentity, Run, RunRecord
 from valuerepair.store.second_looks import StoredOracle
@@ -115,12 +116,11 @@ def _estimate(remeasured: Remeasured, judge: str, plan: rejudged.Draw, deep_q: F
 
 
 def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
-    """Raises UsageError if the second judge is the first, or the same engine with no more nodes."""
+    """Raises UsageError if the second judge is the first, or the same search with no more nodes."""
     if second.digest == first.digest:
         raise UsageError(f"--rejudge: {second.label} is the first judge; give more nodes")
     before, now = first.limits.get("nodes"), second.limits.get("nodes")
-    same = (second.kind, second.engine, second.sha256) == (first.kind, first.engine, first.sha256)
-    if same and before and now and now <= before:
+    if is_same_search(first, second) and before and now and now <= before:
         raise UsageError(f"--rejudge: the first judge has {before:,} nodes, this one {now:,}; give more")
 
 

@@ -212,13 +212,17 @@ def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
     if second.digest == first.digest:
         raise UsageError(f"{second.label} took the first look; give more --nodes or another --deep")
     before, after = first.limits.get("nodes"), second.limits.get("nodes")
-    # Searches with another net, or other options, are other oracles, and may be shallower.
-    first_search, second_search = (
+    if is_same_search(first, second) and before and after and after <= before:
+        raise UsageError(f"--deep: the first look had {before:,} nodes, this one {after:,}; a second look is deeper")
+
+
+def is_same_search(first: StoredOracle, second: OracleIdentity) -> bool:
+    """Whether both search alike but for their limits: one with another net, or other options, may have fewer nodes."""
+    engine, other = (
         (oracle.kind, oracle.engine, oracle.sha256, {k: str(v) for k, v in oracle.options.items() if k != "Hash"})
         for oracle in (first, second)
     )
-    if first_search == second_search and before and after and after <= before:
-        raise UsageError(f"--deep: the first look had {before:,} nodes, this one {after:,}; a second look is deeper")
+    return engine == other
 
 
 def _net_path(
