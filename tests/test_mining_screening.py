@@ -497,10 +497,8 @@ def test_a_run_that_has_scored_nothing_yet_counts_by_net_q(archive: Path, db: Pa
 # -- rates ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_another_threshold_leaves_rates_unbiased(archive: Path, tmp_path: Path, fixed: None) -> None:
-    """A ladder for 0.5, then one for 0.3 on the same positions: rates at 0.3 are those of all. A simulation of
-    `test_another_ladder_says_so_and_judges_again`."""
+    """A ladder for 0.5, then one for 0.3 on the same positions: rates at 0.3 are those of all."""
     off = []
     for seed in range(5):
         db = tmp_path / f"{seed}.db"

@@ -94,10 +94,8 @@ def estimate(of: Judged, count: int, ids: Ids) -> tuple[list[Interval], rejudged
     return [rate, *pair], net, row
 
 
-@pytest.mark.slow
 def test_estimates_are_right_on_average_and_their_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 2,250 positions 300 are judged again, 200 times. The first judge alone is off by many times its error. The
-    next tests ask the same where all are judged again, and where the judges agree."""
+    """Of 2,250 positions 300 are judged again, 200 times. The first judge alone is off by many times its error."""
     monkeypatch.setattr(intervals, "RESAMPLES", 300)
     rng = np.random.default_rng(34)
     many = judged(rng, 40_000)

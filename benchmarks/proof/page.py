@@ -397,6 +397,7 @@ TABLES: dict[str, Callable[[Path], list[str]]] = {
     "first-moves": lambda folder: first_moves(folder / SECOND),
     "half-kinds": lambda folder: player_kinds(folder / SECOND, "half"),
     "whole-kinds": lambda folder: player_kinds(folder / SECOND, "whole"),
+    "surprise-kinds": lambda folder: player_kinds(folder / SECOND, "surprise"),
     "player-breadth": lambda folder: player_breadth(folder / SECOND),
     "player-regret": lambda folder: player_regret(folder / SECOND),
     "policy-nets": lambda folder: policy_nets(folder / SECOND),
