@@ -206,15 +206,15 @@ def test_standard_input_is_an_archive_and_ctrl_c_ends_a_pipe_that_stays_open(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
     )
     assert running.stdin is not None
-    games = random_games(tmp_path / "games.pgn", 60).read_bytes()
-    running.stdin.write(games * 120)
+    games = random_games(tmp_path / "games.pgn", 120).read_bytes()
+    running.stdin.write(games * 60)  # so much that it is read before the pipe ends; copies of a game do not count
     running.stdin.flush()
     wait_for(running, tmp_path / "valuerepair.db", 1)
     running.send_signal(signal.SIGINT)
     assert running.wait(timeout=30) == 130
     done = subprocess.run(command, input=games, capture_output=True, cwd=tmp_path, check=False)
     assert done.returncode == 0
-    assert b"scored: 60 of 60" in done.stdout
+    assert b"scored: 120 of 120" in done.stdout
 
 
 @pytest.mark.slow
