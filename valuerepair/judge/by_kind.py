@@ -168,8 +168,8 @@ def _candidates(
         ]
     # By a deeper judge, its corrections of the drawn rows are resampled, too.
     differences = columns[1] - columns[0] + (single_changes(changes, weight) - changes)
-    kept, *means = bootstrap(np.stack([differences, *columns], 1), weight, game)
-    change = share_change(kept, changes, weight, game)
+    share, *means = bootstrap(np.stack([differences, *columns], 1), weight, game)
+    change = share_change(share, changes, weight, game)
     if len(np.unique(game)) < FEWEST_GAMES:
         change = Interval(change.difference, float("nan"), float("nan"))
     if deeper is None:

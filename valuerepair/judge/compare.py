@@ -312,7 +312,7 @@ class _CommonPositions:
         scores, first, second = self.scores, self.wrong[0], self.wrong[i]
         weight, game, size = scores.weight, scores.game_id, np.abs(scores.disagreement)
         changes = second.astype(np.float64) - first
-        mean_abs, kept = bootstrap(np.stack([size[i] - size[0], single_changes(changes, weight)], 1), weight, game)
+        mean_abs, share = bootstrap(np.stack([size[i] - size[0], single_changes(changes, weight)], 1), weight, game)
         counts = np.bincount(categories(scores, self.threshold, i), minlength=len(CATEGORIES)).tolist()
         by_kind = self.all_kinds.by_kind(i)
         policies = self.labels[0][1] and self.labels[i][1]
@@ -320,7 +320,7 @@ class _CommonPositions:
             first=self.names[0],
             second=self.names[i],
             counts=dict(zip(CATEGORIES, counts, strict=True)),
-            share_by_games=share_change(kept, changes, weight, game),
+            share_by_games=share_change(share, changes, weight, game),
             mean_abs=mean_abs,
             of_first=self._selected(0, i),
             of_second=self._selected(i, 0),

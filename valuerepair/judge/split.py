@@ -413,8 +413,8 @@ def _reason_unread(path: str) -> str:
 
 def split_file(store: Store) -> str:
     """The file of the store's split, as a user would type it; empty without a split."""
-    known = known_split(store)
-    return "" if known is None else known[0]
+    stored = known_split(store)
+    return "" if stored is None else stored[0]
 
 
 def warning_of_change(store: Store, split: Split) -> str | None:
@@ -440,32 +440,32 @@ def warning_of_held_out(store: Store, position_ids: Ids, split: Split | None) ->
     path = files.recorded_path(store, files.SPLIT)
     if path is None:
         return None
-    known = known_split(store)
-    if split is not None and (known is None or known[1] == split):
+    stored = known_split(store)
+    if split is not None and (stored is None or stored[1] == split):
         return None
-    if known is None:
+    if stored is None:
         return f"warning: what is held out of this store is unknown ({_reason_unread(path)}); now nothing is held out"
-    held = int((known[1].parts(store, position_ids) != TRAIN).sum())
+    held = int((stored[1].parts(store, position_ids) != TRAIN).sum())
     if not held:
         return None
     return (
-        f"warning: {held:,} of these {len(position_ids):,} positions are not for training by {known[0]}; "
-        f"--split {shlex.quote(known[0])} leaves them out"
+        f"warning: {held:,} of these {len(position_ids):,} positions are not for training by {stored[0]}; "
+        f"--split {shlex.quote(stored[0])} leaves them out"
     )
 
 
 def warning_of_trained(store: Store, position_ids: Ids, split: Split) -> str | None:
     """The warning if the store's split has some of these positions for training, and nets are judged on them by another
     `split`; else None."""
-    known = known_split(store)
-    if known is None or known[1] == split:
+    stored = known_split(store)
+    if stored is None or stored[1] == split:
         return None
-    trained = int((known[1].parts(store, position_ids) == TRAIN).sum())
+    trained = int((stored[1].parts(store, position_ids) == TRAIN).sum())
     if not trained:
         return None
     return (
-        f"warning: {trained:,} of these {len(position_ids):,} positions are for training by {known[0]}, the split of "
-        f"this store; for a net that was trained by it give --split {shlex.quote(known[0])}"
+        f"warning: {trained:,} of these {len(position_ids):,} positions are for training by {stored[0]}, the split of "
+        f"this store; for a net that was trained by it give --split {shlex.quote(stored[0])}"
     )
 
 

@@ -488,14 +488,14 @@ def write(
                 )
             if scored.empty:
                 raise ValueRepairError(f"nothing to report: {no_deep_score(len(frame), question.q_from)}")
-            shown = choose(scored, threshold)
+            chosen = choose(scored, threshold)
             on_step("positions")
-            rows = with_texts(store, question, scored.iloc[shown.rows])
-            content = content_of(store, scored, shown, rows, threshold, on_step)
+            rows = with_texts(store, question, scored.iloc[chosen.rows])
+            content = content_of(store, scored, chosen, rows, threshold, on_step)
         partial.write_bytes(document(content))
         size = partial.stat().st_size
     candidates = int(is_candidate(scored["disagreement"], threshold).sum())
-    return WrittenPage(os.fspath(path), len(scored), len(shown.rows), candidates, threshold, size)
+    return WrittenPage(os.fspath(path), len(scored), len(chosen.rows), candidates, threshold, size)
 
 
 # In the order of their imports: each module uses only those before it.
