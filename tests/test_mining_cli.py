@@ -207,7 +207,7 @@ def test_standard_input_is_an_archive_and_ctrl_c_ends_a_pipe_that_stays_open(
     )
     assert running.stdin is not None
     games = random_games(tmp_path / "games.pgn", 120).read_bytes()
-    running.stdin.write(games * 60)  # so much that it is read before the pipe ends; copies of a game do not count
+    running.stdin.write(games * 60)  # enough bytes to be parsed while the pipe is open; only 120 games count
     running.stdin.flush()
     wait_for(running, tmp_path / "valuerepair.db", 1)
     running.send_signal(signal.SIGINT)

@@ -378,8 +378,8 @@ def beyond_scale(
 ) -> Beyond:
     """Which candidates among these rows [n] remain once net Q is on the oracle's scale.
 
-    The interval is by games: its variance is that of the share over `resamples` draws of games from `seed`, each draw
-    with a curve of its own.
+    The interval is by games: its variance is that of the share over `resamples` draws of games from `seed`, and for
+    each draw a new curve is fitted.
     """
     expected = calibration.expected(net_q, fold_of(game))
     by_net_q, by_expected = (is_candidate(q - deep_q, threshold) for q in (net_q, expected))

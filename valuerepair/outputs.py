@@ -1,4 +1,4 @@
-"""Which files the program may replace: only files of its own, of the same kind, and empty ones.
+"""The program replaces a file only if it is empty, or if the program wrote it and it is of the same kind.
 
 It recognises a file's kind by its content, never by its name.
 """

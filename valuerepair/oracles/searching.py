@@ -56,7 +56,7 @@ class Searched:
     tree: Snapshot | None = None
 
     def lines(self) -> list[str]:
-        """Lines for a terminal: the root, its visited or proven moves (all, if there are none), and an empty line."""
+        """Lines for a terminal: the root, its visited or proven moves (or else all moves), and an empty line."""
         position, result = self.position, self.result
         if result is None:
             return [position.fen, f"  {self.reason}", ""]

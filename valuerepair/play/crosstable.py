@@ -125,8 +125,8 @@ def crosstable(
         match = joined_matches(matches, (player, OTHERS))
     if sprt is not None and match is None:
         raise UsageError(f"--sprt: there are {len(matches):,} matches; say --player NAME")
-    whole = _standing(match, sprt) if match is not None else None
-    standings = [whole] if len(matches) == 1 and whole is not None else [_standing(match) for match in matches]
+    joined = _standing(match, sprt) if match is not None else None
+    standings = [joined] if len(matches) == 1 and joined is not None else [_standing(match) for match in matches]
     pairings = {frozenset(m.names) for m in matches}
     counted = [game for game in games if frozenset((game.white, game.black)) in pairings]
     undecided = tuple(game for game in counted if game.result not in POINTS)
@@ -137,7 +137,7 @@ def crosstable(
         len(counted),
         player,
         tuple(sorted(standings, key=lambda match: -match.games)),
-        whole,
+        joined,
         undecided,
         sum(seconds) / len(seconds) if seconds else None,
         without_moves,

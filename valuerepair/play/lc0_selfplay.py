@@ -250,7 +250,7 @@ def _ending(game: Game, result: str, settings: Lc0Settings) -> str:
 
 
 def _thoughts(moves: Sequence[str], chunk: Path | None) -> tuple[Thought, ...]:
-    """The moves, each with the value of the search's choice and the root's visits; without values if there are none."""
+    """The moves, each with the value of the search's choice and the root's visits; moves only without a chunk."""
     records = _records(chunk) if chunk is not None else None
     if records is None or len(records) != len(moves):
         return tuple(Thought(move) for move in moves)

@@ -260,7 +260,7 @@ class TreePlace(NamedTuple):
     """The place of a drawn position: horizontally in plies from the root, vertically in lanes. `after` is the index of
     the position from which a stroke leads to this one (-1: no stroke).
 
-    The game is in lane 0. A line continues in the lane of its parent, or has a lane of its own; so has each child.
+    The game is in lane 0. Each other line and each child continues in the lane of its parent or begins a new lane.
     """
 
     ply: int

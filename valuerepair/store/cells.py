@@ -264,7 +264,7 @@ _SQL_TYPES = {int: "integer", float: "real", str: "text", bytes: "blob"}
 def beside_sum(cell: str, name: str) -> str:
     """SQL to select next to a sum or a mean of the column `name`, for which SQLite would count a text as 0.
 
-    It selects a cell of another type, which `connection.StoreCursor` then refuses; NULL if there is none.
+    It selects a cell of another type, which `connection.StoreCursor` then refuses, or NULL if there is no such cell.
     """
     return f"max(CASE WHEN typeof({cell}) <> '{_SQL_TYPES[columns()[name].kind.type]}' THEN {cell} END) AS \"{name}\""
 
