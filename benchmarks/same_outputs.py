@@ -6,9 +6,11 @@
 
 It runs the command line only, in a folder of its own, on real archives (``--data``, or VALUEREPAIR_TEST_DATA: the files
 that `tests` use), and knows nothing of the inside: the tree that is measured is the one that ``python -m valuerepair``
-finds, the program may come from another. The JSON has a SHA-256, the lines themselves and wall and processor seconds of
-each output, and ``--compare`` names what differs, with the first line that does; ``--within 1e-5`` lets numbers differ
-so far. Takes some two minutes. Two runs on one tree and one machine give the same.
+finds, the program may come from another. It speaks today's spellings and those of version 0.2 (`_SPELLINGS`).
+
+The JSON has a SHA-256, the lines themselves and wall and processor seconds of each output, and ``--compare`` names what
+differs, with the first line that does; ``--within 1e-5`` lets numbers differ so far. Fields of JSON that one side alone
+has are listed, and are no difference. Takes some two minutes. Two runs on one tree and one machine give the same.
 
 Left out, since they differ from run to run: times, dates, rates, paths, and the run's number and digest. Screening gets
 one engine: its model is fitted on the searches that have ended by then, and with two engines that is a race.
@@ -27,7 +29,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,20 @@ _QUERIES = {
     "FROM screened v LEFT JOIN screens s ON s.id = screen_id JOIN positions p ON p.id = position_id",
     "plays": "SELECT key, number, opening, fen, white, black, result, z, plies, ending FROM plays",
 }
+# Words of today -> those of version 0.2, for a tree that does not know today's command.
+_SPELLINGS: dict[str, Callable[[list[str]], list[str]]] = {
+    "compare": lambda words: ["remeasure", *_each("--net", words)],
+    "eval": lambda words: ["search", *words],
+    "export": lambda words: ["export", *words, "--format", Path(words[words.index("-o") + 1]).suffix[1:]],
+}
+
+
+def _each(option: str, words: list[str]) -> list[str]:
+    """Arguments as values of an option; the rest as it is."""
+    begin = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    return [part for word in words[:begin] for part in (option, word)] + words[begin:]
+
+
 # Searches of one file of positions: what differs in them is the settings.
 _SEARCHES = {
     "default": ("maia-1900", ()),
@@ -79,11 +95,13 @@ class Run:
         self.seconds: dict[str, dict[str, float]] = {}
         for name in ("games.pgn", "evaluations.jsonl", "positions.epd"):
             (folder / name).write_text(_archive(name, data), "utf-8")
-        # One engine: `--jobs` is what `--workers` became.
-        self.one_engine = "--jobs" if "--jobs" in self.vr("help", "mine", "--help") else "--workers"
+        self.is_old = False
+        self.is_old = "remeasure" in self.vr("help", "--help")
 
     def vr(self, step: str, *arguments: str) -> str:
         """What a command prints. Raises ClickException where it fails."""
+        if self.is_old and arguments[0] in _SPELLINGS:
+            arguments = tuple(_SPELLINGS[arguments[0]](list(arguments[1:])))
         before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         ended = subprocess.run(
             [sys.executable, "-m", "valuerepair", *arguments],
@@ -102,9 +120,10 @@ class Run:
     def net(self, name: str) -> str:
         return str(self.data / "nets" / f"{name}.pb.gz")
 
-    def keep(self, name: str, lines: Sequence[str]) -> None:
-        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-        self.outputs[name] = {"sha256": digest, "lines": list(lines)}
+    def keep(self, name: str, lines: Sequence[str] | dict[str, str]) -> None:
+        """Lines, or values of JSON by their paths."""
+        text = "\n".join([f"{path}: {value}" for path, value in lines.items()] if isinstance(lines, dict) else lines)
+        self.outputs[name] = {"sha256": hashlib.sha256(text.encode()).hexdigest(), "lines": lines}
 
     def mine(self, name: str, archive: str | Path, deep: str, *options: str, net: str = "maia-1900") -> None:
         """Mines into the store `name`.db and keeps what is in it."""
@@ -155,12 +174,18 @@ def _plain(value: Any) -> Any:
     return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _json_lines(text: str) -> list[str]:
-    """One line a JSON line, or one a field of the only one."""
-    rows = [_plain(json.loads(line)) for line in text.splitlines()] if "\n{" in text.strip() else None
-    if rows is not None:
-        return [json.dumps(row) for row in rows]
-    return [f"{key}: {json.dumps(value)}" for key, value in _plain(json.loads(text)).items()]
+def _json_lines(text: str) -> dict[str, str]:
+    """Each value by its path: the fields, and before them the number of the line if there are several."""
+    rows = [json.loads(line) for line in text.splitlines()] if "\n{" in text.strip() else json.loads(text)
+    return dict(_paths(_plain(rows), ""))
+
+
+def _paths(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict | list) and value:
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _paths(inner, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, json.dumps(value)
 
 
 def _pgn(path: Path) -> list[str]:
@@ -175,7 +200,7 @@ def _mine(run: Run) -> None:
     run.mine("masters", games, "stockfish:nodes=5000,hash=16", "--positions", "150", "--seed", "3", "--screen", "off")
     run.mine("blitz", blitz, "stockfish:nodes=3000,hash=16", "--positions", "100", "--screen", "off", net="meangirl-8")
     run.mine("epd", epd, "stockfish:nodes=5000,hash=16", "--screen", "off", net="maia-1100")
-    screened = ("--positions", "250", "--seed", "1", "--screen", "1000,5000", run.one_engine, "1")
+    screened = ("--positions", "250", "--seed", "1", "--screen", "1000,5000", "--jobs", "1")
     run.mine("screened", games, "stockfish:nodes=20000,hash=16", *screened)
     run.mine("own", blitz, "mcts:nodes=200", "--positions", "60", "--screen", "off", "--threshold", "0.4")
     run.mine("own screened", games, "mcts:nodes=100", "--positions", "120", "--seed", "2", "--screen", "10,40")
@@ -210,17 +235,17 @@ def _use(run: Run) -> None:
 def _look(run: Run) -> None:
     """What reports on stores say, and what searches of single positions give."""
     for store in ("recorded", "screened", "own"):
-        run.vr(f"export {store}", "export", "--db", f"{store}.db", "--format", "jsonl", "-o", f"{store}.jsonl")
+        run.vr(f"export {store}", "export", "--db", f"{store}.db", "-o", f"{store}.jsonl")
         run.keep(f"export {store}", _json_lines((run.folder / f"{store}.jsonl").read_text()))
         run.keep(f"stats {store}", _json_lines(run.vr(f"stats {store}", "stats", "--db", f"{store}.db", "--json")))
-    compared = ("--net", run.net("maia-1900"), "--net", run.net("maia-1100"), "--net", run.net("meangirl-8"))
-    run.keep("remeasure", _json_lines(run.vr("remeasure", "remeasure", *compared, "--db", "masters.db", "--json")))
+    compared = (run.net("maia-1900"), run.net("maia-1100"), run.net("meangirl-8"))
+    run.keep("compare", _json_lines(run.vr("compare", "compare", *compared, "--db", "masters.db", "--json")))
     for table, lines in _stored(run.folder / "masters.db"):
         if table == "net values":
-            run.keep(f"remeasure: {table}", lines)
+            run.keep(f"compare: {table}", lines)
     for name, (net, settings) in _SEARCHES.items():
         settings_words = [word for setting in settings for word in ("--set", setting)]
-        words = ("search", "positions.epd", "--nodes", "400", "--net", run.net(net), *settings_words, "--json")
+        words = ("eval", "positions.epd", "--nodes", "400", "--net", run.net(net), *settings_words, "--json")
         run.keep(f"search {name}", _json_lines(run.vr(f"search {name}", *words)))
 
 
@@ -241,6 +266,9 @@ def differences(before: dict[str, Any], after: dict[str, Any], within: float = 0
             lines.append(f"{name}: only {'after' if name in after['outputs'] else 'before'}")
             continue
         old, new = (kept["outputs"][name]["lines"] for kept in (before, after))
+        if isinstance(old, dict):
+            both = [path for path in old if path in new]
+            old, new = ([f"{path}: {lines[path]}" for path in both] for lines in (old, new))
         differ = [pair for pair in zip(old, new, strict=False) if not _same(*pair, within)]
         if differ or len(old) != len(new):
             lines.append(f"{name}: {len(differ)} of {len(old)} lines differ, {len(new)} after" + _shown(differ))
@@ -283,6 +311,11 @@ def command(files: tuple[Path, ...], data: Path | None, comparing: bool, within:
                 old = before["seconds"][step]
                 click.echo(f"{step:<24} processor {old['cpu']:6.1f} -> {cost['cpu']:6.1f} s, "
                            f"wall {old['wall']:6.1f} -> {cost['wall']:6.1f} s")  # fmt: skip
+        for name, output in after["outputs"].items():
+            old_paths = before["outputs"].get(name, output)["lines"]
+            if isinstance(old_paths, dict) and (alone := old_paths.keys() ^ output["lines"].keys()):
+                fields = sorted({re.sub(r"\b\d+\b", "*", path) for path in alone})
+                click.echo(f"{name}: {len(alone)} fields on one side alone: {', '.join(fields[:40])}")
         lines = differences(before, after, within)
         click.echo("\n".join(lines) if lines else f"all {len(after['outputs'])} outputs are the same")
         sys.exit(1 if lines else 0)
