@@ -68,7 +68,6 @@ from .question import Worst as Worst
 from .report.boards import draw_boards as draw_boards
 from .report.search_tree import write_tree as write_tree
 from .report.style import house_style as house_style
-from .runs.regret import RegretOptions as RegretOptions
 from .runs.rejudge import RejudgeOptions as RejudgeOptions
 from .training.game_chunks import GameChunkOptions as GameChunkOptions
 from .training.nnue import write_positions as write_positions

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle
     from valuerepair.judge.split import Split
     from valuerepair.question import Question
-    from valuerepair.runs.regret import RegretOptions
     from valuerepair.runs.rejudge import RejudgeOptions
 
 log = logging.getLogger(__name__)
@@ -33,7 +32,6 @@ def remeasure(
     split: Split | Path | None = None,
     part: str | None = None,
     cut: bool = False,
-    regret: RegretOptions | None = None,
     rejudge: RejudgeOptions | None = None,
     output: Path | None = None,
     plot: Path | None = None,
@@ -50,8 +48,7 @@ def remeasure(
     own curve. With a `split` the positions are those that it holds out, or one `part` of them: ``games``, ``families``,
     ``archives``. With `cut` (``--all``) they include those that screening cut, by the value of the last rung, and each
     position has the weight 1. `by_kind` and `judge` of a comparison say for each kind of position whether the net is
-    the better judge. With `regret`, as in ``RegretOptions(nodes=100)``, both nets also search, and `regret` of the
-    result says which of them chooses worse moves. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``,
+    the better judge. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``,
     a deeper oracle judges positions again, and `rejudged` of the result is the comparison by its values. `output` is a
     file (.parquet, .jsonl, .csv) for the positions on which any net is wrong, `plot` one (.png, .svg, .pdf) for the
     figure (`plot_remeasured`). Raises UsageError for an unknown net, ValueRepairError if there is nothing to compare.
@@ -77,12 +74,6 @@ def remeasure(
     with opened_store(path) as opened:
         comparison = compare(opened, compared_nets, oracle, resolved_question)
         rows = None if output is None else wrong_positions(opened, compared_nets, oracle, comparison)
-    if regret is not None:
-        from valuerepair.runs.regret import measure_regret
-
-        comparison = measure_regret(
-            path, compared_nets, oracle, comparison, regret, command=command, quiet=quiet, device=device
-        )
     if rejudge is not None:
         import valuerepair.runs.rejudge
 

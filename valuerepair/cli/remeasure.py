@@ -13,7 +13,6 @@ from valuerepair.cli.files import Output
 from valuerepair.cli.options import (
     ARCHIVE,
     DB,
-    DEEP,
     JSON,
     PLOT_FILE,
     SPLIT,
@@ -28,12 +27,10 @@ from valuerepair.errors import UsageError
 
 # Options that need another option: its name, and what its value is.
 _OWNERS = {
-    "regret_positions": ("regret", "NODES"),
-    "deep": ("regret", "NODES"),
     "rejudge_positions": ("rejudge", "SPEC"),
 }
 # Options that do not apply to a suite.
-_FOR_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", "regret_positions", "deep", "rejudge")
+_FOR_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "rejudge")
 
 
 @click.command()
@@ -55,18 +52,6 @@ _FOR_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "regret", 
     type=Output(outputs.TABLES),
     metavar="FILE",
     help="Write the positions that any net is wrong on, or all of a suite: .parquet, .jsonl or .csv.",
-)
-@click.option(
-    "--regret",
-    type=int,
-    metavar="NODES",
-    help="Also search each position with each net, with this many nodes, and judge the moves where they differ.",
-)
-@click.option(
-    "--regret-positions", type=int, metavar="N", help="Positions of each kind to search for --regret.  [default: 500]"
-)
-@DEEP(
-    help="The deep search that judges the moves of --regret, as in `vr mine`.  [default: the oracle of the comparison]"
 )
 @click.option(
     "--rejudge",
@@ -93,8 +78,7 @@ def command(
     are A's worst errors, and any other net looks better on them. At the end each net's Q is calibrated, by a
     curve that is fitted to other games: what B repairs beyond that is more than a change of scale. With --calibration
     fitted the whole comparison is by such curves. Then there is a row for each kind of position, in games and beside
-    them, and whether B is the better judge of all of them. With --regret both nets also search, at equal breadth, and
-    where they choose different moves the judge says which of them loses more. With --rejudge a deeper oracle judges
+    them, and whether B is the better judge of all of them. With --rejudge a deeper oracle judges
     positions again: where two nets' verdicts differ, where one is near the threshold, and some of all others; the nets
     are then compared by it, each position weighed by its inverse chance. A net may be an engine's own evaluation,
     uci:ENGINE,nodes=1.
@@ -105,7 +89,7 @@ def command(
     \b
     Example:
       vr remeasure --net old.pb.gz --net new.pb.gz
-      vr remeasure --net old.pb.gz --net new.pb.gz --split split.json --regret 100
+      vr remeasure --net old.pb.gz --net new.pb.gz --split split.json
       vr remeasure --net old.pb.gz --net new.pb.gz --split split.json --rejudge stockfish:nodes=1000000
       vr remeasure --net old.pb.gz --net control.pb.gz --net new.pb.gz --split split.json --part families
       vr remeasure --net maia-1900 --net new.pb.gz --threshold 0.4 --plot repaired.svg -o wrong.csv
@@ -117,9 +101,7 @@ def command(
     for name, (owner, value) in _OWNERS.items():
         if options[name] is not None and options[owner] is None:
             raise UsageError(f"--{name.replace('_', '-')}: belongs to --{owner} {value}")
-    regret = rejudge = None
-    if (nodes := options["regret"]) is not None:
-        regret = vr.RegretOptions(nodes, deep=options["deep"], **_positions(options["regret_positions"]))
+    rejudge = None
     if (judge := options["rejudge"]) is not None:
         rejudge = vr.RejudgeOptions(judge, **_positions(options["rejudge_positions"]))
     print_result(
@@ -130,7 +112,6 @@ def command(
             split=options["split"],
             part=options["part"],
             cut=options["all"],
-            regret=regret,
             rejudge=rejudge,
             output=output,
             plot=options["plot"],

@@ -25,7 +25,6 @@ from valuerepair.judge.labelled import complete, labels_of, lacks_priors
 from valuerepair.judge.labels import OF_POLICY, LabelChange, Labels, label_changes, label_lines, shown_labels
 from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
-from valuerepair.judge.regret import Regret, regret_lines
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.two_phase import DeeperValues
 from valuerepair.question import Calibrated, QFrom, Question, is_candidate, no_deep_score
@@ -145,7 +144,7 @@ class Remeasured:
     otherwise by its weight of screening. `effective` is the number of equal positions that these weights are worth.
 
     `scores` are of positions of games; only the rows by kind are of `all_kinds`, which also has those beside the games.
-    `regret` has an entry for each comparison, `rejudged` is by a deeper judge; both are None unless requested. With
+    `rejudged` is by a deeper judge, None unless requested. With
     `calibration` ``fitted`` everything is by calibrated Q, each net's by its own curve, and `recalibrated` is None.
     """
 
@@ -165,11 +164,10 @@ class Remeasured:
     comparisons: list[Comparison]
     scores: ComparedScores
     all_kinds: ComparedScores
-    regret: list[Regret] | None = None
     rejudged: Rejudged | None = None
 
     def lines(self) -> list[str]:
-        """A line for each net, the comparisons with the first; then regret and the deeper judge, if there are any."""
+        """A line for each net, the comparisons with the first; then the deeper judge, if there is one."""
         part = "" if self.part is None else f" that are held out ({self.part})"
         positions = f"{self.positions:,} positions{part} of {self.games:,} games, scored by {self.oracle}"
         if self.cut:
@@ -192,8 +190,6 @@ class Remeasured:
                 lines += ["the same net: the files have the same content, so there is nothing to compare"]
             else:
                 lines += ["", *_comparison(comparison, self.calibration)]
-        for regret in self.regret or ():
-            lines += ["", *regret_lines(regret)]
         if self.rejudged is not None:
             lines += ["", *rejudged_lines(self.rejudged)]
         return lines
@@ -207,13 +203,11 @@ class Remeasured:
 
     def as_json(self) -> dict[str, Any]:
         """All but the positions themselves, for JSON; NaN is None."""
-        left_out = ("scores", "all_kinds", "regret")
+        left_out = ("scores", "all_kinds")
         plain: dict[str, Any] = {name: json_fields(value) for name, value in vars(self).items() if name not in left_out}
         for fields, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
             if comparison.recalibrated is not None:
                 fields["recalibrated"]["sentence"] = sentence(comparison.recalibrated)
-        for fields, regret in zip(plain["comparisons"], self.regret or (), strict=False):
-            fields["regret"] = json_fields(regret)
         return plain
 
 

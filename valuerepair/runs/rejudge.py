@@ -7,6 +7,8 @@ searches only what is missing. `judge.rejudged` draws the positions and computes
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,6 +17,8 @@ import numpy as np
 from valuerepair.arrays import Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
+from valuerepair.chess.positions import Position
+from valuerepair.chess.progress import Progress
 from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.judge import rejudged
@@ -24,13 +28,14 @@ from valuerepair.judge.compared_nets import ComparedOracle
 from valuerepair.judge.rejudged import Rejudged, RejudgedNet, RejudgedPair
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
-from valuerepair.runs.loop import Look
-from valuerepair.runs.regret import search
+from valuerepair.runs.loop import Look, StoredSearches
 from valuerepair.runs.stored_oracle import is_same_search
 from valuerepair.store import second_looks
 from valuerepair.store.rows import EXPANDED, FULL, REJUDGED, SECOND, OracleIdentity, Run, RunRecord
 from valuerepair.store.second_looks import StoredOracle
 from valuerepair.store.store import Store
+
+log = logging.getLogger(__name__)
 
 POSITIONS = 2000
 # With fewer positions, intervals of candidates contain the true value less often than stated.
@@ -144,8 +149,23 @@ def _judge(store: Store, oracle: Oracle, run: Run, ids: Ids, quiet: bool) -> _De
     done = {*_read(store, number, ids).ids.tolist(), *failed}
     missing = [position for position in ids.tolist() if position not in done]
     looks = dict(zip((Look(position, REJUDGED) for position in missing), store.positions(missing), strict=True))
-    search(store, oracle, run, looks, f"judging again ({oracle.identity.label})", "positions", quiet=quiet)
+    _search(store, oracle, run, looks, quiet)
     return _read(store, number, ids)
+
+
+def _search(store: Store, oracle: Oracle, run: Run, looks: Mapping[Look, Position], quiet: bool) -> None:
+    """Makes searches and stores their results. Raises KeyboardInterrupt after a signal."""
+    if not looks:
+        return
+    label = f"judging again ({oracle.identity.label})"
+    with Progress(label, len(looks), "positions", quiet=quiet) as progress:
+        loop = StoredSearches(store, oracle, run, progress, label, looks.items())
+        with loop.taking_signals():
+            state = loop.work()
+    store.commit()
+    if state == "interrupted":
+        log.info("stopped: run the same command again to resume")
+        raise KeyboardInterrupt
 
 
 def _read(store: Store, oracle_id: int, ids: Ids) -> _DeeperScores:

@@ -20,7 +20,6 @@ from valuerepair.store import schema
 from valuerepair.store.cells import columns, columns_of, is_other_type
 from valuerepair.store.rows import (
     AFTER,
-    CHOSEN,
     EXPANDED,
     FULL,
     INFERRED,
@@ -89,7 +88,7 @@ _RULES = (
     ("deep values: a score and a known stage", "deep_values WHERE 1",
      "(cp IS NULL AND mate IS NULL AND q IS NULL AND w IS NULL) OR (cp NOT NULL AND mate NOT NULL) OR NOT "
      "coalesce(abs(q), 0) <= 1.000001 OR min(nodes, depth, seldepth, time_ms) < 0 OR NOT (stage IN "
-     f"('{FULL}', '{SECOND}', '{EXPANDED}', '{INFERRED}', '{CHOSEN}', '{REJUDGED}') "
+     f"('{FULL}', '{SECOND}', '{EXPANDED}', '{INFERRED}', '{REJUDGED}') "
      f"OR stage GLOB '{AFTER}*' OR (stage GLOB '[0-9]*' AND stage NOT GLOB '*[^0-9]*'))",
      "'position ' || position_id || ', stage ' || stage"),
     ("positions: known kinds; beside games there are no full searches", "positions WHERE 1",

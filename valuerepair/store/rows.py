@@ -24,7 +24,6 @@ EXPANDED = "expanded"  # the full search of any other position: in no game, or r
 INFERRED = "inferred"  # no search: the position is on the expected line of another position's search
 SECOND = "second"  # a second look at a candidate
 AFTER = "after:"  # and a UCI move: a look at the position after that move, from the side to move there
-CHOSEN = "chosen"  # a short search of a net, for the move that it would play; not a judgement
 REJUDGED = "rejudged"  # a full search of a position that another oracle judged, drawn to check that oracle
 NET = "net:"  # and a net's SHA-256: a failure of that net, not of the oracle, on a position that was mined with both
 # How a position was reached, in the order of tables and trees.
