@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -31,8 +30,6 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
-from valuerepair.screening.model import ScreenOptions
-from valuerepair.store.check import integrity_checks
 from valuerepair.store.store import Store
 
 pytestmark = pytest.mark.slow
@@ -155,42 +152,6 @@ def test_workers_of_this_machine_are_killed(tmp_path: Path) -> None:
         summary = run(db, "local:2", fake("think=2"), remarks, options)
     assert len(set(killed)) == 3
     assert (summary.scored, summary.failed) == (30, 0), remarks
-
-
-@pytest.mark.parametrize("screen", [None, ScreenOptions(rungs=(30,))], ids=["searched at once", "net first"])
-def test_a_position_on_which_the_net_kills_workers_is_found_and_recorded(
-    screen: ScreenOptions | None, tmp_path: Path
-) -> None:
-    """The same command then leaves it alone, and --retry-failed gives it its value where the net has been mended."""
-    drawn = PositionBatch.concat(list(sample([GAMES], OPTIONS.sample, ReadReport())))
-    poison = int(drawn.key[40])
-    options = replace(OPTIONS, screen=screen)
-    remarks: list[str] = []
-    db = tmp_path / "a.db"
-    with Machines(tmp_path) as cluster:
-        for name in ("w0", "w1"):
-            environment = {"VR_POISON": str(poison)}
-            cluster.start_worker(name, "--preload", "tests.poisoned_net", nanny=True, environment=environment)
-        summary = run(db, cluster.address, fake(), remarks, options)
-        again = run(db, cluster.address, fake(), [], options)
-    assert (summary.state, summary.scored + summary.cut, summary.failed) == ("finished", POSITIONS - 1, 1)
-    assert (again.scored + again.cut, again.failed, again.nodes) == (POSITIONS - 1, 1, 0)
-    with Store.open(db) as store:
-        ask = store.connection.execute
-        ((key, reason, attempts),) = ask(
-            "SELECT p.key, f.reason, f.attempts FROM failures f JOIN positions p ON p.id = f.position_id"
-        ).fetchall()
-        ((without,),) = ask(
-            "SELECT p.key FROM positions p WHERE p.id NOT IN (SELECT position_id FROM net_values)"
-        ).fetchall()
-        assert not [check for check in integrity_checks(store) if check.wrong]
-    assert key % 2**64 == without % 2**64 == poison
-    assert reason.startswith("its worker was lost, the last one w")
-    assert 3 <= attempts <= 20
-    with machines(tmp_path / "mended", 1) as cluster:
-        mended = run(db, cluster.address, fake(), [], replace(options, retry_failed=True))
-    assert (mended.scored + mended.cut, mended.failed) == (POSITIONS, 0)
-    assert accounts(db, cut=mended.cut) == (POSITIONS, POSITIONS - mended.cut, 0)
 
 
 def test_the_scheduler_is_killed_and_restarted(two: Machines, tmp_path: Path) -> None:

@@ -325,12 +325,6 @@ def test_what_follows_a_book_goes_by_the_split_of_the_store(sampled: Path, tmp_p
     book = ["books", "--db", db, "-o", str(tmp_path / "book"), "--threshold", "0.3"]
     for named in ([], ["--split", str(file)]):
         assert vr([*book, *named], capsys)[1].splitlines()[-1].count(f"--split {file}") == 1
-    with sqlite3.connect(db) as connection:
-        connection.execute("UPDATE nets SET history_fill = 'engine'")
-        connection.execute("UPDATE oracles SET engine = 'Stockfish 15.1'")
-    following = vr(book, capsys)[1].splitlines()[-1]
-    assert following.startswith("next: vr export ")
-    assert f" --split {file} -o candidates.plain --pawn 361" in following
 
 
 def test_expansion_goes_out_from_train_alone(tmp_path: Path) -> None:

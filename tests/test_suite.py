@@ -353,12 +353,6 @@ def test_suites_of_others(shared_data: Path, tmp_path: Path) -> None:
     assert remeasured.lines()[0] == f"{len(remeasured.rows):,} positions with a value, 0.55 or more off"
 
 
-def test_an_engine_on_a_suite(suite: Path, stockfish: str) -> None:
-    remeasured = vr.remeasure_suite(suite, f"uci:{stockfish},nodes=1")
-    assert remeasured.rows["q_1"].notna().all()
-    assert remeasured.shares[0].shared.count < 20
-
-
 @pytest.mark.parametrize(
     ("arguments", "words", "code"),
     [

@@ -90,7 +90,9 @@ def resolved(store: Store, question: Asked, *, mining: bool = False) -> Question
     """
     if not isinstance(question, Worst):
         base = plain(question)
-        return replace(base, net=_net_key(store, base))
+        if base.net is not None:
+            _log_ambiguous_net(store, base.net, base.oracle)
+        return base
     base = resolved(store, question.question)
     frame = store.frame(base, only=("disagreement", "weight")).dropna()
     disagreement, weight = (frame[name].to_numpy(float) for name in ("disagreement", "weight"))
@@ -135,28 +137,6 @@ def worst_threshold(share: float, disagreement: NDArray[np.float64], weight: NDA
     within = np.cumsum(weight[order]) <= share * weight.sum()
     last = distance[order][max(int(within.sum()) - 1, 0)]
     return max(float(np.floor(last * _STEPS_OF_THRESHOLD)), 1.0) / _STEPS_OF_THRESHOLD
-
-
-def _net_key(store: Store, question: Question) -> str | None:
-    """The question's net; for an engine on this machine the key of the program itself, because its name also fits other
-    versions. Logs which net is used if the text fits several."""
-    net = question.net
-    if net is None:
-        return None
-    from valuerepair.engines.spec import find_engine
-    from valuerepair.oracles.engine_net import is_engine, open_engine_net, parse_engine_net
-
-    path = parse_engine_net(net).engine.path if is_engine(net) else None
-    if path is None or find_engine(path) is None:
-        _log_ambiguous_net(store, net, question.oracle)
-        return net
-    with open_engine_net(net, 1) as engine:
-        identity = engine.identity
-    nets = store.nets()[["name", "sha256"]]
-    if identity.key not in set(nets["sha256"]):
-        names = ", ".join(f"{name} ({key[:12]})" for name, key in nets.itertuples(index=False))
-        raise ValueRepairError(f"{store.path} has no values of this version of {identity.name}; it has {names}")
-    return identity.key
 
 
 def _log_ambiguous_net(store: Store, net: str, oracle: str | None) -> None:

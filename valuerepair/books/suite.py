@@ -33,9 +33,8 @@ from valuerepair.chess.position_text import history_comment, read_operations
 from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.intervals import Rate, weighted
-from valuerepair.judge.compared_nets import evaluated
 from valuerepair.judge.verdict import NET_RIGHT, evidence
-from valuerepair.oracles.engine_net import open_evaluator
+from valuerepair.nets.net import open_net
 from valuerepair.question import DEFAULT_THRESHOLD, Question, is_candidate
 from valuerepair.store.reached import searched_scores
 from valuerepair.text import json_fields
@@ -353,17 +352,15 @@ def measure_suite(
     """Which positions of a suite (`read_suite`) each of the nets misjudges too: the blind spots that it shares.
 
     A net shares a blind spot if its Q is off by the threshold or more, in the same direction as the Q of the net that
-    the suite was collected for. A net is a file, a name or ``uci:ENGINE,nodes=1``; `device` is as in
-    `nets.net.open_net`. Raises UsageError and ValueRepairError.
+    the suite was collected for. A net is a file or a name; `device` is as in `nets.net.open_net`. Raises UsageError and
+    ValueRepairError.
     """
     suite = read_suite(path, alpha=alpha, threshold=threshold)
     rows, shares = suite.rows, list[SharedSpots]()
     for number, spec in enumerate(nets, 1):
-        with open_evaluator(spec, device=device) as net:
-            answers, failed = evaluated(net, suite.batch)
+        with open_net(spec, device=device) as net:
+            q = net.evaluate(suite.batch).q.astype(np.float64)
             name, key = net.identity.name, net.identity.key
-        q = np.full(len(rows), np.nan)
-        q[np.setdiff1d(np.arange(len(rows)), list(failed))] = answers.q
         error = q - rows["deep_q"].to_numpy(np.float64)
         old_error = (rows["net_q"] - rows["deep_q"]).to_numpy(np.float64)  # of the suite's net
         wrong = is_candidate(error, rows["threshold"].to_numpy(np.float64))

@@ -22,7 +22,6 @@ from valuerepair.books.options import BookOptions
 from valuerepair.books.select import Selection, choose_rows, game_name, parent_weight, with_book_columns
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import Alpha
-from valuerepair.engines.kinds import PAWNS
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_together
 from valuerepair.inputs import read_json
@@ -30,11 +29,9 @@ from valuerepair.judge.split import PARTS, TRAIN, Split, warning_of_held_out
 from valuerepair.judge.weights import diversity_lines, diversity_of
 from valuerepair.nets.planes import FILLS
 from valuerepair.question import Question
-from valuerepair.runs.summary import next_command
 from valuerepair.store import db_option
 from valuerepair.store.columns import GAME_KEY
 from valuerepair.store.files import net_option, reason_missing
-from valuerepair.store.rows import ENGINE_FILL
 from valuerepair.store.store import Store
 from valuerepair.text import formatted, positions_of_games, quantity
 from valuerepair.version import __version__
@@ -362,16 +359,6 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     `split` is the file of the split that training uses, empty for none.
     """
     book, sha256 = shlex.quote(f"{directory}/book.pgn"), manifest.net["sha256"]
-    if manifest.net["history_fill"] == ENGINE_FILL:
-        net_id, oracle_id = store.pick(sha256, manifest.oracle["digest"])
-        pair = store.pair_options(net_id, oracle_id)
-        question = (store.path, pair, manifest.threshold, Alpha(**manifest.alpha), manifest.q_from)
-        calibrated = manifest.calibration is not None
-        export = next_command("vr export", *question, calibrated=calibrated, expanded=manifest.expanded, split=split)
-        return [
-            f"two versions of the engine play from it by vr match NEW OLD --openings {book}",
-            f"next: {export} -o candidates.plain{_pawn(store, oracle_id)}",
-        ]
     net = net_option(store, sha256)
     words = ["vr selfplay", book, "--net", "FILE" if net is None else shlex.quote(net), "--nodes 800"]
     if (fill := manifest.net["history_fill"]) in FILLS and fill != "fen_only":
@@ -391,12 +378,6 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
             f"{reason_missing(store, manifest.net['name'], sha256)}: to play games from the book, {' '.join(words)}"
         ]
     return ["to let lc0 play, add --engine lc0 to the next command", f"next: {' '.join(words)}"]
-
-
-def _pawn(store: Store, oracle_id: int) -> str:
-    """The option --pawn of `vr export`: how many of the judge's units of score a pawn has; empty if unknown."""
-    (engine,) = store.connection.execute("SELECT engine FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
-    return f" --pawn {PAWNS[engine]}" if engine in PAWNS else ""
 
 
 def make_manifest(

@@ -72,15 +72,13 @@ def command(archives: tuple[str, ...], db: str, question: vr.Question | vr.Worst
     ARCHIVE is a PGN, EPD or FEN file (plain, .gz, .bz2, .xz or .zst), lichess's evaluation dump (.jsonl), lc0 training
     chunks or a .tar of them, a folder, or - for standard input. Each sampled position gets the net's value at one node
     and the value of a deep search, and both go into the store. Stop at any time with Ctrl-C; the same command
-    continues, and another command adds to the store. --net uci:ENGINE,nodes=1 uses an engine's own evaluation in place
-    of a net.
+    continues, and another command adds to the store.
 
     \b
     Example:
       vr mine games.pgn.zst
       vr mine lichess.pgn.zst --positions 1000 --min-elo 2000 --deep stockfish:nodes=200000
       vr mine training-run.tar --deep recorded
-      vr mine games.pgn --net uci:stockfish,nodes=1 --deep stockfish:nodes=100000
       vr mine games.pgn.zst --cluster tcp://scheduler:8786
       vr mine games.pgn.zst --net big.pb.gz --device cuda
       vr mine games.pgn.zst --retry-failed

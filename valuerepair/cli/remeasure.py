@@ -80,8 +80,7 @@ def command(
     fitted the whole comparison is by such curves. Then there is a row for each kind of position, in games and beside
     them, and whether B is the better judge of all of them. With --rejudge a deeper oracle judges
     positions again: where two nets' verdicts differ, where one is near the threshold, and some of all others; the nets
-    are then compared by it, each position weighed by its inverse chance. A net may be an engine's own evaluation,
-    uci:ENGINE,nodes=1.
+    are then compared by it, each position weighed by its inverse chance.
 
     SUITE is an EPD file with values (ce, dm, bm #N), as vr export -o suite.epd writes it. It needs no store: each net
     evaluates its positions, and shares a blind spot if its Q is as wrong, in the same direction.

@@ -83,8 +83,7 @@ class Job:
         jobs = [Job(self.role, call, Future(), self.fail, self.lost, True, self.lost) for call in calls]
 
         def join() -> Any:
-            values, failed = zip(*(job.future.result() for job in jobs), strict=True)
-            return NetValues.concat(values), {row: failure[0] for row, failure in enumerate(failed) if failure}
+            return NetValues.concat([job.future.result() for job in jobs])
 
         def end(_: Future[Any]) -> None:
             if all(job.future.done() for job in jobs):

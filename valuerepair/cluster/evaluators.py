@@ -26,7 +26,6 @@ from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.oracles.open import open_oracle, without_remarks
 from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
 from valuerepair.runs.evaluators import Opened
-from valuerepair.runs.workers import Answer
 from valuerepair.store.rows import OracleIdentity
 from valuerepair.version import __version__
 
@@ -126,20 +125,16 @@ class ClusterNet:
         """Batches to have submitted at a time; changes as workers come and go."""
         return self._dispatcher.capacity(Role.NET)
 
-    def answer(self, batch: PositionBatch) -> Future[Answer]:
-        """Queues a batch. The future gives its values and, by failed row, the reason and the number of workers lost.
+    def answer(self, batch: PositionBatch) -> Future[NetValues]:
+        """Queues a batch. The future gives its values, or raises ValueRepairError for a position that kills workers.
 
         A batch that kills workers is repeated position by position: values may then differ in their last bits.
         """
-        call = "evaluate", _bare(batch)
-        return self._dispatcher.submit(Role.NET, call, lambda *reason: (NetValues.concat([]), {0: reason}))
+        return self._dispatcher.submit(Role.NET, ("evaluate", _bare(batch)), _raise_failed)
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
         """As `nets.net.Net.evaluate`. Raises ValueRepairError, also for a position that kills workers."""
-        values, failed = self.answer(batch).result()
-        for reason, attempts in failed.values():
-            _raise_failed(reason, attempts)
-        return values
+        return self.answer(batch).result()
 
     def priors(self, batch: PositionBatch) -> Priors:
         """As `nets.net.Net.priors`. Raises ValueRepairError, also for a position that kills workers."""

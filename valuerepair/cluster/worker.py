@@ -133,7 +133,7 @@ def _call_net(net: Net, method: str, batch: PositionBatch, *arguments: Any) -> A
     """The result of a method of `ClusterNet`, by the net of this worker."""
     if method == "search_lines":
         return searched_lines(net, batch, *arguments)
-    return (net.evaluate(batch), {}) if method == "evaluate" else net.priors(batch)
+    return net.evaluate(batch) if method == "evaluate" else net.priors(batch)
 
 
 def work(session: str, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any]:

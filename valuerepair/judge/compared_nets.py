@@ -16,19 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from valuerepair import signals
 from valuerepair.chess.origins import BESIDE
-from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import HeldPart
-from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.nets.planes import FILLS
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import net_name, read_net_file
-from valuerepair.oracles.engine_net import EngineNet, engine_hint, is_engine, open_engine_net
 from valuerepair.store.files import net_option
-from valuerepair.store.rows import CUT, ENGINE_FILL, EXPANDED, FULL, RunRecord
+from valuerepair.store.rows import CUT, EXPANDED, FULL, RunRecord
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 
@@ -57,7 +53,7 @@ class ComparedNet:
     """A net of a comparison.
 
     `id` is its number in the store, 0 if it is not in the store yet; `key`, its SHA-256 and the variant, identifies its
-    values in the store. `path` is the file to compute values with, or an engine's text; empty if there is neither.
+    values in the store. `path` is the file to compute values with; empty if there is none.
     `missing` is the number of positions that the oracle has scored and this net has not.
     """
 
@@ -113,7 +109,7 @@ def find_nets(store: Store, words: Sequence[str], oracle: ComparedOracle) -> lis
     if len(words) < 2:
         raise UsageError(f"give at least two nets to compare: --net A --net B ({len(words)} given)")
     nets = _with_distinct_names([_find(store, name, oracle) for name in words], words)
-    # Other fills do not belong to nets, but to recorded values or to engines.
+    # Recorded values have another fill.
     fill = next((net.history_fill for net in nets if net.id and net.history_fill in FILLS), "fen_only")
     return [net if net.id or net.history_fill else replace(net, history_fill=fill) for net in nets]
 
@@ -131,11 +127,6 @@ def _with_distinct_names(nets: Sequence[ComparedNet], words: Sequence[str]) -> l
 
 
 def _find(store: Store, words: str, oracle: ComparedOracle) -> ComparedNet:
-    if is_engine(words):
-        with open_engine_net(words, 1) as engine:
-            identity = engine.identity
-        new = ComparedNet(0, identity.name, identity.key, ENGINE_FILL, words, oracle.scored)
-        return _of_content(store, new, oracle)
     path = os.path.expanduser(words)
     if os.path.exists(path):
         return _of_file(store, path, oracle)
@@ -147,7 +138,7 @@ def _find(store: Store, words: str, oracle: ComparedOracle) -> ComparedNet:
         names = ", ".join(dict.fromkeys(store.nets()["name"]))
         raise UsageError(
             f"--net {words}: no net file, no net known by name ({', '.join(KNOWN_NETS)}), and none with values in "
-            f"{store.path} for {oracle.label}; it has {names}{engine_hint(words)}"
+            f"{store.path} for {oracle.label}; it has {names}"
         ) from None
     row = store.nets().set_index("id").loc[number]
     key = str(row["sha256"])
@@ -246,23 +237,19 @@ def _default_net(db: str, oracle: ComparedOracle) -> str:
     return f"{row['name']} ({str(row['sha256'])[:12]})"
 
 
-def _opened(net: ComparedNet, options: Mapping[str, Any]) -> Net | EngineNet:
-    """The net of a file, or an engine's evaluation, to which the options do not apply."""
+def _opened(net: ComparedNet, options: Mapping[str, Any]) -> Net:
     from valuerepair.nets.net import fill_of, open_net
 
-    if net.history_fill == ENGINE_FILL:
-        return open_engine_net(net.path)
     return open_net(net.path, history_fill=fill_of(net.history_fill), **options)
 
 
-def measure(store: Store, net: Evaluator, oracle: ComparedOracle, progress: Progress, command: str = "") -> int:
+def measure(store: Store, net: Net, oracle: ComparedOracle, progress: Progress, command: str = "") -> int:
     """Evaluates the oracle's positions that `net` has no value of, and stores the values; returns how many.
 
     They go through the net in batches, each committed when it is done: after an interruption the same call resumes. The
-    history is the one that the store has of each position. Positions that an engine gives no value of are counted.
+    history is the one that the store has of each position.
     """
     net_id = store.add_net(net.identity, net.history_fill)
-    failures = dict[str, str]()
     sources = {"net": net.identity.key, "history_fill": net.history_fill, "oracle": oracle.digest}
     record = RunRecord.of({"command": "remeasure", **sources}, command, sources, provider=net.provider)
     without_value = lacking(store, net_id, oracle)
@@ -271,20 +258,10 @@ def measure(store: Store, net: Evaluator, oracle: ComparedOracle, progress: Prog
         run.counts["evaluated"] = done = 0
         for first in range(0, len(without_value), BATCH_ROWS):
             ids = without_value[first : first + BATCH_ROWS]
-            batch = store.positions(ids)
-            values, failed = evaluated(net, batch)
-            failures |= {batch[row].fen: reason for row, (reason, _) in failed.items()}
-            store.add_net_values(np.delete(ids, list(failed)), net_id, values, run)
+            store.add_net_values(ids, net_id, net.evaluate(store.positions(ids)), run)
             store.commit()
-            done += len(ids) - len(failed)
+            done += len(ids)
             run.counts["evaluated"] = done
             progress.advance(len(ids))
     store.end_run(run, "finished", run.counts)
-    for fen, reason in [*failures.items()][:1]:
-        log.info(f"{net.identity.name} has no value of {len(failures):,} positions, the first of them {fen}: {reason}")
     return done
-
-
-def evaluated(net: Evaluator, batch: PositionBatch) -> tuple[NetValues, Mapping[int, tuple[str, int]]]:
-    """The values of the rows that have one, and why the others, by row, have none; a net has a value of every row."""
-    return signals.result_of(net.answer(batch)) if isinstance(net, EngineNet) else (net.evaluate(batch), {})

@@ -25,7 +25,6 @@ from valuerepair.store import files, priors
 from valuerepair.store.columns import stored_rungs
 from valuerepair.store.priors import MovesOfInterest, Prior
 from valuerepair.store.queries import eco_headers
-from valuerepair.store.rows import ENGINE_FILL
 from valuerepair.store.second_looks import net_number
 from valuerepair.store.store import Store
 
@@ -105,12 +104,11 @@ def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
 
 # The history fill of values that were recorded with their positions: their net is not available.
 RECORDED_FILL = "recorded"
-_WITHOUT_POLICY = {RECORDED_FILL: "recorded ones", ENGINE_FILL: "an engine's"}
 
 
 def has_policy(frame: pd.DataFrame) -> bool:
     """Whether the values of a frame come from a net that has a policy."""
-    return frame.attrs["net"]["history_fill"] not in _WITHOUT_POLICY
+    return bool(frame.attrs["net"]["history_fill"] != RECORDED_FILL)
 
 
 def complete(
@@ -133,8 +131,8 @@ def complete(
     missing = len(missing_priors(store, net_id, oracle_id, numbers))
     if not missing:
         return 0
-    if (source := _WITHOUT_POLICY.get(net_attrs["history_fill"])) is not None:
-        log.info(f"the values of {net_attrs['name']} are {source}: without its policy, blindness is not known")
+    if net_attrs["history_fill"] == RECORDED_FILL:
+        log.info(f"the values of {net_attrs['name']} are recorded ones: without its policy, blindness is not known")
         return 0
     with (
         open_stored(store, net_attrs, net_file, **net_options) as net,
@@ -163,8 +161,6 @@ def open_stored(
     from valuerepair.nets.net import open_net
 
     key, name = str(net_attrs["sha256"]), str(net_attrs["name"])
-    if net_attrs["history_fill"] == ENGINE_FILL:
-        raise UsageError(f"{name} is an engine's own evaluation, and a net is needed here; give another with --net")
     sha256, variant = split_key(key)
     path = _file_of(store, name, sha256, net_file)
     if (device := device_of(variant)) is not None:  # of another precision, which only some devices have

@@ -24,8 +24,6 @@ from valuerepair.files import cache_folder, cache_root, written_whole
 log = logging.getLogger(__name__)
 
 DEFAULT_NET = "maia-1900"
-# The prefix of a --net that is an engine's own evaluation (oracles/engine_net.py).
-ENGINE = "uci:"
 PULL_LIMIT_S = 300
 
 
@@ -93,11 +91,6 @@ def locate(spec: str | os.PathLike[str] | None) -> Path:
     spec = DEFAULT_NET if spec is None else os.fspath(spec)
     if spec in KNOWN_NETS:
         return pull_net(spec).path
-    if spec.startswith(ENGINE):
-        raise UsageError(
-            f"net {spec!r}: an engine's evaluation cannot be used here; only vr mine and vr remeasure take one as "
-            "a net, without --cluster"
-        )
     path = Path(spec).expanduser()
     if spec and (path.exists() or "/" in spec or path.suffix in (".gz", ".pb", ".onnx")):
         return path

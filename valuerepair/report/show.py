@@ -108,7 +108,7 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
         **{name: row[name] for name in _FACTS},
         "net": None if row["net_q"] is None else _net_of(attrs["net"], row, board),
         "deep": None if row["nodes"] is None else _deep_of(attrs["oracle"], row, board),
-        "without_net": _without_net(row) if pair and row["net_q"] is None else None,
+        "without_net": "has not evaluated it" if pair and row["net_q"] is None else None,
         "without_deep": _without_deep(row) if pair and row["nodes"] is None else None,
         **calibrated,
         "disagreement": disagreement,
@@ -150,11 +150,6 @@ def _deep_of(oracle: dict[str, str], row: dict[str, Any], board: chess.Board) ->
     facts |= {"best": _move(board, row["deep_best"]), "pv": row["pv"], "pv_san": pv_san(board, row["pv"])}
     facts |= {name: row[name] for name in ("nodes", "depth", "time_ms")}
     return facts | {"inferred": row["stage"] == INFERRED}
-
-
-def _without_net(row: dict[str, Any]) -> str:
-    """The reason for a missing value of the net."""
-    return "has not evaluated it" if row["net_failure"] is None else f"failed: {row['net_failure']}"
 
 
 def _without_deep(row: dict[str, Any]) -> str:

@@ -27,7 +27,6 @@ from valuerepair.store import schema
 from valuerepair.store.columns import GAME_KEY, KIND
 from valuerepair.store.plays import outcomes
 from valuerepair.store.queries import net_label, snapshot, table
-from valuerepair.store.rows import NET
 from valuerepair.store.selection import other_ladders
 from valuerepair.text import finite, json_fields, quantity
 
@@ -135,7 +134,7 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
         **attrs,
         "positions": positions,
         "without_q": positions - len(with_q),
-        "failed": _failures(store, net_id, oracle_id, attrs["net"]["sha256"]),
+        "failed": _failures(store, oracle_id),
         "threshold": threshold,
         "by_threshold": [
             {"threshold": limit, **_candidate_rate(is_candidate(disagreement, limit), weight, game)}
@@ -194,15 +193,11 @@ def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
     return {**used.figures(), "left": remaining.figures("count", "total"), "new": new}
 
 
-def _failures(store: Store, net_id: int, oracle_id: int, net_key: str) -> int:
-    """The number of positions on which this oracle failed, or this net, with any oracle."""
+def _failures(store: Store, oracle_id: int) -> int:
+    """The number of positions on which this oracle failed."""
     failed_searches = "SELECT count(*) FROM failures WHERE oracle_id = ? AND stage = 'full'"
-    failed_evaluations = """
-        SELECT f.position_id FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id AND f.stage = ?
-        WHERE NOT EXISTS (SELECT 1 FROM net_values n WHERE n.net_id = ? AND n.position_id = f.position_id)
-    """
     (count,) = store.connection.execute(failed_searches, (oracle_id,)).fetchone()
-    return int(count) + len(set(store.connection.execute(failed_evaluations, (NET + net_key, net_id))))
+    return int(count)
 
 
 def _by(
@@ -271,7 +266,7 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
     counts = [("net    ", net["name"], net["sha256"], "evaluated", net) for net in figures["nets"]]
     counts += [("oracle ", oracle["label"], oracle["digest"], "scored", oracle) for oracle in figures["oracles"]]
     for kind, name, digest, done, row in counts:
-        failed = f", {row['failed']:,} failed" if row["failed"] else ""
+        failed = f", {row['failed']:,} failed" if row.get("failed") else ""
         lines.append(f"  {kind} {name}  {digest[:12]}  {row[done]:,} {done}{failed}")
     scored = figures["scored"]
     if scored is None:

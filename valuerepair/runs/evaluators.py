@@ -12,8 +12,8 @@ from valuerepair.archives.options import CHUNKS
 from valuerepair.chess.progress import Progress
 from valuerepair.engines.kinds import chosen_spec, parse_spec
 from valuerepair.errors import UsageError
-from valuerepair.nets.net import Evaluator, Net
-from valuerepair.oracles.engine_net import is_engine, locate_net, open_evaluator
+from valuerepair.nets.net import Evaluator, open_net
+from valuerepair.nets.registry import locate
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.runs.options import MineOptions
@@ -99,18 +99,13 @@ def open_evaluators(
     """
     from valuerepair.oracles.open import open_oracle
 
-    spec = chosen_spec(deep)
-    if is_engine(net) and spec.kind.takes_net and spec.weights is None:
-        raise UsageError(f"--net {net}: --deep {spec.kind} cannot search with it; name a net: {spec.kind}:weights=...")
-    path = locate_net(net)
+    spec, path = chosen_spec(deep), str(locate(net))
     with (
-        open_evaluator(path or net, workers, **net_options) as evaluator,
-        open_oracle(
-            spec, net_path=path, net=evaluator if isinstance(evaluator, Net) else None, workers=workers
-        ) as oracle,
+        open_net(path, **net_options) as opened,
+        open_oracle(spec, net_path=path, net=opened, workers=workers) as oracle,
     ):
-        log.info(f"net: {evaluator.identity.name} on {evaluator.where}")
-        yield Opened(evaluator, oracle)
+        log.info(f"net: {opened.identity.name} on {opened.where}")
+        yield Opened(opened, oracle)
 
 
 @contextmanager
@@ -139,9 +134,9 @@ def open_import(
         log.info(f"net: {source.net.identity.name}; runs on chunks of one net belong together by recorded:net=NAME")
         yield OpenedImport(source, None)
         return
-    with open_evaluator(net, **net_options) as evaluator:
-        log.info(f"net: {evaluator.identity.name} on {evaluator.where}")
-        yield OpenedImport(RecordedSource.of(recorded), evaluator)
+    with open_net(net, **net_options) as opened:
+        log.info(f"net: {opened.identity.name} on {opened.where}")
+        yield OpenedImport(RecordedSource.of(recorded), opened)
 
 
 def fitting_screen(oracle: OracleIdentity, requested: ScreenOptions | None) -> ScreenOptions | None:

@@ -8,9 +8,8 @@ only put events into its queue.
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,19 +17,15 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import chess
-import numpy as np
-from numpy.typing import NDArray
 
 from valuerepair import signals
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.net import NetIdentity
 from valuerepair.oracles.oracle import DeepFailure, Oracle
-from valuerepair.store.rows import FULL, NET, DeepResult, Run
+from valuerepair.store.rows import FULL, DeepResult, Run
 from valuerepair.store.screening import forget_passage
 from valuerepair.store.store import Store
-from valuerepair.text import quantity
 
 TICK_S = 0.5
 _GRACE_S = 5.0
@@ -42,24 +37,17 @@ Key = TypeVar("Key")
 
 
 class Failures:
-    """The positions on which the oracle or the net failed.
+    """The positions on which the oracle failed.
 
     They are recorded only once another position succeeds: if every position fails, the fault is not in the positions.
-    `count` includes failures of earlier runs that are not tried again; `earlier` counts these. `who` names the oracle
-    or net, `remedy` says what to do if it always fails.
+    `count` includes failures of earlier runs that are not tried again; `earlier` counts these. `who` names the
+    oracle.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        oracle_id: int,
-        run: Run,
-        who: str,
-        remedy: str = "fix the engine or choose another with --deep",
-    ) -> None:
+    def __init__(self, store: Store, oracle_id: int, run: Run, who: str) -> None:
         self.count = self.earlier = 0
         self._store, self._oracle_id, self._run = store, oracle_id, run
-        self._who, self._remedy, self._last = who, remedy, ""
+        self._who, self._last = who, ""
         self._held: list[tuple[int, DeepFailure, str]] = []
 
     @property
@@ -94,60 +82,11 @@ class Failures:
 
     def hopeless(self) -> ValueRepairError:
         """The error of a run in which everything failed."""
-        remedy = self._remedy + (", then --retry-failed" if self.earlier else "")
+        remedy = "fix the engine or choose another with --deep" + (", then --retry-failed" if self.earlier else "")
         return ValueRepairError(
             f"{self._who} failed on each of the {self.count} positions it was given; the last error: {self._last}; "
             f"{remedy}"
         )
-
-
-class NetFailures(Failures):
-    """The positions that a net failed to evaluate: rows of the table ``failures`` with the stage `NET` and the net's
-    key. They are failures of the net, whichever oracle it was mined with."""
-
-    def __init__(self, store: Store, net: NetIdentity, oracle_id: int, run: Run) -> None:
-        super().__init__(store, oracle_id, run, f"the net ({net.name})", "fix it or choose another with --net")
-        self._stage, self._works = NET + net.key, False
-
-    def recorded(self, ids: NDArray[np.int64]) -> dict[int, str]:
-        """The positions among `ids` on which the net failed in earlier runs, with the reasons."""
-        query = """
-            SELECT f.position_id, f.reason FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id
-            WHERE f.stage = ? AND f.position_id IN (SELECT value FROM json_each(?))
-        """
-        return dict(self._store.connection.execute(query, (self._stage, json.dumps(ids.tolist()))).fetchall())
-
-    def take(self, evaluated: NDArray[np.int64], failed: Mapping[int, tuple[str, int]]) -> None:
-        """Takes a batch: deletes earlier failures of the `evaluated` positions, and adds the `failed` ones.
-
-        Raises ValueRepairError when many have failed and none was ever evaluated.
-        """
-        self._works = self._works or bool(len(evaluated))
-        query = """
-            DELETE FROM failures WHERE oracle_id IN (SELECT id FROM oracles) AND stage = ?
-            AND position_id IN (SELECT value FROM json_each(?))
-        """
-        with self._store.writing() as connection:
-            connection.execute(query, (self._stage, json.dumps(evaluated.tolist())))
-        for position_id, (reason, attempts) in failed.items():
-            self.add(position_id, DeepFailure(reason, attempts), self._stage)
-        if self._works:
-            self.record()
-        self.check()
-
-    def remarks(self) -> list[str]:
-        """A remark on the store's positions on which the net failed: how many, why, and what to do."""
-        query = """
-            SELECT DISTINCT p.id, p.fen, f.reason FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id
-            JOIN positions p ON p.id = f.position_id WHERE f.stage = ? ORDER BY p.id
-        """
-        failed = self._store.connection.execute(query, (self._stage,)).fetchall() if self.count else []
-        if not failed:
-            return []
-        position_id, fen, reason = failed[0]
-        all_in_check = all(chess.Board(fen).is_check() for _, fen, _ in failed)
-        advice = "; every one is in check: vr mine --no-check draws no such positions" if all_in_check else ""
-        return [f"the net failed on {quantity(len(failed), 'position')} (first {position_id}, {fen}): {reason}{advice}"]
 
 
 @dataclass(frozen=True)

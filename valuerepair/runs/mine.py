@@ -172,9 +172,6 @@ class _MiningRun(SampledRun, SearchLoop[int]):
 
     def _take_values(self, event: Evaluated) -> None:
         super()._take_values(event)
-        for position_id in event.failed:  # these are not searched, unless their search has begun
-            self._to_screen.pop(position_id, None)
-        self._waiting = deque(pair for pair in self._waiting if pair[0] not in event.failed)
         for i, position_id in enumerate(event.ids.tolist() if self._to_screen else ()):
             position = self._to_screen.pop(position_id, None)
             if position is not None:

@@ -26,7 +26,7 @@ from valuerepair.judge.split import split_file
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Calibrated, Question, is_candidate
 from valuerepair.runs.beside import lines_of
-from valuerepair.runs.loop import Failures, Loop, NetFailures
+from valuerepair.runs.loop import Failures, Loop
 from valuerepair.runs.options import MineOptions, mining_work, sampling_options
 from valuerepair.runs.progress import RunCounts, RunProgress
 from valuerepair.runs.summary import (
@@ -171,14 +171,13 @@ class SampledPositions:
         self._net, self._oracle, self.line, self._shown = net, oracle, line, shown
         self.pair = store.add_net(net.identity, net.history_fill), store.add_oracle(oracle)
         self.failures = Failures(store, self.pair[1], run, f"the deep search ({oracle.label})")
-        self.net_failures = NetFailures(store, net.identity, self.pair[1], run)
         self.kinds = dict[int, Kind]()  # of the run's positions beside the games
         self.pairs = ValuePairs(options.question)
         self.earlier = EarlierValues(
             store,
             self.pair,
             self.pairs,
-            (self.failures, self.net_failures),
+            self.failures,
             self.kinds,
             retry_failed=options.retry_failed,
             screening=options.screen is not None,
@@ -244,12 +243,9 @@ class SampledPositions:
         self.add_net_values(event)
 
     def add_net_values(self, evaluated: Evaluated) -> None:
-        """Records values of the net, and the positions on which it failed."""
+        """Records values of the net."""
         self._valued += len(evaluated.ids)
         self._store.add_net_values(evaluated.ids, self.pair[0], evaluated.values, self._run)
-        self.net_failures.take(evaluated.ids, evaluated.failed)
-        for position_id in evaluated.failed:
-            self.pairs.drop_net(position_id)
         for position_id, q in zip(evaluated.ids.tolist(), evaluated.values.q.tolist(), strict=True):
             self.pairs.add_net(position_id, q)
 
@@ -261,8 +257,6 @@ class SampledPositions:
             raise self._read_error
         if self.failures.count and not self.any_scored:
             raise self.failures.hopeless()
-        if self.net_failures.held:
-            raise self.net_failures.hopeless()
 
     def summary(
         self,
@@ -296,7 +290,7 @@ class SampledPositions:
             scored=self.pairs.count,
             earlier=self.earlier.scored + self.earlier.cut,
             cut=cut + self.earlier.cut,
-            failed=self.failures.count + self.net_failures.count,
+            failed=self.failures.count,
             candidates=rates.pop(GAME, wilson(0, 0)),
             beside=rates,
             threshold=question.threshold,
@@ -309,7 +303,7 @@ class SampledPositions:
             workers=workers,
             nodes=nodes,
             seconds=time.monotonic() - started,
-            remarks=[*remarks, *self.net_failures.remarks()],
+            remarks=remarks,
             turned=turned,
             pair=self._store.pair_options(*self.pair) if self.pairs.count else (),
             split=split_file(self._store),
@@ -346,7 +340,7 @@ class SampledPositions:
             self._refit_at = count + max(50, count // 2)
             self._found = sum(rate.count for rate in self._rates(self._scale).values())
         candidates = self._found if count else None
-        before = self.earlier.scored + self.earlier.cut + self.failures.earlier + self.net_failures.earlier
+        before = self.earlier.scored + self.earlier.cut + self.failures.earlier
         counts = RunCounts(self._valued, before, begun, searching, nodes, candidates)
         self._shown.show(counts, reading=self._reading)
 
@@ -359,14 +353,13 @@ class EarlierValues:
         store: Store,
         pair: tuple[int, int],
         pairs: ValuePairs,
-        failures: tuple[Failures, NetFailures],
+        failures: Failures,
         kinds: Mapping[int, Kind],
         *,
         retry_failed: bool,
         screening: bool,
     ) -> None:
-        self._store, self._pair, self._pairs = store, pair, pairs
-        self._failures, self._net_failures = failures
+        self._store, self._pair, self._pairs, self._failures = store, pair, pairs, failures
         self._kinds, self._retry_failed, self._screening = kinds, retry_failed, screening
         self.scored = self.cut = 0
 
@@ -379,7 +372,6 @@ class EarlierValues:
         counted. With a ladder, all positions to search go to the net first.
         """
         fresh, wanted = np.ones((2, len(ids)), np.bool_)
-        net_failed = {} if self._retry_failed else self._net_failures.recorded(ids)
         in_games = np.array([position_id not in self._kinds for position_id in ids.tolist()], np.bool_)
         of_games, others = np.flatnonzero(~new & in_games), np.flatnonzero(~new & ~in_games)
         if len(of_games):
@@ -387,15 +379,10 @@ class EarlierValues:
         for old, stage in ((of_games, FULL), (others, EXPANDED)):
             all_stored = self._store.stored_values(ids[old], *self._pair, stage)
             for i, stored in zip(old.tolist(), all_stored, strict=True):
-                fresh[i], wanted[i] = self._take(int(ids[i]), stored, cut, net_failed)
+                fresh[i], wanted[i] = self._take(int(ids[i]), stored, cut)
         return fresh, wanted
 
-    def _take(
-        self, position_id: int, stored: StoredValues, cut: AbstractSet[int], net_failed: Mapping[int, str]
-    ) -> tuple[bool, bool]:
-        if stored.net_q is None and position_id in net_failed:
-            self._net_failures.add_earlier(net_failed[position_id])
-            return False, False
+    def _take(self, position_id: int, stored: StoredValues, cut: AbstractSet[int]) -> tuple[bool, bool]:
         wanted = self._is_wanted(position_id, stored, cut)
         if stored.deep is not None:
             self._pairs.add_deep(position_id, stored.deep)

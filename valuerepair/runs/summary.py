@@ -21,7 +21,7 @@ from valuerepair.intervals import Z95, Rate, loose_bound_words
 from valuerepair.question import QFrom, Question, is_candidate
 from valuerepair.store import db_option
 from valuerepair.store.columns import both_q, columns
-from valuerepair.store.rows import ENGINE_FILL, Run
+from valuerepair.store.rows import Run
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 
@@ -254,11 +254,6 @@ class ValuePairs:
         """Forgets a position that gets no deep value."""
         self._net.pop(position_id, None)
 
-    def drop_net(self, position_id: int) -> None:
-        """Forgets a position that gets no value of the net."""
-        self._deep.pop(position_id, None)
-        self._without.add(position_id)
-
     def found(self, scale: RunScale) -> int:
         """The number of candidates, on this scale, among the pairs that came since the last call."""
         ids, net_q, *scores = np.array(self._fresh, np.float64).reshape(-1, 8).T
@@ -371,38 +366,28 @@ def engine_view(store: Store, pair: tuple[int, int], q_from: QFrom) -> list[str]
     """Warnings if an engine seems not to score from the side to move; `pair` are net and oracle in the store.
 
     Only kinds that accept any program are checked. Scores are compared with the results of the games; if that shows no
-    fault, net and oracle with each other. All sampled positions count, those that a ladder cut too: it favours
+    fault, the oracle with the net. All sampled positions count, those that a ladder cut too: it favours
     positions where the two differ.
     """
     connection = store.connection
-    query = "SELECT n.name, n.history_fill, o.label, o.kind FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
-    name, fill, label, kind = connection.execute(query, pair).fetchone()
-    net_in_question, oracle_in_question = fill == ENGINE_FILL, kind_of(kind).any_engine
-    if not (net_in_question or oracle_in_question):
+    query = "SELECT n.name, o.label, o.kind FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
+    name, label, kind = connection.execute(query, pair).fetchone()
+    if not kind_of(kind).any_engine:
         return []
     net_q, deep_q = both_q(connection, *pair, DEFAULT_ALPHA, q_from, cut=True)
     read = columns(connection, *pair, ("side_code", "game_id"), cut=True)
     white, games = read["side_code"] == 0, read["game_id"]
-    net, oracle = f"the net ({name})", f"the deep search ({label})"
-    in_question = ([(net, net_q)] if net_in_question else []) + ([(oracle, deep_q)] if oracle_in_question else [])
-    warnings = []
+    scores, warning = f"the scores of the deep search ({label})", None
     if len(np.unique(games)) >= ENOUGH_GAMES:  # positions of one game have one result
         ids, outcomes = connection.numbers(f"SELECT g.id, {RESULT} FROM games g ORDER BY g.id", {})
         outcome = outcomes[np.searchsorted(ids, games)]
         result = np.where(white, outcome, -outcome)
-        warnings = [
-            _reversal(white, q, result, f"the scores of {name}", "the results of the games") for name, q in in_question
-        ]
-    if not any(warnings):
-        first, second = (net, oracle) if net_in_question else (oracle, net)
-        suspect = "one of the two engines" if len(in_question) == 2 else "the engine"
-        warnings = [_reversal(white, net_q, deep_q, f"the scores of {first}", second, suspect)]
-    return [warning for warning in warnings if warning]
+        warning = _reversal(white, deep_q, result, scores, "the results of the games")
+    warning = warning or _reversal(white, net_q, deep_q, scores, f"the net ({name})")
+    return [warning] if warning else []
 
 
-def _reversal(
-    white: Flags, q: Floats, reference: Floats, q_name: str, reference_name: str, suspect: str = "the engine"
-) -> str | None:
+def _reversal(white: Flags, q: Floats, reference: Floats, q_name: str, reference_name: str) -> str | None:
     """A warning if these values contradict `reference` for a side to move, unless that may be chance."""
     sides = by_side(white, q, reference)
     wrong = [name for name, agreed in sides.items() if agreed.is_reversed]
@@ -410,5 +395,5 @@ def _reversal(
         return None
     views = {"Black": "White's view", "White": "Black's view", "both": "the view of the side that is not to move"}
     remedy = "but a UCI score is from the side to move: correct that and mine again"
-    advice = {side: f"{suspect} seems to score from {view}, {remedy}" for side, view in views.items()}
+    advice = {side: f"the engine seems to score from {view}, {remedy}" for side, view in views.items()}
     return view_warning(sides, wrong, q_name, reference_name, advice)

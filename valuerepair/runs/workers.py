@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -45,14 +45,10 @@ class ReadingEnded:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The net has evaluated the positions `ids`.
-
-    `failed` are further positions, by id, for which it gave no value: the reason and the number of attempts.
-    """
+    """The net has evaluated the positions `ids`."""
 
     ids: NDArray[np.int64]
     values: NetValues
-    failed: Mapping[int, tuple[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -153,10 +149,6 @@ class ArchiveReader(threading.Thread):
         return False
 
 
-# The values of the rows that have one; by row, the reason and the number of attempts for the others.
-Answer: TypeAlias = "tuple[NetValues, Mapping[int, tuple[str, int]]]"
-
-
 @runtime_checkable
 class RemoteNet(Protocol):
     """A net that runs on other machines (a cluster), on many chunks at once."""
@@ -165,7 +157,7 @@ class RemoteNet(Protocol):
     def at_once(self) -> int:
         """The number of chunks that should be submitted at a time; it may change at any moment."""
 
-    def answer(self, batch: PositionBatch) -> Future[Answer]:
+    def answer(self, batch: PositionBatch) -> Future[NetValues]:
         """Queues a chunk."""
 
 
@@ -221,7 +213,7 @@ class RemoteNetLine:
 
     def __init__(self, net: RemoteNet, events: Events) -> None:
         self._net, self._events = net, events
-        self._open: deque[tuple[NDArray[np.int64], Future[Answer]]] = deque()
+        self._open: deque[tuple[NDArray[np.int64], Future[NetValues]]] = deque()
         self._lock = threading.Lock()
 
     @property
@@ -235,7 +227,7 @@ class RemoteNetLine:
             self._open.append((ids, future))
         future.add_done_callback(self._deliver)
 
-    def _deliver(self, _: Future[Answer]) -> None:
+    def _deliver(self, _: Future[NetValues]) -> None:
         with self._lock:
             while self._open and self._open[0][1].done():
                 ids, future = self._open.popleft()
@@ -245,9 +237,7 @@ class RemoteNetLine:
                 if isinstance(error, Exception):
                     self._events.put(NetBroke(error))
                 else:
-                    values, failed = future.result()
-                    by_id = {int(ids[row]): why for row, why in failed.items()}
-                    self._events.put(Evaluated(np.delete(ids, list(failed)), values, by_id))
+                    self._events.put(Evaluated(ids, future.result()))
 
     def __enter__(self) -> RemoteNetLine:
         return self

@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 
 from valuerepair.chess import values
 from valuerepair.chess.positions import decode_move, decode_moves
-from valuerepair.engines.spec import find_engine
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.files import file_sha256
-from valuerepair.inputs import settings_of
-from valuerepair.nets.registry import ENGINE
 from valuerepair.question import Question, is_candidate
 from valuerepair.store.columns import (
     CELLS,
@@ -35,7 +32,7 @@ from valuerepair.store.columns import (
     typed,
 )
 from valuerepair.store.connection import StoreConnection
-from valuerepair.store.rows import EXPANDED, FULL, NET, value_condition
+from valuerepair.store.rows import EXPANDED, FULL, value_condition
 from valuerepair.store.scale import UsedCalibration, alpha, calibrated_q, used_calibration
 from valuerepair.store.selection import selection_weights
 
@@ -275,9 +272,6 @@ def pick(connection: StoreConnection, net: str | None, oracle: str | None) -> tu
     ]
     if not fitting_nets:
         assert net is not None
-        if _is_missing_engine(net):
-            names = _listed(_with_digest(*named) for named in nets.values())
-            raise ValueRepairError(f"--net {net}: no such engine, and no net of that name in {path}; it has {names}")
         raise ValueRepairError(f"no net {net} in {path}; it has {_listed(net_label(connection, i) for i in nets)}")
     if not fitting_oracles:
         raise ValueRepairError(f"no oracle {oracle} in {path}; it has {_listed(label for _, label, _ in oracles)}")
@@ -294,8 +288,6 @@ def pick(connection: StoreConnection, net: str | None, oracle: str | None) -> tu
 
 def fitting(connection: StoreConnection, net: str | None) -> list[int]:
     """The ids of the nets that `net`, as given to ``--net``, fits; None fits all.
-
-    Raises UsageError if the text of an engine fits several equally well.
     """
     nets = _nets(connection)
     digest = file_sha256(net) if net is not None and os.path.isfile(net) else None
@@ -303,10 +295,7 @@ def fitting(connection: StoreConnection, net: str | None) -> list[int]:
     if net is None or exactly:
         return exactly or list(nets)  # an exact key excludes the net's other heads
     # A file is recognised by its content: nets before and after training often share a name.
-    matching = [i for i, (name, key) in nets.items() if (key.startswith(digest) if digest else _is_net(net, name, key))]
-    if net.startswith(ENGINE):
-        return _closest(net, {i: nets[i] for i in matching}, connection.path)
-    return matching
+    return [i for i, (name, key) in nets.items() if (key.startswith(digest) if digest else _is_net(net, name, key))]
 
 
 def _nets(connection: StoreConnection) -> dict[int, tuple[str, str]]:
@@ -324,11 +313,6 @@ def net_label(connection: StoreConnection, net_id: int) -> str:
 
 def _with_digest(name: str, sha256: str) -> str:
     return f"{name} ({sha256[:12]})"
-
-
-def _is_missing_engine(net: str) -> bool:
-    """Whether `net` names an engine that is not on this machine."""
-    return net.startswith(ENGINE) and find_engine((settings_of(net.removeprefix(ENGINE)) or [""])[0]) is None
 
 
 SCORED = f"""
@@ -367,34 +351,11 @@ def _latest(connection: StoreConnection, net_id: int, oracle_id: int) -> tuple[A
 
 
 def _is_net(words: str, name: str, sha256: str) -> bool:
-    """Whether the words are the net's name, a path ending in it, the beginning of its SHA-256, or an engine's text."""
+    """Whether the words are the net's name, a path ending in it, or the beginning of its SHA-256."""
     lowered = words.lower()
     plain = {_bare(name), name.lower(), _with_digest(name, sha256).lower()}
     begins = len(lowered) >= _SHORTEST_DIGEST and sha256.startswith(lowered)
-    return lowered in plain or _bare(words) in plain or begins or _is_engine(lowered, name.lower())
-
-
-def _is_engine(words: str, name: str) -> bool:
-    """Whether the words are a ``--net`` of the engine with this name: the name contains each of them."""
-    engine, *settings = settings_of(words.removeprefix(ENGINE)) or [""]
-    parts = name.split()
-    return words.startswith(ENGINE) and all(word in parts for word in (*os.path.basename(engine).split(), *settings))
-
-
-def _closest(words: str, fitting: Mapping[int, tuple[str, str]], path: str) -> list[int]:
-    """The one of the evaluations `fitting` (id: name and SHA-256) that has the fewest settings, as a list of its id.
-
-    Raises UsageError if there are several: two builds of an engine often have the same name.
-    """
-    settings = {i: name.count("=") for i, (name, _) in fitting.items()}
-    closest = [i for i, count in settings.items() if count == min(settings.values())]
-    if len(closest) > 1:
-        named = ", ".join(_with_digest(*fitting[i]) for i in closest)
-        missing = "no such engine; it " if _is_missing_engine(words) else ""
-        raise UsageError(
-            f"--net {words}: {missing}may be any of these in {path}: {named}; give the SHA-256 of one, as here"
-        )
-    return closest
+    return lowered in plain or _bare(words) in plain or begins
 
 
 def _bare(name: str) -> str:
@@ -431,8 +392,6 @@ _COLUMNS = {
     "position_id": "p.id", **{name: CELLS_OF_FRAME[name] for name in COLUMNS if name in CELLS_OF_FRAME},
     "net_best_p": "n.best_p", "deep_own_q": "v.q",
     "stage": "v.stage", "failure": 'coalesce(f.reason, x.reason) AS "failures.reason"',
-    "net_failure": "(SELECT y.reason FROM nets m CROSS JOIN oracles o CROSS JOIN failures y ON y.oracle_id = o.id "
-    f"AND y.stage = '{NET}' || m.sha256 AND y.position_id = p.id WHERE m.id = :net LIMIT 1) AS \"failures.reason\"",
     "cut_at": "CASE WHEN NOT coalesce(c.searched, e.searched) THEN coalesce(c.cut_at, e.cut_at) END "
     'AS "screened.cut_at"',
     "chance": 'coalesce(c.chance, e.chance) AS "screened.chance"',
@@ -452,7 +411,7 @@ def one_position(store: Store, position_id: int, net_id: int, oracle_id: int) ->
     """A position of the store with the values of a net and an oracle (0: none): `_COLUMNS` and `weight`.
 
     Values are as in `Store.frame`, None if missing. `moves` and `pv` are lists of UCI moves. `stage` is that of the
-    deep value (`store.rows`). `failure` and `net_failure`: why oracle and net have no value. `cut_at` and `chance`:
+    deep value (`store.rows`). `failure`: why the oracle has no value. `cut_at` and `chance`:
     where the screening ladder cut the position, and the probability of a candidate there. `root_id`, `parent_id`,
     `step` and `distance` say how `vr expand` reached the position.
     """

@@ -25,12 +25,8 @@ INFERRED = "inferred"  # no search: the position is on the expected line of anot
 SECOND = "second"  # a second look at a candidate
 AFTER = "after:"  # and a UCI move: a look at the position after that move, from the side to move there
 REJUDGED = "rejudged"  # a full search of a position that another oracle judged, drawn to check that oracle
-NET = "net:"  # and a net's SHA-256: a failure of that net, not of the oracle, on a position that was mined with both
 # How a position was reached, in the order of tables and trees.
 LINE, PARENT, CHILD, GAME = STEPS = ("line", "parent", "child", "game")
-
-# What the store records instead of a net's history fill: an engine has no planes to fill, and no policy.
-ENGINE_FILL = "engine"
 
 # `Question.expanded` -> the stages in order of preference: a position's value is that of the first stage it has.
 _STAGES: Mapping[str, tuple[str, ...]] = {

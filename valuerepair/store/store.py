@@ -26,7 +26,6 @@ from valuerepair.store.connection import StoreConnection, WriteLock, check_file,
 from valuerepair.store.rows import (
     EXPANDED,
     FULL,
-    NET,
     POSITION_CELLS,
     Admission,
     DeepColumns,
@@ -296,19 +295,14 @@ class Store:
     # -- queries ------------------------------------------------------------------------------------------------------
 
     def nets(self) -> pd.DataFrame:
-        """One row per net: id, name, sha256, history_fill, value_head, input_format, size, evaluated, failed
-        (positions)."""
+        """One row per net: id, name, sha256, history_fill, value_head, input_format, size, evaluated (positions)."""
         import pandas as pd
 
         query = """
             SELECT id, name, sha256, history_fill, value_head, input_format, size,
                    (SELECT count(*) FROM net_values WHERE net_id = nets.id) AS evaluated FROM nets ORDER BY id
         """
-        failed = "SELECT f.position_id FROM oracles o CROSS JOIN failures f ON f.oracle_id = o.id AND f.stage = ?"
-        frame = pd.read_sql_query(query, self.connection)
-        # A position that was mined with several oracles counts once.
-        frame["failed"] = [len(set(self.connection.execute(failed, (NET + key,)))) for key in frame["sha256"]]
-        return frame
+        return pd.read_sql_query(query, self.connection)
 
     def oracles(self) -> pd.DataFrame:
         """One row per oracle: id, label, digest, kind, engine, sha256, limits, options, scored, failed (positions)."""
