@@ -39,8 +39,7 @@ def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], c
         if n == cut:
             found = pairs.found(scale)
     expected = sum(
-        bool(abs(i / 10 - 0.5 - deep_q(np.array([_result(i).scores], np.float64), 100)[0]) >= 0.55)
-        for i in range(6)
+        bool(abs(i / 10 - 0.5 - deep_q(np.array([_result(i).scores], np.float64), 100)[0]) >= 0.55) for i in range(6)
     )
     assert (pairs.open, pairs.count, found + pairs.found(scale)) == (0, 6, expected)
 

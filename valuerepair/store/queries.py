@@ -287,8 +287,7 @@ def pick(connection: StoreConnection, net: str | None, oracle: str | None) -> tu
 
 
 def fitting(connection: StoreConnection, net: str | None) -> list[int]:
-    """The ids of the nets that `net`, as given to ``--net``, fits; None fits all.
-    """
+    """The ids of the nets that `net`, as given to ``--net``, fits; None fits all."""
     nets = _nets(connection)
     digest = file_sha256(net) if net is not None and os.path.isfile(net) else None
     exactly = [i for i, (_, key) in nets.items() if net is not None and key in (net.lower(), digest)]
