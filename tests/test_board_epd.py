@@ -136,8 +136,6 @@ def test_what_suites_have_beyond_python_chess(line: str, counters: str, tmp_path
         (f"{K} bm e4 e5;", "bm e5: no legal move"),
         (f"{K} bm --;", "bm --: no legal move"),
         (f"{K} pv e4 e5;", "pv e5: no legal move"),
-        (f'{K} c3 "history startpos: e2e5";', "its history: "),
-        (f'{K} c3 "history startpos: e2e4";', f"its history leads to {chess.STARTING_FEN[:19]}"),
         (
             "bqnb1rkr/pp3ppp/3ppn2/2p5/5P2/P2P4/NPP1P1PP/BQ1BNRKR w HFhf - 2 9",
             "not a legal position: bad castling rights (king or rook is not at home; Chess960 is not supported)",

@@ -6,7 +6,6 @@ from .api.asking import search as search
 from .api.asking import search_each as search_each
 from .api.comparing import plot_remeasured as plot_remeasured
 from .api.comparing import remeasure as remeasure
-from .api.comparing import remeasure_suite as remeasure_suite
 from .api.mining import confirm as confirm
 from .api.mining import expand as expand
 from .api.mining import mine as mine
@@ -24,7 +23,6 @@ from .api.stores import check_store as check_store
 from .api.stores import merge_stores as merge_stores
 from .api.stores import open_store as open_store
 from .api.stores import show as show
-from .api.stores import similar as similar
 from .api.stores import stats as stats
 from .api.training import mix as mix
 from .api.training import rescore as rescore
@@ -33,12 +31,10 @@ from .api.training import weigh_chunks as weigh_chunks
 from .api.training import write_chunks as write_chunks
 from .api.training import write_game_chunks as write_game_chunks
 from .api.writing import export as export
-from .api.writing import export_positions as export_positions
 from .api.writing import make_split as make_split
 from .api.writing import plot as plot
 from .api.writing import write_books as write_books
 from .api.writing import write_report as write_report
-from .api.writing import write_suite as write_suite
 from .archives.options import SampleOptions as SampleOptions
 from .books.check import BookCheck as BookCheck
 from .books.options import BookOptions as BookOptions

@@ -135,11 +135,12 @@ TREE_JSON = FileKind("a tree of vr search", rb'\{"fen": "[^\n]*?"tree_size": \d+
 TREE_PAGE = FileKind("a tree of vr search", _PAGE_HEAD)
 TREES = {"json": TREE_JSON, "html": TREE_PAGE}
 
-# Rows of positions: those of a store begin with the position's number, those of a suite with the line.
-CSV = FileKind("a table of valuerepair", rb"(position_id|line),")
-JSONL = FileKind("a table of valuerepair", rb'\{"(position_id|line)":')
-PARQUET = FileKind("a table of valuerepair", rb"PAR1", tail=rb'"name": "(position_id|line)"')
-TABLES = {"csv": CSV, "jsonl": JSONL, "ndjson": JSONL, "parquet": PARQUET}
+# Rows of positions begin with the position's number.
+CSV = FileKind("a table of valuerepair", rb"position_id,")
+JSONL = FileKind("a table of valuerepair", rb'\{"position_id":')
+PARQUET = FileKind("a table of valuerepair", rb"PAR1", tail=rb'"name": "position_id"')
+EPD = FileKind("candidates of vr export", rb"[^\n]{1,999} hmvc \d+; ")
+TABLES = {"csv": CSV, "jsonl": JSONL, "parquet": PARQUET, "epd": EPD}
 WEIGHTS = FileKind("a file of weights of vr weights", rb"PAR1", tail=rb"formula")
 SWEEP_TABLE = FileKind("a table of vr experiment selfplay", rb"kind,setting,value,games,")
 MATCH_TABLE = FileKind("a table of vr experiment match", rb"kind,setting,value,first,")
@@ -149,7 +150,6 @@ BIN = FileKind("positions of vr export", rb"(?!SQLite)(.{34}(?!\0\0)...{2}[\0\1\
 PLAIN = FileKind("positions of vr export", rb"fen [^\n]+\nmove \w+\nscore ")
 TEXT = FileKind("positions of vr export", rb"[^\n|]{1,90} [wb] [^\n|]{1,30} \| -?\d+ \| [01]\.[05]\n")
 TRAINERS = {"bin": BIN, "plain": PLAIN, "text": TEXT}
-SUITE = FileKind("a suite of vr export", rb'[^\n]{1,999}; c0 "net Q [^\n]{1,999}; c1 "judge Q ')
 
 _TAGS = rb'\[Event "[^\n]*\n(\[[^\n]*\n)*?'
 BOOK_PGN = FileKind("a book of vr books", _TAGS + rb'\[Weight "')

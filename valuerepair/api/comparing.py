@@ -1,4 +1,4 @@
-"""Nets compared on the same positions: of a store (`remeasure`) or of a suite (`remeasure_suite`)."""
+"""Nets compared on the same positions of a store (`remeasure`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from valuerepair.books.suite import MeasuredSuite
     from valuerepair.judge.compare import Remeasured
     from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle
     from valuerepair.judge.split import Split
@@ -55,13 +54,13 @@ def remeasure(
     """
     from valuerepair.judge.compare import compare, wrong_positions
     from valuerepair.judge.split import check_part
-    from valuerepair.store.export import format_of_name
+    from valuerepair.store.export import table_of
 
     net_words = paths_of(nets)
     # A wrong argument is reported before a net runs.
     check_part(part, split)
     if output is not None:
-        format_of_name(os.fspath(output))
+        table_of(os.fspath(output))
     if plot is not None:
         from valuerepair.report import style
 
@@ -124,41 +123,11 @@ def _with_all_values(
 
 
 def _write_rows(rows: pd.DataFrame, output: Path) -> None:
-    from valuerepair.store.export import format_of_name, write_file
+    from valuerepair.store.export import table_of, write_file
 
     path = os.fspath(output)
-    write_file(rows, format_of_name(path), path)
+    write_file(rows, table_of(path), path)
     log.info(f"{path}: {len(rows):,} positions")
-
-
-def remeasure_suite(
-    suite: Path,
-    nets: Path | Sequence[Path],
-    *,
-    threshold: float | None = None,
-    alpha: float | None = None,
-    output: Path | None = None,
-    device: str = "auto",
-) -> MeasuredSuite:
-    """Which blind spots of a suite (`write_suite`) other nets share: `vr remeasure SUITE`.
-
-    `suite` is an EPD file with values (ce, dm, bm #N), `nets` are files or names. `threshold` and `alpha` default to
-    those of the suite. A net shares a blind spot if its Q is as wrong, in the same direction. `output` is a file
-    (.parquet, .jsonl, .csv) for the rows.
-
-    Returns a `MeasuredSuite`: `shares`, a rate with its interval by games for each net; `rows`, a frame of all
-    positions, with `q_N` and `shared_N` of each net from 1; `lines()` and `as_json()` are the output of `vr remeasure`.
-    Raises UsageError for an unknown net or file, ValueRepairError for a file without values.
-    """
-    from valuerepair.books.suite import measure_suite
-    from valuerepair.store.export import format_of_name
-
-    if output is not None:
-        format_of_name(os.fspath(output))  # a wrong name is reported before a net runs
-    measured = measure_suite(os.fspath(suite), paths_of(nets), threshold=threshold, alpha=alpha, device=device)
-    if output is not None:
-        _write_rows(measured.rows, output)
-    return measured
 
 
 def plot_remeasured(comparison: Remeasured, path: Path | None = None) -> Figure:

@@ -120,42 +120,26 @@ def _by_share(store: Store, question: Worst, net: str, oracle: str) -> Question:
 
 
 def confirm(
-    store: Path,
-    question: Asked = None,
-    *,
-    deep: str | None = None,
-    nodes: int | None = None,
-    times: float | None = None,
-    limit: int | None = None,
-    retry_failed: bool = False,
-    workers: int | None = None,
-    show: int = 5,
-    quiet: bool = True,
+    store: Path, question: Asked = None, *, deep: str | None = None, limit: int | None = None, quiet: bool = True
 ) -> Confirmed:
     """Searches a store's candidates again, deeper, and decides who was right: `vr confirm`.
 
-    The second look has `nodes`, or `times` the nodes of the first one (by default 10 times), or is another search,
-    `deep`. `question.net` may be the net's file, for searches with it. At most `limit` candidates are searched in this
-    call, `workers` of them at once; `retry_failed` also searches those on which an engine failed. The report shows
-    `show` of the worst cases of each verdict. `quiet`: no progress on standard error.
+    The second look is `deep`, by default the first one with ten times its nodes. `question.net` may be the net's file,
+    for searches with it. At most `limit` candidates are searched in this call. `quiet`: no progress on standard error.
 
     The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted; every second look is kept.
     Returns a `Confirmed`: `summary` of this call, `verdicts` (rates with intervals), the whole `report`; its `lines()`
     are the output of `vr confirm`. Raises UsageError for wrong arguments, ValueRepairError if there is no candidate.
     """
     from valuerepair.runs.confirm import ConfirmOptions, confirm_candidates
-    from valuerepair.runs.stored_oracle import Depth
 
-    path, depth = os.fspath(store), Depth(deep, nodes, times)
-    options = ConfirmOptions(limit, retry_failed, recorded_command("confirm", "--db", path))
+    path = os.fspath(store)
+    options = ConfirmOptions(limit, recorded_command("confirm", "--db", path))
     with (
         opened_store(path, write=True) as opened,
         shown_progress("confirming", "searches", quiet=quiet) as progress,
     ):
-        resolved_question = resolved(opened, question)
-        confirmed = confirm_candidates(
-            opened, resolved_question, depth, options, workers=workers, show=show, progress=progress
-        )
+        confirmed = confirm_candidates(opened, resolved(opened, question), deep, options, progress=progress)
     return finished(confirmed, confirmed.summary.state == "interrupted")
 
 
@@ -163,24 +147,16 @@ def expand(
     store: Path,
     question: Asked = None,
     *,
-    by: str = "line,parents,children,game",
-    rounds: int = 2,
-    nodes: int | None = None,
     positions: int | None = None,
-    audit: float = 0.05,
     deep: str | None = None,
-    workers: int | None = None,
-    seed: int = 0,
     split: Split | Path | None = None,
     quiet: bool = True,
 ) -> ExpandSummary:
     """Searches the positions around a store's candidates, and keeps the results: `vr expand`.
 
-    `question` chooses the candidates. `by` names the steps from one position to the next ones. The search ends after
-    `rounds` rounds, or after `nodes` or `positions` in total. `audit` is the share of inferred candidates that is
-    searched, 1 for all; `seed` decides the order of the candidates. `deep` names the engine, if the store does not know
-    it; `workers` searches run at once. With a `split` only candidates of its part ``train`` are expanded; if it is
-    given as a file, the store keeps a copy. `quiet`: no progress on standard error.
+    `question` chooses the candidates. The search ends after this many `positions` in total. `deep` names the engine, if
+    the store does not know it. With a `split` only candidates of its part ``train`` are expanded; if it is given as a
+    file, the store keeps a copy. `quiet`: no progress on standard error.
 
     The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted; everything found so far is
     kept. Returns the `ExpandSummary`, whose `lines()` are the output of `vr expand`. Raises UsageError for wrong
@@ -188,19 +164,10 @@ def expand(
     """
     from valuerepair.judge.split import keep_split, warning_of_change
     from valuerepair.runs.expand import ExpandOptions
-    from valuerepair.runs.neighbourhood import parse_steps
 
     path = os.fspath(store)
-    options = ExpandOptions(
-        steps=parse_steps(by),
-        rounds=rounds,
-        nodes=nodes,
-        positions=positions,
-        audit=audit,
-        seed=seed,
-        split=split_of(split),
-        command=recorded_command("expand", "--db", path),
-    )
+    command = recorded_command("expand", "--db", path)
+    options = ExpandOptions(positions=positions, split=split_of(split), command=command)
     with (
         opened_store(path, write=True) as opened,
         shown_progress("expanding", "positions", quiet=quiet, own_eta=True) as progress,
@@ -210,37 +177,22 @@ def expand(
             if (warning := warning_of_change(opened, options.split)) is not None:
                 log.warning(warning)
             keep_split(opened, split)
-        summary = _expanded(opened, resolved_question, options, progress, deep, workers)
+        summary = _expanded(opened, resolved_question, options, progress, deep)
     return finished(summary, summary.state == "interrupted")
 
 
 def _expanded(
-    store: Store, question: Question, options: ExpandOptions, progress: Progress, deep: str | None, workers: int | None
+    store: Store, question: Question, options: ExpandOptions, progress: Progress, deep: str | None
 ) -> ExpandSummary:
-    """Expands the candidates: by the search that found them, or by the games in which their values are recorded."""
+    """Expands the candidates by the search that found them."""
     import valuerepair.runs.expand
-    from valuerepair.engines.kinds import kind_of
-    from valuerepair.judge.labelled import open_stored
     from valuerepair.runs.evaluators import fitting_screen
-    from valuerepair.runs.expand_recorded import expand_recorded, recorded_source
     from valuerepair.runs.expansion import KnownGames
-    from valuerepair.runs.stored_oracle import net_file, open_found
+    from valuerepair.runs.stored_oracle import open_found
     from valuerepair.screening.model import ScreenOptions
-    from valuerepair.store.rows import GAME
-    from valuerepair.store.second_looks import oracle_of
 
-    attrs = store.frame(question, only=("position_id",)).attrs
-    oracle = oracle_of(store.connection, attrs["oracle"]["digest"])
-    if not kind_of(oracle.kind).searches:
-        source = recorded_source(oracle)
-        with open_stored(store, attrs["net"], net_file(question)) as net:
-            log.info(f"net: {net.identity.name} on {net.where}")
-            return expand_recorded(store, net, source, replace(options, question=question), progress=progress)
-    with open_found(store, question, deep=deep, workers=workers) as (net, opened):
-        following = None
-        if GAME in options.steps:
-            ids = store.candidates(question)["position_id"].tolist()
-            following = KnownGames.of(store, ids).following
+    with open_found(store, question, deep=deep) as (net, opened):
+        following = KnownGames.of(store, store.candidates(question)["position_id"].tolist()).following
         screen = fitting_screen(opened.identity, ScreenOptions())
         options = replace(options, question=question, screen=screen)
         return valuerepair.runs.expand.expand(store, net, opened, options, progress=progress, following=following)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from chess import Board
 
     from valuerepair.chess.values import FitTo
-    from valuerepair.judge.neighbours import Similar
     from valuerepair.report.show import ShownPosition
     from valuerepair.report.stats import StoreStats
     from valuerepair.store.check import StoreCheck
@@ -301,31 +300,6 @@ def show(
     return result
 
 
-def similar(
-    store: Stored,
-    position: str | int | Board | Position | Candidate,
-    question: Asked = None,
-    *,
-    limit: int = 10,
-    candidates_only: bool = False,
-) -> Similar:
-    """The positions of a store that are most like one, in material, pawn structure and king placement: `vr similar`.
-
-    `position` is a FEN, an EPD line, the position_id of one in the store, a ``Board`` of python-chess, a `Position` or
-    a `Candidate`; colours do not matter. `question` chooses the values to show, and with `candidates_only` the
-    positions to compare.
-
-    Returns the `Similar`, whose `neighbours` are the nearest `limit` positions with their distances; `lines()` and
-    `as_json()` are the output of `vr similar`. Raises UsageError for an illegal position, ValueRepairError for an
-    unknown position_id and if there is nothing to compare with.
-    """
-    from valuerepair.judge.neighbours import find_similar
-
-    with opened_store(store) as opened:
-        query, resolved_question = _query_text(position), resolved(opened, question)
-        return find_similar(opened, query, resolved_question, limit, candidates_only=candidates_only)
-
-
 def check_store(store: Path = "valuerepair.db", *, quiet: bool = True) -> Iterator[StoreCheck]:
     """Checks the file of a store and every row: `vr store check`. Yields each check when it is done.
 
@@ -377,7 +351,7 @@ def open_store(path: Path = "valuerepair.db") -> MinedStore:
 
 
 def _query_text(position: object) -> str:
-    """A position as a text for `judge.neighbours.read_query`: the FEN, the position_id, or the text itself."""
+    """A position as a text for `report.show.find_position`: the FEN, the position_id, or the text itself."""
     fen = getattr(position, "fen", position)
     return str(fen() if callable(fen) else fen)  # a chess.Board's is a method
 

@@ -1,4 +1,4 @@
-"""Files made of a store: tables, books, suites, splits, figures, the report."""
+"""Files made of a store: tables, books, splits, figures, the report."""
 
 from __future__ import annotations
 
@@ -14,23 +14,18 @@ import numpy as np
 
 from valuerepair import outputs
 from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, shown_progress, split_of
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.question import Question
-from valuerepair.text import quantity
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from valuerepair.books.options import BookOptions
-    from valuerepair.books.suite import WrittenSuite
     from valuerepair.books.write import WrittenBooks
     from valuerepair.judge.split import PartCount, Split, WrittenSplit
     from valuerepair.outputs import FileKind
     from valuerepair.report.page import WrittenPage
     from valuerepair.report.style import Drawing
     from valuerepair.store.store import Store
-    from valuerepair.training.nnue import WrittenPositions
 
 log = logging.getLogger(__name__)
 
@@ -146,114 +141,49 @@ def export(
     path: Path | None = None,
     question: Asked = None,
     *,
-    format: str | None = None,
     candidates_only: bool = False,
-    labels: bool = False,
     split: Split | Path | None = None,
     part: str | None = None,
 ) -> int:
-    """Writes a store's positions as a table, a row with all facts for each: `vr export`.
+    """Writes a store's positions as a table, a row with all facts and labels for each: `vr export`.
 
-    `format` is ``parquet``, ``jsonl`` or ``csv``, None: by the name of the file `path`, which appears whole or not at
-    all; without a path (or with ``-``) it goes to standard output. The table has all positions scored by the
-    `question`'s net and oracle, or its candidates alone, the largest disagreement first; with `labels` also the labels'
-    columns, and with a `split` only one `part` of it (None: ``train``). Returns the number of rows. Raises UsageError
-    and ValueRepairError.
+    The name of the file `path` says the form: ``.parquet``, ``.jsonl``, ``.csv``, or ``.epd`` for the candidates alone
+    as lines of EPD. The file appears whole or not at all; without a path, JSON lines go to standard output. The table
+    has all positions scored by the `question`'s net and oracle, or its candidates alone, the largest disagreement
+    first; with a `split` only one `part` of it (None: ``train``). Returns the number of rows. Raises UsageError and
+    ValueRepairError.
     """
+    from valuerepair.books.write import candidate_epd
     from valuerepair.judge.labelled import with_labels
     from valuerepair.judge.split import check_part
     from valuerepair.store.export import format_of, write_stream
 
     check_part(part, split)
-    file, held_out = _file(path), split_of(split)
-    kind = format_of(file, format)
+    file, held_out = None if path is None else os.fspath(path), split_of(split)
     # A wrong path of the file is reported before a large store is read.
-    _check_place(file, kind, outputs.TABLES[kind])
-    with opened_store(store) as opened:
-        frame = _rows_of_part(opened, resolved(opened, question), candidates_only, held_out, part)
-        if labels:
-            frame = with_labels(opened, frame)
-    with _stream(file, outputs.TABLES[kind]) as stream:
-        write_stream(frame, kind, stream)
+    form = "jsonl" if file is None else format_of(file)
     if file is not None:
-        log.info(f"{file}: {len(frame):,} positions")
-    return len(frame)
-
-
-def export_positions(
-    store: Stored,
-    path: Path | None = None,
-    question: Asked = None,
-    *,
-    format: str | None = None,
-    pawn: float = 100.0,
-    candidates_only: bool = False,
-    split: Split | Path | None = None,
-    part: str | None = None,
-) -> WrittenPositions:
-    """Writes a store's positions with score, move and result for trainers of other engines' nets: `vr export`.
-
-    `format` is ``plain`` or ``bin`` (Stockfish's), or ``text`` (bullet's), None: by the name of `path`; `pawn` is the
-    score of a pawn. The rest is as in `export`; `write_positions` writes a frame. Without a split, a remark counts the
-    positions that the store's own split holds out. Returns the `WrittenPositions`: the numbers of written and skipped
-    positions. Raises UsageError and ValueRepairError.
-    """
-    from valuerepair.judge.split import check_part, warning_of_held_out
-    from valuerepair.training import nnue
-
-    check_part(part, split)
-    file, held_out = _file(path), split_of(split)
-    kind = nnue.format_of(file, format)
-    _check_place(file, kind, outputs.TRAINERS[kind])
-    with opened_store(store) as opened:
-        frame = _rows_of_part(opened, resolved(opened, question), candidates_only, held_out, part)
-        ids = frame["position_id"].to_numpy(np.int64)
-        if part in (None, "train") and (warning := warning_of_held_out(opened, ids, held_out)) is not None:
-            log.warning(warning)
-    with _stream(file, outputs.TRAINERS[kind]) as stream:
-        written = nnue.write_stream(frame, kind, stream, pawn)
-    if file is not None:
-        log.info(f"{file}: {quantity(written.positions, 'position')}, scores of {pawn:g} a pawn")
-    for line in written.lines():
-        log.info(line)
-    return written
-
-
-def write_suite(
-    store: Stored,
-    path: Path | None,
-    question: Asked = None,
-    *,
-    split: Split | Path | None = None,
-    part: str | None = None,
-) -> WrittenSuite:
-    """Writes a store's candidates as a suite of EPD to share: `vr export --format epd`.
-
-    With a `split` it has the candidates of its part ``train``, or of another `part` (``held-out``: all held-out ones).
-    The file appears whole or not at all; without a path (or with ``-``) it goes to standard output. Returns the
-    `WrittenSuite`, which counts the written and the skipped positions. Raises ValueRepairError and UsageError.
-    """
-    from valuerepair.books.suite import write_suite_stream
-    from valuerepair.judge.split import check_part
-
-    check_part(part, split)
-    file, held_out = _file(path), split_of(split)
-    _check_place(file, "epd", outputs.SUITE)
+        outputs.check_output(file, outputs.TABLES[form])
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
-        rows = _rows_of_part(opened, resolved_question, True, held_out, part)
-        with _stream(file, outputs.SUITE) as stream:
-            written = write_suite_stream(opened, rows, resolved_question.threshold, stream)
+        rows = (
+            opened.candidates(resolved_question)
+            if candidates_only or form == "epd"
+            else opened.frame(resolved_question)
+        )
+        if held_out is not None:
+            rows = rows[held_out.among(opened, rows["position_id"].to_numpy(np.int64), part or "train")]
+        if form != "epd":
+            rows = with_labels(opened, rows)
+    with _stream(file, outputs.TABLES[form]) as stream:
+        if form == "epd":
+            alpha = rows.attrs["alpha"]
+            stream.writelines(candidate_epd(row, alpha).encode() for row in rows.to_dict("records"))
+        else:
+            write_stream(rows, form, stream)
     if file is not None:
-        log.info(f"{file}: {written.positions:,} blind spots of {written.net}")
-    for line in written.lines():
-        log.info(line)
-    return written
-
-
-def _file(path: Path | None) -> str | None:
-    """The file to write; None is standard output."""
-    return None if path is None or os.fspath(path) == "-" else os.fspath(path)
+        log.info(f"{file}: {len(rows):,} positions")
+    return len(rows)
 
 
 @contextmanager
@@ -264,24 +194,6 @@ def _stream(file: str | None, kind: FileKind) -> Iterator[IO[bytes]]:
         return
     with written_whole(file, kind) as partial, partial.open("wb") as stream:
         yield stream
-
-
-def _check_place(file: str | None, format: str, kind: FileKind) -> None:
-    """Raises UsageError if a file of this format cannot be written there."""
-    if file is not None:
-        outputs.check_output(file, kind)
-    elif format in ("parquet", "bin"):
-        raise UsageError(f"{format} does not go to standard output; give -o FILE")
-
-
-def _rows_of_part(
-    store: Store, question: Question, candidates_only: bool, split: Split | None, part: str | None
-) -> pd.DataFrame:
-    """The positions or candidates in a part of the split, by default ``train``; all of them without a split."""
-    rows = store.candidates(question) if candidates_only else store.frame(question)
-    if split is not None:
-        rows = rows[split.among(store, rows["position_id"].to_numpy(np.int64), part or "train")]
-    return rows
 
 
 def plot(kind: str, source: Stored, path: Path | None = None, question: Asked = None, **options: Any) -> Drawing:

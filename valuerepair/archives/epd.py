@@ -1,4 +1,4 @@
-"""EPD and FEN files: one position on each line, nearly always without history.
+"""EPD and FEN files: one position on each line, without history.
 
 `chess.position_text` reads a line. Its `id` becomes a header. `ce` (centipawns; beyond ±32,000 a mate), `dm` and
 ``bm #N`` (moves to mate) become the recorded evaluation, with the first move of `bm`, `acd` (depth in plies), `acn`
@@ -171,10 +171,10 @@ def _fill(rows: Rows, lines: list[EpdLine], options: SampleOptions) -> None:
     rows.keys = board.keys(rows.boards)
     rows.ply = np.array([ply_of(lines[i].fen) for i in passed], np.int32)
     rows.game = sieve.rows
-    rows.moves, cuts = joined([lines[i].moves for i in passed])
+    rows.moves, cuts = joined([np.empty(0, np.uint16)] * len(passed))
     rows.begin, rows.end = cuts[:-1], cuts[1:]
     rows.history_known = rows.end > rows.begin
-    rows.starts = {i: lines[i].start_fen for i in passed}
+    rows.starts = {i: lines[i].fen for i in passed}
     rows.headers = [{"id": name} if (name := line.operations.get("id")) else {} for line in lines]
     rows.results = [None] * len(lines)
     rows.recorded = [recorded[i] for i in passed]

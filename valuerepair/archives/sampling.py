@@ -74,18 +74,15 @@ def sample(
     return _beside(batches, options, report, net) if options.shares_beside else batches
 
 
-def read_games(
-    games_by_archive: Mapping[str, Collection[int]], recorded: RecordedOptions | None, report: ReadReport
-) -> Iterator[PositionBatch]:
+def read_games(games_by_archive: Mapping[str, Collection[int]], report: ReadReport) -> Iterator[PositionBatch]:
     """All positions of the wanted games in which a move was played, in batches of whole games, in order.
 
     `games_by_archive` maps archives, named as in the `source` of a store's games, to the numbers of games, from 1;
-    archives that are not PGN yield nothing. With `recorded`, only positions that have the wanted evaluation. All other
-    games are skipped without parsing.
+    archives that are not PGN yield nothing. All other games are skipped without parsing.
 
     Raises UsageError for a missing file.
     """
-    options = SampleOptions(per_game=None, min_ply=0, recorded=recorded)
+    options = SampleOptions(per_game=None, min_ply=0)
     sources = [Source(name, name) for name in games_by_archive]
     for source in sources:
         if not os.path.isfile(source.path):

@@ -13,15 +13,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import chess
 import msgspec
+import numpy as np
 import pandas as pd
 
 from valuerepair import outputs
-from valuerepair.books.emit import BookLine, book_lines, epd_entry, pgn_entry
+from valuerepair.archives.epd import CE_MATE, CE_MOST
+from valuerepair.books.emit import BookLine, book_lines, epd_entry, epd_text, pgn_entry
 from valuerepair.books.options import BookOptions
 from valuerepair.books.select import Selection, choose_rows, game_name, parent_weight, with_book_columns
 from valuerepair.chess.positions import STARTPOS_FEN
-from valuerepair.chess.values import Alpha
+from valuerepair.chess.values import OWN_Q, Alpha, q_to_cp
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_together
 from valuerepair.inputs import read_json
@@ -183,6 +186,32 @@ def epd_operations(row: Mapping[Any, Any]) -> dict[str, str | int]:
     elif pd.notna(row.get("mate")) and row["mate"] > 0:
         operations["dm"] = int(row["mate"])
     return operations
+
+
+def candidate_epd(row: Mapping[Any, Any], alpha: Mapping[str, Any]) -> str:
+    """A row of `Store.candidates` as a line of EPD: `id` (game and ply), `bm` (the judge's best move), `ce` or `dm`.
+
+    `dm` is written if the side to move mates; if it is mated, `ce` is that of the EPD standard. The `ce` of a judge
+    whose Q is no function of its centipawns is computed from its Q. `alpha` is that of the frame's attrs. Raises
+    ValueRepairError for a move that cannot be played.
+    """
+    board = chess.Board(row["fen"])
+    operations: dict[str, Any] = {"hmvc": board.halfmove_clock, "fmvn": board.fullmove_number}
+    operations["id"] = epd_text(f"{game_name(row)} ply {row['ply']}")
+    if isinstance(row["deep_best"], str):
+        try:
+            operations["bm"] = [board.parse_uci(row["deep_best"])]
+        except ValueError as error:
+            raise ValueRepairError(f"a stored move cannot be played: {error}; mine its game again") from None
+    mate, cp = row["mate"], row["cp"]
+    if pd.notna(mate):
+        operations |= {"dm": int(mate)} if mate > 0 else {"ce": -max(CE_MATE + 2 * int(mate), CE_MOST + 1)}
+    else:
+        if pd.isna(cp) or alpha["origin"] == OWN_Q:
+            cp = q_to_cp(row["deep_q"], alpha["value"])
+        operations["ce"] = int(np.clip(np.rint(cp), -CE_MOST, CE_MOST))
+    line: str = board.epd(**dict(sorted(operations.items())))
+    return line + "\n"
 
 
 def _of_held_part(row: Mapping[Any, Any]) -> bool:

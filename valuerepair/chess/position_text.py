@@ -2,8 +2,7 @@
 
 A line of EPD has four FEN fields, perhaps the two counters of a FEN, and then operations (``bm Nf3; id "x";``). Without
 counters, the operations `hmvc` and `fmvn` take their place. The last operation may lack its semicolon, and so may one
-that ends with a quoted text. The comment ``c3 "history startpos: e2e4 e7e5";``, which `vr export --format epd` writes,
-is the history of the position.
+that ends with a quoted text.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ from pathlib import Path
 from typing import TextIO
 
 import chess
-import numpy as np
 
 from valuerepair.arrays import Moves
-from valuerepair.chess.board import fens, keys, parse_fens, replay, status_error
-from valuerepair.chess.positions import STARTPOS_FEN, Position, decode_moves, encode_moves
+from valuerepair.chess.board import keys, parse_fens, status_error
+from valuerepair.chess.positions import STARTPOS_FEN, Position, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 
 PLACEMENT_AND_SIDE = r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?=[\s;]|$)"
@@ -39,12 +37,9 @@ _OPERATION = re.compile(
 )
 _WORD = re.compile(r"[^\s;]+")
 _NUMBER_OR_MOVE = re.compile(r"[^A-Za-z].*|(?!c\d$)[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8].*")
-_COMMENT = re.compile(r"c\d")
 _ESCAPED = re.compile(r"\\(.)")
 _CASTLING_BY_FILES = re.compile(r"[A-Ha-h]")
 _MOVES = ("am", "bm", "pm", "pv", "sm")
-# Without the word `moves`: a program that gets the whole line after ``position fen`` would play the moves after it.
-_HISTORY = re.compile(r"history (?:startpos|fen ([^:]+)): (.+)")
 # What users type.
 _MOST_LINE = 1 << 20
 _QUOTED = re.compile(r'"[^"]*"')
@@ -64,14 +59,11 @@ class WrongLine(ValueError):
 class EpdLine:
     """The contents of a line of EPD.
 
-    `moves` lead from `start_fen` to `fen`. If the line has no history, `moves` is empty and both FENs are the same.
-    FENs have six fields. `operations` are the operands by name, without quotation marks, and `best` are the moves of
+    The FEN has six fields. `operations` are the operands by name, without quotation marks, and `best` are the moves of
     `bm` in UCI.
     """
 
     fen: str
-    start_fen: str
-    moves: Moves
     operations: Mapping[str, str]
     best: tuple[str, ...]
 
@@ -102,15 +94,7 @@ def read_epd(text: str) -> EpdLine:
     _check_legal(fen)
     moves = {name: _read_moves(fen, name, operations[name]) for name in _MOVES if name in operations}
     best = moves.get("bm", ())
-    for name, operand in operations.items():
-        if _COMMENT.fullmatch(name) and (history := _HISTORY.fullmatch(operand)):
-            return EpdLine(*_replayed(fen, history[1] or STARTPOS_FEN, history[2].split()), operations, best)
-    return EpdLine(fen, fen, np.empty(0, np.uint16), operations, best)
-
-
-def read_operations(text: str) -> dict[str, str]:
-    """The operations of a line: the operands by name, without quotation marks. Raises `WrongLine`."""
-    return _operations(_split(text)[2])
+    return EpdLine(fen, operations, best)
 
 
 def _split(text: str) -> tuple[list[str], list[str], str]:
@@ -177,33 +161,12 @@ def read_move(board: chess.Board, word: str) -> chess.Move:
     return chess.Move.null()
 
 
-def _replayed(fen: str, start_fen: str, words: list[str]) -> tuple[str, str, Moves]:
-    """The FEN after the moves (UCI), their start, and the moves; they must lead to `fen`, apart from its counters."""
-    try:
-        moves = encode_moves(words)
-        if reason := status_error(start_fen):
-            raise ValueError(reason)
-        reached = replay(parse_fens([start_fen]), moves, np.array([0, len(moves)], np.int64))
-    except ValueError as error:
-        raise WrongLine("wrong history", f"its history: {error}") from None
-    [after] = fens(reached)
-    if keys(reached)[0] != keys(parse_fens([fen]))[0]:
-        raise WrongLine("wrong history", f"its history leads to {after}")
-    return after, start_fen, moves
-
-
-def history_comment(start_fen: str, moves: str) -> str:
-    """The comment for an EPD line with the moves (UCI, joined by blanks) that lead to its position."""
-    return f"history {'startpos' if start_fen == STARTPOS_FEN else f'fen {start_fen}'}: {moves}"
-
-
 def read_position(text: str, moves: Iterable[str] = ()) -> Position:
     """One position from text, with further moves (UCI or SAN) played on it.
 
     The text is ``startpos`` or a FEN of four to six fields, perhaps with ``moves ...`` after it and ``position`` or
-    ``position fen`` before it; or a line of EPD. Its operations hmvc and fmvn are the clock and the move number, and a
-    comment may contain the history (`history_comment`). Raises ValueError with the reason for another text, an illegal
-    position or an illegal move.
+    ``position fen`` before it; or a line of EPD. Its operations hmvc and fmvn are the clock and the move number. Raises
+    ValueError with the reason for another text, an illegal position or an illegal move.
     """
     position, further = text, list(moves)
     if cut := _MOVES_WORD.search(_QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)):
@@ -212,8 +175,7 @@ def read_position(text: str, moves: Iterable[str] = ()) -> Position:
     if position == "startpos":
         start, played = STARTPOS_FEN, further
     else:
-        line = read_epd(position)
-        start, played = line.start_fen, [*decode_moves(line.moves), *further]
+        start, played = read_epd(position).fen, further
     board = chess.Board(start)
     for word in played:
         if not (move := read_move(board, word)):

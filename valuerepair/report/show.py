@@ -15,21 +15,23 @@ import numpy as np
 from valuerepair import outputs
 from valuerepair.chess import values
 from valuerepair.chess.origins import Kind
+from valuerepair.chess.position_text import read_argument
+from valuerepair.chess.positions import Position
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.judge.labels import KINDS
-from valuerepair.judge.neighbours import read_query
 from valuerepair.question import Question, is_candidate
 from valuerepair.report import family
 from valuerepair.report.boards import board_svg, legal_move
 from valuerepair.report.family import Leaf
 from valuerepair.store.queries import COLUMNS, attrs_of, one_position, played_from
-from valuerepair.store.rows import FULL, INFERRED
+from valuerepair.store.rows import FULL, INFERRED, signed
 from valuerepair.store.store import Store
 from valuerepair.text import finite, printable, quantity
 
 _ORIGIN = ("source", "game", "white", "black", "event", "date", "result", "eval_cp", "eval_mate")
+_MOST_DIGITS = 18  # any such number fits into an integer of SQLite
 _FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "side", "phase", "pieces")
 
 
@@ -70,6 +72,24 @@ class ShownPosition:
         return move.get("uci")
 
 
+def find_position(store: Store, words: str) -> tuple[Position, int]:
+    """The position that a user means, and its position_id in the store, 0 if it is not there."""
+    (most,) = store.connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
+    if (number := words.strip()).isdecimal():
+        is_too_large = len(number) > _MOST_DIGITS
+        query = "SELECT fen FROM positions WHERE id = ?"
+        row = None if is_too_large else store.connection.execute(query, (int(number),)).fetchone()
+        if row is None:
+            raise ValueRepairError(f"no position {number} in {store.path}; the last one's number is {most}")
+        return read_argument(row[0]), int(number)
+    position = read_argument(words)
+    if not most:
+        raise ValueRepairError(f"{store.path} has no positions yet; run vr mine first")
+    key = signed(np.array([position.key], np.uint64))[0]
+    row = store.connection.execute("SELECT id FROM positions WHERE key = ?", (key,)).fetchone()
+    return position, 0 if row is None else int(row[0])
+
+
 def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     """All that the store has of a position: `words` are its position_id, a FEN or an EPD line.
 
@@ -81,11 +101,10 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
 
     Raises UsageError for an illegal position, ValueRepairError for one that the store does not have.
     """
-    position, position_id = read_query(store, words)
+    position, position_id = find_position(store, words)
     if not position_id:
         raise ValueRepairError(
-            f'the position is not in {store.path}; vr eval "{position.fen}" asks a net, '
-            f'vr similar "{position.fen}" --db {store.path} finds the nearest ones there'
+            f'the position is not in {store.path}; vr eval "{position.fen}" asks a net'
         )
     pair, alpha, attrs = store.pair_of(question), None, dict[str, Any]()
     row = one_position(store, position_id, *(pair or (0, 0)))

@@ -23,7 +23,7 @@ from valuerepair.judge.split import split_file
 from valuerepair.oracles.oracle import DeepFailure, Oracle
 from valuerepair.question import Question
 from valuerepair.runs.loop import Look, StoredSearches, after
-from valuerepair.runs.stored_oracle import Depth, open_second
+from valuerepair.runs.stored_oracle import open_second
 from valuerepair.runs.summary import NOT_DONE, next_command
 from valuerepair.store import db_option, second_looks
 from valuerepair.store.rows import AFTER, SECOND, DeepResult, Run, RunRecord
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # In the order of the text: what the search got wrong deserves more attention than what it got right.
 _RESOLVED = (verdict.NET_RIGHT, verdict.SEARCH_RIGHT)
+_WORST = 5  # cases of each verdict in the report
 _Q_OF_FRAME = ("net_q", "calibrated_q", "deep_q", "disagreement")
 
 
@@ -68,10 +69,6 @@ class Confirmed:
         verdicts: dict[str, Any] = self.report["verdicts"]
         return verdicts
 
-    def as_json(self) -> dict[str, Any]:
-        """The report."""
-        return self.report
-
     def lines(self) -> list[str]:
         """The report as text for a terminal, with the next command."""
         report = self.report
@@ -97,8 +94,8 @@ class Confirmed:
         return [*text_lines, "", *_next(report)]
 
 
-def confirm_cases(frame: pd.DataFrame, evidence: pd.DataFrame, count: int) -> list[dict[str, Any]]:
-    """The `count` worst candidates of each resolved verdict, by disagreement; *net right* first.
+def confirm_cases(frame: pd.DataFrame, evidence: pd.DataFrame) -> list[dict[str, Any]]:
+    """The `_WORST` worst candidates of each resolved verdict, by disagreement; *net right* first.
 
     `evidence` is `verdict.evidence` of `frame`. Values are Q of the candidate's side to move, also those after a move,
     None if unknown; moves are UCI.
@@ -106,7 +103,7 @@ def confirm_cases(frame: pd.DataFrame, evidence: pd.DataFrame, count: int) -> li
     order = frame["disagreement"].abs().sort_values(ascending=False, kind="stable").index
     cases: list[dict[str, Any]] = []
     for resolved in _RESOLVED:
-        worst = [row for row in order if evidence["verdict"][row] == resolved][:count]
+        worst = [row for row in order if evidence["verdict"][row] == resolved][:_WORST]
         cases += [_case(resolved, frame.loc[row], evidence.loc[row]) for row in worst]
     return cases
 
@@ -124,7 +121,7 @@ def _case(verdict: str, row: pd.Series[Any], evidence: pd.Series[Any]) -> dict[s
 
 
 def confirm_report(
-    store: Store, frame: pd.DataFrame, threshold: float, summary: ConfirmSummary, second: str, count: int
+    store: Store, frame: pd.DataFrame, threshold: float, summary: ConfirmSummary, second: str
 ) -> dict[str, Any]:
     """The report after a run, JSON-able; `second` is the digest of the oracle of the second looks."""
     return {
@@ -136,7 +133,7 @@ def confirm_report(
         "alpha_of_first": frame.attrs["alpha"],
         **{name: figure for name, figure in asdict(summary).items() if name != "workers"},
         "verdicts": verdict.figures(store, frame, threshold, second),
-        "cases": confirm_cases(frame, verdict.evidence(store, frame, second), count),
+        "cases": confirm_cases(frame, verdict.evidence(store, frame, second)),
     }
 
 
@@ -170,11 +167,9 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True)
 class ConfirmOptions:
     """`limit`: look at no more than this number of candidates, the first of the frame, however often the run is
-    interrupted. `retry_failed`: search again what failed before. `command`: the command line, which the store records.
-    Raises UsageError for a limit below 1."""
+    interrupted. `command`: the command line, which the store records. Raises UsageError for a limit below 1."""
 
     limit: int | None = None
-    retry_failed: bool = False
     command: str = ""
 
     def __post_init__(self) -> None:
@@ -216,18 +211,15 @@ def confirm(
 def confirm_candidates(
     store: Store,
     question: Question,
-    depth: Depth,
+    deep: str | None,
     options: ConfirmOptions,
     *,
-    workers: int | None,
-    show: int,
     progress: Progress,
 ) -> Confirmed:
     """Takes second looks, by a deeper search, at the candidates of a question; the store must be open for writing.
 
-    If `question.net` is the net's file, a search with that net uses this file. `workers` searches run at once; the
-    report has the `show` worst cases of each verdict. Raises ValueRepairError without candidates, and the errors of
-    `open_second` and `confirm`.
+    `deep` is the search, None for the default one (`second_spec`). If `question.net` is the net's file, a search with
+    that net uses this file. Raises ValueRepairError without candidates, and the errors of `open_second` and `confirm`.
     """
     frame = store.candidates(question)
     if not len(frame):
@@ -235,9 +227,9 @@ def confirm_candidates(
             f"{store.path}: no candidates at {question.threshold:g} to look at; mine more, or lower --threshold"
         )
     first = second_looks.oracle_of(store.connection, frame.attrs["oracle"]["digest"])
-    with open_second(store, first, depth, frame.attrs["net"], net_file=question.net, workers=workers) as second:
+    with open_second(store, first, deep, frame.attrs["net"], question.net) as second:
         summary = confirm(store, frame, second, options, progress=progress)
-    report = confirm_report(store, frame, question.threshold, summary, second.identity.digest, show)
+    report = confirm_report(store, frame, question.threshold, summary, second.identity.digest)
     return Confirmed(summary, report)
 
 
@@ -275,7 +267,7 @@ class _SecondLooks(StoredSearches):
         with self._store.writing() as connection:
             second_looks.take_over(connection, self._oracle_id, ids, self._run.id)
             done = second_looks.finished(connection, self._oracle_id, ids)
-            failed = {} if options.retry_failed else second_looks.failed(connection, self._oracle_id)
+            failed = second_looks.failed(connection, self._oracle_id)
         self._scored = bool(done)
         work = []
         for row, number in enumerate(ids):

@@ -8,6 +8,7 @@ speed of the engines, and a resumed run replays its plan and finds in the store 
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from valuerepair.arrays import Moves
 from valuerepair.chess.positions import boards, phases
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.engines.kinds import kind_of
-from valuerepair.errors import UsageError, check_least
+from valuerepair.errors import check_least
 from valuerepair.judge.labelled import PolicyNet
 from valuerepair.judge.split import Split
 from valuerepair.nets.net import Evaluator, NetValues
@@ -58,6 +59,9 @@ log = logging.getLogger(__name__)
 _BATCH, _BATCH_OF_TREES = 64, 256
 # A run ends when the yield of this many batches is too low.
 _RECENT = 8
+ROUNDS = 2  # the largest number of steps from a sampled candidate
+AUDITED = 0.05  # the share of the inferred candidates that is searched anyway
+_SEED = 0  # of the order of the candidates
 
 Following = Callable[[Sequence[ExpansionSource]], Sequence[Moves]]
 
@@ -66,38 +70,21 @@ Following = Callable[[Sequence[ExpansionSource]], Sequence[Moves]]
 class ExpandOptions:
     """The options of `expand`.
 
-    `steps` are those of `runs.neighbourhood`; `rounds` is the largest number of steps from a sampled candidate. The
-    expansion ends after this many `nodes` or searched `positions` in total, over all runs. `audit` is the share of the
-    inferred candidates that is searched anyway. `seed` decides the order of the candidates. `screen`: positions that
-    cannot be candidates are not searched in full; None: all are. With a `split` only candidates of its part ``train``
-    are sources.
+    The expansion ends after this many searched `positions` in total, over all runs. `screen`: positions that cannot be
+    candidates are not searched in full; None: all are. With a `split` only candidates of its part ``train`` are
+    sources.
 
     Raises UsageError for invalid values.
     """
 
     question: Question = field(default_factory=Question)
-    steps: tuple[str, ...] = tuple(STEPS.values())
-    rounds: int = 2
-    nodes: int | None = None
     positions: int | None = None
-    audit: float = 0.05
-    seed: int = 0
     screen: ScreenOptions | None = field(default_factory=ScreenOptions)
     split: Split | None = None
     command: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "nodes", "positions"):
-            check_least(f"--{name}", getattr(self, name))
-        check_least("--seed", self.seed, 0)
-        if self.nodes is not None and self.positions is not None:
-            raise UsageError("--nodes and --positions both say when to end: give one of them")
-        if not 0 <= self.audit <= 1:
-            raise UsageError(f"--audit {self.audit:g}: give a share from 0 to 1")
-
-    def of_split(self) -> dict[str, Any]:
-        """The split in the settings of a run; empty without a split."""
-        return {} if self.split is None else {"split": asdict(self.split)}
+        check_least("--positions", self.positions)
 
 
 def expand(
@@ -111,8 +98,8 @@ def expand(
 ) -> ExpandSummary:
     """Searches around the sampled candidates of `options.question`, which `net` and `oracle` have found.
 
-    What the store has is not searched again, so the same call resumes a run, however it ended; with more nodes or
-    positions it goes further. `following` gives the moves that were played after sources, if more of their games is
+    What the store has is not searched again, so the same call resumes a run, however it ended; with more positions it
+    goes further. `following` gives the moves that were played after sources, if more of their games is
     known than the store has. In the main thread SIGINT and SIGTERM end the run cleanly.
 
     Raises ValueRepairError without candidates, when net or oracle as a whole is broken, and the errors of the store;
@@ -122,10 +109,10 @@ def expand(
     settings = {
         "question": [getattr(options.question, name) for name in ("alpha", "q_from", "threshold", "calibration")],
         "screen": options.screen and [options.screen.recall, options.screen.audit, options.screen.rungs],
-        **options.of_split(),
+        **({} if options.split is None else {"split": asdict(options.split)}),
     }
-    work = {"expand": settings, "pair": start.names, "seed": options.seed}
-    with store.running(RunRecord.of(work, options.command, settings, options.seed, net.provider)) as run:
+    work = {"expand": settings, "pair": start.names, "seed": _SEED}
+    with store.running(RunRecord.of(work, options.command, settings, _SEED, net.provider)) as run:
         store.commit()
         if run.resumed:
             log.info(f"resuming: {reached.done_before(store, run):,} positions were searched before")
@@ -170,11 +157,11 @@ class _Expanding(SearchLoop[PlannedSearch]):
         self._ladder = None
         if options.screen is not None:
             screen = replace(options.screen, price=start.price(oracle.identity))
-            self._ladder = Ladder(store, *self._pair, oracle, start.question, screen, options.seed, run, REACHED)
+            self._ladder = Ladder(store, *self._pair, oracle, start.question, screen, _SEED, run, REACHED)
         self._full_nodes = start.full_nodes(oracle.identity)
         self._batch_size = _BATCH_OF_TREES if kind_of(oracle.identity.kind).built_in else _BATCH
         self._yields, self._frontier = Yields(self._full_nodes), Frontier()
-        self._sources = SourceQueue(start.roots(options.seed), options.rounds)
+        self._sources = SourceQueue(start.roots(_SEED), ROUNDS)
         self._searches = PlannedSearches()
         self._round = 0
         self._window_requested = False  # the net evaluates the neighbours of a window of sources
@@ -242,7 +229,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
 
     def _end(self) -> str:
         finished = super()._end()
-        return "limited" if self._stop_reason in ("nodes", "positions") else finished
+        return "limited" if self._stop_reason == "positions" else finished
 
     # -- the plan -----------------------------------------------------------------------------------------------------
 
@@ -268,7 +255,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         # The net evaluates no neighbours that could lead to more searches, and no search is planned.
         self._over = not self._window_requested and self._searches.is_over
         if self._over and not self._stop_reason and (len(self._frontier) or self._searches.audits):
-            self._stop_reason = "nodes" if self._options.nodes is not None else "positions"
+            self._stop_reason = "positions"
         self._store.commit_if_due()
         self._show_if_due()
 
@@ -281,11 +268,8 @@ class _Expanding(SearchLoop[PlannedSearch]):
             self._start.tally.planned -= 1
 
     def _reason_to_stop(self) -> str:
-        """The reason to search no more: ``nodes``, ``positions`` or ``yield``; empty while it may go on."""
-        options, tally = self._options, self._start.tally
-        if options.nodes is not None and tally.nodes >= options.nodes:
-            return "nodes"
-        if options.positions is not None and tally.planned >= options.positions:
+        """The reason to search no more: ``positions`` or ``yield``; empty while it may go on."""
+        if self._left == 0:
             return "positions"
         candidates, nodes = (sum(column) for column in zip(*self._recent, strict=True)) if self._recent else (0, 0)
         if len(self._recent) == _RECENT and nodes and self._start.is_poorer(candidates, nodes):
@@ -294,40 +278,21 @@ class _Expanding(SearchLoop[PlannedSearch]):
 
     def _take_audits(self) -> list[PlannedSearch]:
         audits = self._searches.audits
-        count = min(self._batch_size, len(audits), self._affordable(np.full(len(audits), self._full_nodes)))
+        count = min(self._batch_size, len(audits), self._left)
         self._start.tally.planned += count
         return [audits.popleft() for _ in range(count)]
 
     @property
-    def _costs(self) -> NDArray[np.float64]:
-        """The expected nodes of a search of each group; those of a full search before the first result."""
-        costs = self._yields.costs()
-        return costs if self._start.tally.nodes else np.full_like(costs, self._full_nodes)
-
-    def _affordable(self, costs: NDArray[np.float64], before: float = 0.0) -> int:
-        """The number of next searches, with these expected costs, that the limits allow after `before` more nodes."""
-        options, tally = self._options, self._start.tally
-        count = len(costs)
-        if options.positions is not None:
-            count = min(count, max(options.positions - tally.planned, 0))
-        if options.nodes is not None:
-            group_costs = self._costs
-            planned = sum(
-                self._full_nodes if entry.group is None else group_costs[entry.group] for entry in self._searches
-            )
-            nodes_left = options.nodes - tally.nodes - planned - before
-            count = min(count, int((np.cumsum(costs) <= nodes_left).sum()))
-        return count
+    def _left(self) -> int:
+        """How many more searches may be planned."""
+        if self._options.positions is None:
+            return sys.maxsize
+        return max(self._options.positions - self._start.tally.planned, 0)
 
     def _choose(self, audits: int) -> list[PlannedSearch]:
         """The neighbours to search now, in a batch with this many audits; puts them into the store."""
-
-        def affordable(groups: NDArray[np.int64]) -> int:
-            return self._affordable(self._costs[groups], audits * self._full_nodes)
-
-        chosen = self._frontier.choose(
-            self._yields.expected(), self._batch_size - audits, self._stored_keys, affordable
-        )
+        count = self._batch_size - audits
+        chosen = self._frontier.choose(self._yields.expected(), count, self._stored_keys, self._left)
         if chosen is None:
             return []
         self._start.tally.planned += len(chosen)
@@ -373,8 +338,8 @@ class _Expanding(SearchLoop[PlannedSearch]):
 
     def _request_window(self) -> None:
         """Has the net evaluate the neighbours of the next sources; only those on lines once no more are searched."""
-        steps = (LINE,) if self._stop_reason else self._options.steps
-        if not self._sources or (LINE not in self._options.steps and self._stop_reason):
+        steps = (LINE,) if self._stop_reason else STEPS
+        if not self._sources:
             return
         self._log_round(self._sources.round)
         sources = self._start.read(self._sources.take_window())
@@ -444,7 +409,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         candidates = is_candidate(line.judged - deep_q, self._start.question.threshold).tolist()
         for i, (position_id, candidate) in enumerate(zip(ids.tolist(), candidates, strict=True)):
             root, round_ = int(line.root[i]), int(line.round[i])
-            audited = candidate and uniform(int(line.batch.key[i]), "audit") < self._options.audit
+            audited = candidate and uniform(int(line.batch.key[i]), "audit") < AUDITED
             self._start.tally.inferred += candidate
             self._frontier.families[root] += candidate
             if audited:
@@ -459,12 +424,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         notes = [f"{tally.found:,} candidates, {tally.inferred:,} inferred"]
         if self._nodes:
             notes.append(format_rate(self._nodes / seconds))
-        if self._options.nodes is not None and self._nodes:
-            spent = tally.nodes + sum(entry.outcome.nodes for entry in self._searches if entry.outcome is not None)
-            seconds_left = max(self._options.nodes - spent, 0) * seconds / self._nodes
-            percent = f"{100 * min(spent / self._options.nodes, 1):.0f} %"
-            notes.append(f"{percent} of the nodes, about {format_duration(seconds_left)} left")
-        elif self._done:
+        if self._done:
             total = self._options.positions or tally.planned + len(self._frontier) + len(self._searches.audits)
             begun = len(self._searching) + len(self._searches.waiting)
             seconds_left = (total - tally.planned + begun) * seconds / self._done

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.options import RecordedOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import read_games
 from valuerepair.arrays import Floats, Moves
@@ -21,14 +20,12 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge import families
 from valuerepair.judge.split import TRAIN, Split, split_file, warning_of_held_out
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question, is_candidate
 from valuerepair.runs.summary import NOT_DONE, Deep, next_command
 from valuerepair.store import reached
 from valuerepair.store.columns import game_keys
-from valuerepair.store.queries import table
 from valuerepair.store.reached import ExpansionSource, NeighbourOutcome, games_by_archive
 from valuerepair.store.rows import OracleIdentity, game_row
 from valuerepair.store.store import Store
@@ -158,10 +155,9 @@ class Expansion:
 class ExpandSummary:
     """The end of one run.
 
-    `state` is ``finished``, ``limited`` (by nodes or positions) or ``interrupted`` (by a signal); `why` it ended:
-    ``nodes``, ``positions``, ``yield``, ``everything``. `tally` counts the whole expansion, `nodes` and `seconds` only
-    this run. `figures` are those of all positions ever reached (`judge.families`), None without any. `workers` is the
-    number of searches at a time, None if evaluations were recorded and nothing was searched.
+    `state` is ``finished``, ``limited`` (by positions) or ``interrupted`` (by a signal); `why` it ended: ``positions``,
+    ``yield``, ``everything``. `tally` counts the whole expansion, `nodes` and `seconds` only this run. `workers` is the
+    number of searches at a time.
     """
 
     state: str
@@ -169,45 +165,17 @@ class ExpandSummary:
     start: Expansion
     seconds: float
     nodes: int
-    workers: int | None
+    workers: int
     failed: int
-    figures: dict[str, Any] | None = None
 
     @property
     def tally(self) -> ExpansionTally:
         return self.start.tally
 
-    def with_figures(self) -> ExpandSummary:
-        """Adds `figures`. The store must know how the run ended: whether positions were left out affects the rates."""
-        start = self.start
-        sampled, _ = table(start.store.connection, start.question, _SAMPLED_COLUMNS)
-        figures = families.figures(start.store, start.pair, start.alpha.value, start.question, sampled)
-        return replace(self, figures=figures)
-
     def counts(self) -> dict[str, Any]:
         """The counts that the store records, however often the run was interrupted."""
         tally = asdict(self.tally)
         return {"roots": len(self.start.candidates), **tally, "failed": self.failed, "why": self.why}
-
-    def details(self) -> list[str]:
-        """The diversity of the candidates, as text."""
-        return [families.diversity_line(self.figures)] if self.figures else []
-
-    def as_json(self) -> dict[str, Any]:
-        """The summary, JSON-able."""
-        start = self.start
-        return {
-            "store": start.store.path,
-            "net": start.net,
-            "oracle": start.oracle,
-            "alpha": asdict(start.alpha),
-            "q_from": start.question.q_from,
-            "threshold": start.question.threshold,
-            "state": self.state,
-            **self.counts(),
-            "seconds": self.seconds,
-            "expanded": self.figures,
-        }
 
     def lines(self) -> list[str]:
         """The summary for a terminal, with what to do next."""
@@ -217,11 +185,9 @@ class ExpandSummary:
         return [
             f"{start.net} against {start.oracle}, {start.alpha.source(start.question.q_from)}",
             f"from {quantity(len(start.candidates), 'candidate')} at {start.question.threshold:g}: {ended}",
-            f"recorded: {tally.planned:,} positions; {format_duration(self.seconds)}"
-            if self.workers is None
-            else f"searched: {tally.planned:,} positions, {self.workers} at once, {tally.cut:,} cut by screening, "
+            f"searched: {tally.planned:,} positions, {self.workers} at once, {tally.cut:,} cut by screening, "
             f"{self.failed:,} failed; {format_nodes(tally.nodes)}; {format_duration(self.seconds)}{speed}",
-            *(families.lines(self.figures) if self.figures else []),
+            f"found: {tally.found:,} candidates, and {tally.inferred:,} by the lines of searches",
             "",
             *self._next(),
         ]
@@ -239,7 +205,6 @@ class ExpandSummary:
 
 
 _REASONS = {
-    "nodes": "the nodes are spent",
     "positions": "the requested number of positions was searched",
     "yield": "searches now find fewer candidates than in the archive",
     "everything": "all positions around them were examined",
@@ -272,14 +237,13 @@ class KnownGames:
     def __len__(self) -> int:
         return sum(len(games) for games in self.games.values())
 
-    def positions(self, recorded: RecordedOptions | None = None) -> Iterator[PositionBatch]:
+    def positions(self) -> Iterator[PositionBatch]:
         """All positions of the games in which a move was played, in batches of complete games, in the archives' order.
 
-        With `recorded` only positions that have such an evaluation, with it. Games that have changed since mining are
-        left out, and logged.
+        Games that have changed since mining are left out, and logged.
         """
         changed_archives = dict[str, None]()
-        for batch in read_games(self.games, recorded, ReadReport()):
+        for batch in read_games(self.games, ReadReport()):
             games = batch.origin.game
             changed = np.array([game_row(game)[2] != self.games[game.source][game.number] for game in games], np.bool_)
             changed_archives |= dict.fromkeys(games[i].source for i in np.flatnonzero(changed).tolist())

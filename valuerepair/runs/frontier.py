@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -238,13 +238,11 @@ class Frontier:
         self._waiting = self._waiting.take(np.sort(np.concatenate([drawn, best])))
         self._is_waiting = np.ones(len(self._waiting), np.bool_)
 
-    def choose(
-        self, expected: NDArray[np.float64], count: int, met: set[int], affordable: Callable[[NDArray[np.int64]], int]
-    ) -> Waiting | None:
-        """Takes out the next neighbours to search, at most `count`, in order; drops those whose key is in `met`.
+    def choose(self, expected: NDArray[np.float64], count: int, met: set[int], most: int) -> Waiting | None:
+        """Takes out the next neighbours to search, in order; drops those whose key is in `met`.
 
-        `expected` are the candidates per node, by group. `affordable` takes the groups of the chosen neighbours and
-        says how many of them, from the first on, may be searched. Returns None if that leaves no neighbour.
+        `expected` are the candidates per node, by group. Of `count` chosen neighbours the first `most` are taken.
+        Returns None if that leaves no neighbour.
         """
         if self._waiting is None or count < 1:
             return None
@@ -258,7 +256,7 @@ class Frontier:
         family = np.array([self.families[number] for number in root.tolist()], np.int64)
         drawn = self._waiting.drawn[rows]
         chosen = rows[choose(expected[self._waiting.group[rows]], drawn, root, family, count)]
-        chosen = chosen[: affordable(self._waiting.group[chosen])]
+        chosen = chosen[:most]
         if not len(chosen):
             return None
         self._is_waiting[chosen] = False

@@ -19,29 +19,16 @@ from valuerepair.chess.origins import Origins
 from valuerepair.chess.positions import PositionBatch, decode_move, encode_move, joined
 from valuerepair.chess.reached import boards_after
 from valuerepair.chess.rows import Boards
-from valuerepair.errors import UsageError
 from valuerepair.store.reached import ExpansionSource
 from valuerepair.store.rows import CHILD, GAME, LINE, PARENT, DeepResult
 
-# The word of `vr expand --by` for each step, and the step's name in the store.
-STEPS = {"line": LINE, "parents": PARENT, "children": CHILD, "game": GAME}
+STEPS = (LINE, PARENT, CHILD, GAME)
 LONGEST_LINE = 12  # plies
 PARENTS = (1, 2, 4)  # plies before the source
 CHILDREN = 3  # moves of the policy
 # Plies before and after the source; before it, `PARENTS` are left out. Distant ones have gaps, because successive
 # positions have nearly the same values.
 GAME_PLIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
-
-
-def parse_steps(text: str) -> tuple[str, ...]:
-    """The steps of a text like ``line,children``, as the store names them, in the order of `STEPS`.
-
-    Raises UsageError for other words.
-    """
-    words = [word.strip() for word in text.split(",")]
-    if unknown := [word for word in words if word not in STEPS]:
-        raise UsageError(f"--by {','.join(unknown)}: give some of {','.join(STEPS)}")
-    return tuple(step for word, step in STEPS.items() if word in words)
 
 
 class Neighbours(NamedTuple):

@@ -6,12 +6,12 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from valuerepair.engines.kinds import chosen_spec, default_kind, kind_of, parse_spec
-from valuerepair.errors import UsageError, ValueRepairError, check_least
+from valuerepair.engines.kinds import chosen_spec, kind_of, parse_spec
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import open_stored
 from valuerepair.nets.net import Net, fill_of, open_net
 from valuerepair.nets.options import device_of, heads_of, split_key
@@ -40,7 +40,6 @@ def open_same(
     deep: str | None,
     *,
     net: Net | None = None,
-    workers: int | None = None,
 ) -> tuple[Oracle | None, str]:
     """Opens the same oracle; if that is not possible, returns None and the reason.
 
@@ -57,7 +56,7 @@ def open_same(
     shared = net if net is not None and net.identity.sha256 == net_sha256 else None
     try:
         with without_remarks():
-            opened = open_oracle(deep or stored_spec(oracle), net_path=path, net=shared, workers=workers)
+            opened = open_oracle(deep or stored_spec(oracle), net_path=path, net=shared)
     except ValueRepairError as error:
         return None, str(error)
     if opened.identity.digest == oracle.digest:
@@ -89,9 +88,7 @@ def can_search_again(store: Store, net_id: int, oracle_id: int) -> bool:
 
 
 @contextmanager
-def open_found(
-    store: Store, question: Question, *, deep: str | None = None, workers: int | None = None, **net_options: Any
-) -> Iterator[tuple[Net, Oracle]]:
+def open_found(store: Store, question: Question, *, deep: str | None = None) -> Iterator[tuple[Net, Oracle]]:
     """Opens the net and the oracle of a question to the store, with the same identity as before, and closes both.
 
     `deep` says how to open the oracle if the store does not know it. Raises UsageError if that is another oracle or
@@ -100,9 +97,9 @@ def open_found(
     attrs = store.frame(question, only=("position_id",)).attrs
     oracle = oracle_of(store.connection, attrs["oracle"]["digest"])
     file = net_file(question)
-    with open_stored(store, attrs["net"], file, **net_options) as net:
+    with open_stored(store, attrs["net"], file) as net:
         available = net_files(store, [file] if file else [])
-        opened, reason = open_same(oracle, available, deep, net=net, workers=workers)
+        opened, reason = open_same(oracle, available, deep, net=net)
         if opened is None:
             raise UsageError(f"the candidates were found by {oracle.label}, and it cannot be run again: {reason}")
         with opened:
@@ -113,74 +110,37 @@ def open_found(
 
 # -- second looks -----------------------------------------------------------------------------------------------------
 
-DEFAULT_TIMES = 10.0
+TIMES = 10  # the second look has this many times the nodes of the first
 
 
-@dataclass(frozen=True)
-class Depth:
-    """How deep the second look is: by another oracle (`deep`, a ``--deep`` text), by `nodes`, or by the first look's
-    limit multiplied by `times`; at most one of the three. The default is `DEFAULT_TIMES`.
-
-    Raises UsageError for more than one, and for values that do not look deeper.
-    """
-
-    deep: str | None = None
-    nodes: int | None = None
-    times: float | None = None
-
-    def __post_init__(self) -> None:
-        options = {"--deep": self.deep, "--nodes": self.nodes, "times": self.times}
-        names = [name for name, value in options.items() if value is not None]
-        if len(names) > 1:
-            raise UsageError(f"{names[0]} and {names[1]} both say how deep the second look is: give one of them")
-        check_least("--nodes", self.nodes)
-        if self.times is not None and not 1 < self.times < 1e6:
-            raise UsageError(f"times={self.times:g}: a second look is deeper than the first: give a number above 1")
-
-
-def second_spec(first: StoredOracle, depth: Depth) -> str | None:
+def second_spec(first: StoredOracle, deep: str | None) -> str | None:
     """The ``--deep`` text of the second look at what `first` searched; None for the default oracle.
 
-    If `depth` names no oracle, it is the first look's engine and options, with more nodes; after recorded evaluations,
+    It is `deep`, if given, else the first look's engine and options with `TIMES` the nodes; after recorded evaluations,
     a real search. Raises UsageError if the store does not know how to open the first oracle again.
     """
-    if depth.deep is not None:
-        parse_spec(depth.deep)
-        return depth.deep
+    if deep is not None:
+        parse_spec(deep)
+        return deep
     kind = kind_of(first.kind)
     if not kind.searches:
-        if depth.times is not None:
-            raise UsageError("times: recorded evaluations have no nodes to multiply; give --nodes N or --deep SPEC")
-        return None if depth.nodes is None else f"{default_kind()}:nodes={depth.nodes}"
+        return None
     try:
         spec = kind.spec_of(first)
     except UsageError as error:
         raise UsageError(f"{first.label}: {error}") from None
-    return replace(spec, limits=_deeper(first, spec.limits, depth)).text
-
-
-def _deeper(first: StoredOracle, limits: Mapping[str, int], depth: Depth) -> dict[str, int]:
-    """The limits of the second look."""
-    if depth.nodes is not None:
-        before = limits.get("nodes")
-        if before is not None and depth.nodes <= before:
-            raise UsageError(f"--nodes {depth.nodes}: the first look had {before:,}; a second one is deeper")
-        return {"nodes": depth.nodes}
-    if "depth" in limits:
-        raise UsageError(f"{first.label}: a depth cannot be multiplied; give --nodes N or --deep SPEC")
-    times = depth.times or DEFAULT_TIMES
-    return {name: max(value + 1, round(times * value)) for name, value in limits.items()}
+    if "depth" in spec.limits:
+        raise UsageError(f"{first.label}: a depth cannot be multiplied; give --deep SPEC")
+    return replace(spec, limits={name: TIMES * value for name, value in spec.limits.items()}).text
 
 
 @contextmanager
 def open_second(
     store: Store,
     first: StoredOracle,
-    depth: Depth,
+    deep: str | None,
     net: Mapping[str, Any],
-    *,
     net_file: str | None,
-    workers: int | None,
 ) -> Iterator[Oracle]:
     """Opens the oracle of the second look, and closes it.
 
@@ -188,18 +148,18 @@ def open_second(
     a search with a net uses it unless it names another. Raises UsageError for an oracle that cannot look deeper than
     the first, and the errors of `oracles.open.open_oracle`.
     """
-    spec = chosen_spec(second_spec(first, depth))
+    spec = chosen_spec(second_spec(first, deep))
     with ExitStack() as stack:
         path, shared = None, None
         if spec.kind.takes_net and spec.weights is None:
-            path = _net_path(store, first, depth, net, net_file)
+            path = _net_path(store, first, deep, net, net_file)
         if path is not None and spec.kind.built_in:
             heads = heads_of(str(first.options.get("heads", "")))
             device = device_of(str(first.options.get("precision", ""))) or "auto"
             fill = fill_of(net["history_fill"])
             opening = open_net(path, device=device, history_fill=fill, value_head=heads.value, policy_head=heads.policy)
             shared = stack.enter_context(opening)
-        oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared, workers=workers))
+        oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared))
         _check_deeper(first, oracle.identity)
         if oracle.identity.kind == first.kind and oracle.identity.engine != first.engine:
             log.info(
@@ -210,7 +170,7 @@ def open_second(
 
 def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:
     if second.digest == first.digest:
-        raise UsageError(f"{second.label} took the first look; give more --nodes or another --deep")
+        raise UsageError(f"{second.label} took the first look; give another --deep")
     before, after = first.limits.get("nodes"), second.limits.get("nodes")
     if is_same_search(first, second) and before and after and after <= before:
         raise UsageError(f"--deep: the first look had {before:,} nodes, this one {after:,}; a second look is deeper")
@@ -226,12 +186,12 @@ def is_same_search(first: StoredOracle, second: OracleIdentity) -> bool:
 
 
 def _net_path(
-    store: Store, first: StoredOracle, depth: Depth, net: Mapping[str, Any], net_file: str | None
+    store: Store, first: StoredOracle, deep: str | None, net: Mapping[str, Any], net_file: str | None
 ) -> str | None:
     """The file of the net to search with: that of the first look, or with another oracle that of the mined net."""
     sha256 = split_key(str(net["sha256"]))[0]
     kind = kind_of(first.kind)
-    if depth.deep is None and kind.searches:
+    if deep is None and kind.searches:
         sha256 = kind.net_of(first) or ""
     for name in (net_file, files.net_option(store, sha256)):
         if name is not None and (name in KNOWN_NETS or os.path.isfile(name)):
