@@ -11,16 +11,13 @@ from valuerepair import outputs
 from valuerepair.cli.completion import nets
 from valuerepair.cli.files import Output
 from valuerepair.cli.options import (
-    ARCHIVE,
     DB,
     JSON,
     PLOT_FILE,
     SPLIT,
     device_option,
     part_option,
-    plain_threshold,
     question,
-    typed,
 )
 from valuerepair.cli.printing import is_quiet, print_result
 from valuerepair.errors import UsageError
@@ -29,17 +26,14 @@ from valuerepair.errors import UsageError
 _OWNERS = {
     "rejudge_positions": ("rejudge", "SPEC"),
 }
-# Options that do not apply to a suite.
-_FOR_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "rejudge")
 
 
 @click.command()
-@click.argument("suite", type=ARCHIVE, required=False, metavar="[SUITE]")
 @click.option(
     "--net",
     multiple=True,
     shell_complete=nets,
-    help="A net by file, name or SHA-256; give at least two, the first is A. For a suite one is enough.",
+    help="A net by file, name or SHA-256; give at least two, the first is A.",
 )
 @DB
 @question("|net Q - deep Q| of a candidate; a share is of A's positions.", net=None, expanded=None)
@@ -51,7 +45,7 @@ _FOR_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "rejudge")
     "--output",
     type=Output(outputs.TABLES),
     metavar="FILE",
-    help="Write the positions that any net is wrong on, or all of a suite: .parquet, .jsonl or .csv.",
+    help="Write the positions that any net is wrong on: .parquet, .jsonl or .csv.",
 )
 @click.option(
     "--rejudge",
@@ -63,7 +57,6 @@ _FOR_STORE = ("db", "oracle", "calibration", "split", "part", "plot", "rejudge")
 @device_option(reference=True)
 @JSON
 def command(
-    suite: str | None,
     net: tuple[str, ...],
     db: str,
     question: vr.Question | vr.Worst,
@@ -82,9 +75,6 @@ def command(
     positions again: where two nets' verdicts differ, where one is near the threshold, and some of all others; the nets
     are then compared by it, each position weighed by its inverse chance.
 
-    SUITE is an EPD file with values (ce, dm, bm #N), as vr export -o suite.epd writes it. It needs no store: each net
-    evaluates its positions, and shares a blind spot if its Q is as wrong, in the same direction.
-
     \b
     Example:
       vr remeasure --net old.pb.gz --net new.pb.gz
@@ -92,11 +82,7 @@ def command(
       vr remeasure --net old.pb.gz --net new.pb.gz --split split.json --rejudge stockfish:nodes=1000000
       vr remeasure --net old.pb.gz --net control.pb.gz --net new.pb.gz --split split.json --part families
       vr remeasure --net maia-1900 --net new.pb.gz --threshold 0.4 --plot repaired.svg -o wrong.csv
-      vr remeasure blind-spots.epd --net my-net.pb.gz -o shared.csv
     """
-    if suite is not None:
-        _measure_suite(suite, net, question, output, json, options["device"])
-        return
     for name, (owner, value) in _OWNERS.items():
         if options[name] is not None and options[owner] is None:
             raise UsageError(f"--{name.replace('_', '-')}: belongs to --{owner} {value}")
@@ -123,23 +109,3 @@ def command(
 
 def _positions(count: int | None) -> dict[str, int]:
     return {} if count is None else {"positions": count}
-
-
-def _measure_suite(
-    suite: str, nets: tuple[str, ...], question: vr.Question | vr.Worst, output: str | None, json: bool, device: str
-) -> None:
-    """Nets on a suite. Threshold and scale are those of the suite, unless the user typed others."""
-    if for_store := typed(*_FOR_STORE):
-        raise UsageError(f"{for_store[0]}: needs a store, not a suite; vr mine --deep recorded makes one of it")
-    plain = question.question if isinstance(question, vr.Worst) else question
-    if plain.q_from == "wdl":
-        raise UsageError("--alpha wdl: a suite has no W/D/L; give a number of centipawns")
-    if not nets:
-        raise UsageError("give the net to measure: --net my-net.pb.gz")
-    threshold = None
-    if typed("threshold"):
-        threshold = plain_threshold(question if isinstance(question, vr.Worst) else plain.threshold)
-    alpha = plain.alpha
-    print_result(
-        lambda: vr.remeasure_suite(suite, nets, threshold=threshold, alpha=alpha, output=output, device=device), json
-    )
