@@ -15,7 +15,6 @@ from tests.cli_tree import SAMPLE, vr
 from tests.confirm_doubles import SecondOracle, by_length
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.calibration import TooFewPositions, beyond_scale, fit, fold_of
-from valuerepair.judge.neighbours import find_similar
 from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence
 from valuerepair.question import Question
 from valuerepair.report.show import describe
@@ -208,17 +207,10 @@ def test_all_say_the_same_of_a_position(folder: Path, db: Path) -> None:
         row = store.candidates(FITTED).iloc[0]
         number = str(row["position_id"])
         shown = describe(store, number, FITTED)
-        similar = find_similar(store, number, FITTED, candidates_only=True).as_json()
     assert shown["calibrated_q"] == pytest.approx(row["calibrated_q"], abs=1e-12)
     assert shown["disagreement"] == pytest.approx(row["disagreement"], abs=1e-12)
     assert shown["candidate"]
     assert ("optimistic" if row["disagreement"] > 0 else "pessimistic") in shown["labels"]
-    assert similar["query"]["disagreement"] == pytest.approx(row["disagreement"], abs=1e-12)
-    with Store.open(db) as store:
-        candidates = store.candidates(FITTED).set_index("position_id")
-    assert len(similar["neighbours"]) > 3
-    for near in similar["neighbours"]:
-        assert near["disagreement"] == pytest.approx(candidates["disagreement"][near["position_id"]], abs=1e-12)
 
 
 def test_a_book_says_both_q(folder: Path, db: Path, capsys: Captured) -> None:

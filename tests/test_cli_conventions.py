@@ -139,7 +139,6 @@ MISSING = {
     "nets describe": "nets describe missing.onnx",
     "experiment selfplay": "experiment selfplay --openings missing.epd",
     "experiment match": "experiment match nodes=1 --openings missing.epd",
-    "similar": "similar 1 --db missing.db",
     "show": "show 1 --db missing.db",
     "store merge": "store merge missing.db",
     "store check": "store check --db missing.db",
@@ -167,7 +166,7 @@ def test_a_missing_file_is_one_line_that_names_it(name: str, folder: Path, capsy
 
 
 @pytest.mark.parametrize("quoted", [True, False])
-@pytest.mark.parametrize("name", ["eval", "search", "show", "similar"])
+@pytest.mark.parametrize("name", ["eval", "search", "show"])
 def test_a_word_too_many_behind_a_position_is_refused(name: str, quoted: bool, folder: Path, capsys: Captured) -> None:
     text = f"{chess.STARTING_FEN} extra"
     code, out, err = vr([name, *([text] if quoted else text.split())], capsys)
@@ -175,7 +174,7 @@ def test_a_word_too_many_behind_a_position_is_refused(name: str, quoted: bool, f
     assert err.startswith(f"vr: position '{text}': 'extra' is one word too many")
 
 
-JSON_WHOLE = ["stats --fit-alpha --labels --worst 3", "similar 1", "show 1", "split", "nets describe"]
+JSON_WHOLE = ["stats --fit-alpha --labels --worst 3", "show 1", "split", "nets describe"]
 JSON_LINES = ["nets list", "config stats", "doctor", "eval startpos"]
 
 
@@ -202,7 +201,7 @@ def test_every_command_with_figures_has_json() -> None:
     assert without == NO_JSON
 
 
-RESULTS = ["stats", "similar 1", "show 1", "export --format csv", "eval startpos", "stats --labels"]
+RESULTS = ["stats", "show 1", "export --format csv", "eval startpos", "stats --labels"]
 
 
 @pytest.mark.parametrize("call", RESULTS)

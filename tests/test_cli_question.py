@@ -83,7 +83,6 @@ CALLS = [
     "stats",
     "export",
     "books",
-    "similar 1",
     "show 1",
     pytest.param("plot -o a.png", marks=pytest.mark.slow),
     pytest.param("report", marks=pytest.mark.slow),

@@ -36,8 +36,6 @@ from valuerepair.store.store import Store
 READERS: dict[str, list[str]] = {
     "stats": ["stats", "--worst", "2", "--ladder", "--calibration", "fitted", "--json"],
     "show": ["show", "17", "--family"],
-    "similar": ["similar", "17", "--limit", "2"],
-    "similar candidates": ["similar", "17", "--limit", "2", "--candidates-only", "--threshold", "0.35"],
     "export": ["export", "--format", "jsonl", "-o", "{out}/rows.jsonl"],
     "export labels": ["export", "--threshold", "0.35", "--labels", "--format", "csv", "-o", "{out}/rows.csv"],
     "export plain": ["export", "--format", "plain", "-o", "{out}/rows.plain"],
@@ -148,9 +146,7 @@ CHANGED = [
     ("games.headers", "'{{\"ECO\":[1]}}'", "1", "report"),
     ("games.number", "'third'", "1", "export"),
     ("positions.fen", "'8/8/8/8/8/8/8/8 w - - 0 1'", ONE, "show"),
-    ("positions.fen", "replace(fen, 'k', 'q')", ONE, "similar"),
     ("positions.fen", "replace(fen, 'k', 'q')", ONE, "export"),
-    ("positions.fen", "fen || char(10) || fen", ONE, "similar"),
     ("positions.start_fen", "'zz'", ONE, "split"),
     ("positions.moves", "x'ff'", ONE, "show"),
     ("positions.moves", "x'ffff'", ONE, "export"),
