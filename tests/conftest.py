@@ -104,7 +104,7 @@ def pytest_collection_finish() -> None:
 # of each line here: one browser, one set of Dask's processes, and one test at a time that looks at the clock.
 TOGETHER = (
     ("tests/report/",),
-    ("tests/test_cluster.py", "tests/test_cluster_faults.py", "tests/test_docs_cluster.py"),
+    ("tests/test_cluster.py", "tests/test_cluster_faults.py"),
     (
         "tests/test_cli_completion.py",
         "tests/test_deep_forest_pool.py",
@@ -126,9 +126,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Groups are handed out in the order of their first names."""
     from xdist.scheduler import LoadFileScheduling
 
-    gone = [path for paths in TOGETHER for path in paths if not (config.rootpath / path).exists()]
-    if gone:
-        raise pytest.UsageError(f"tests/conftest.py names what is not there: {', '.join(gone)}")
     config.option.loadscopereorder = False
     scheduler = LoadFileScheduling(config, log)
     scheduler._split_scope = lambda test: next((ps[0] for ps in TOGETHER if test.startswith(ps)), test.split("::")[0])
