@@ -15,9 +15,7 @@ from valuerepair.errors import ValueRepairError
 # In the order of the pipeline.
 BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
     "archive-sample": archives.games_against_python_chess,
-    "archive-share": archives.bytes_against_zstd,
     "legal-moves": board.legal_moves,
-    "perft": board.perft,
     "net-session": nets.bench_session,
     "net-lc0": nets.bench_lc0,
     "search-session": search.bench_session,
@@ -27,16 +25,10 @@ BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
     "whole-run": stockfish.whole_run,
     "cluster": stockfish.two_workers,
     "recorded-chunks": recorded.chunks,
-    "rescored-chunks": recorded.rescored,
     "recorded-rows": recorded.rows,
     "recorded-dump": recorded.dump,
     "selfplay": selfplay.bench_selfplay,
-    "selfplay-cache": selfplay.bench_selfplay_cache,
-    "training-records": training.chunks,
-    "game-chunks": training.game_chunks,
     "training-steps": training.steps,
-    "training-value": training.value_head,
-    "training-files": training.from_files,
 }
 
 

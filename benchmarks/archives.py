@@ -1,9 +1,8 @@
-"""Speed of reading archives: sampled positions against python-chess, and a small share of games against bare zstd."""
+"""Speed of reading archives: sampled positions against python-chess."""
 
 from __future__ import annotations
 
 import io
-import subprocess
 
 import chess.pgn
 
@@ -32,21 +31,6 @@ def games_against_python_chess(data: BenchData) -> Comparison:
         return games
 
     return compare("archive-sample", "games", "python-chess", ours, theirs, target=40)
-
-
-def bytes_against_zstd(data: BenchData) -> Comparison:
-    """Decompressed bytes when one game in a hundred is sampled, against ``zstd -dc FILE | wc -c``."""
-
-    def ours() -> float:
-        return _read(data.archive, SampleOptions(game_share=0.01, threads=THREADS)).bytes_read
-
-    def theirs() -> float:
-        unpack = subprocess.Popen(["zstd", "-dc", data.archive], stdout=subprocess.PIPE)
-        counted = subprocess.run(["wc", "-c"], stdin=unpack.stdout, capture_output=True, check=True)
-        unpack.wait()
-        return int(counted.stdout)
-
-    return compare("archive-share", "bytes", "zstd -dc | wc -c", ours, theirs, target=0.8, repeats=15)
 
 
 def _read(path: str, options: SampleOptions) -> ReadReport:

@@ -16,7 +16,6 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -34,7 +33,6 @@ from valuerepair.chess import v6
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.origins import Origins, QColumns
 from valuerepair.chess.positions import PositionBatch, decode_move
-from valuerepair.cores import usable_cores
 from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
@@ -44,10 +42,8 @@ from valuerepair.runs.options import MineOptions
 from valuerepair.runs.recorded import import_recorded
 from valuerepair.store.rows import OracleIdentity, RunRecord
 from valuerepair.store.store import Store
-from valuerepair.training.rescore import rescore
 
 GAMES, COPIES = 60, 40  # distinct chunks, and how often each is in the tar
-RESCORED_COPIES = 8
 LINES, REPEATS = 20_000, 20
 VISITS = 800
 WHOLE_GAMES = SampleOptions(per_game=None, min_ply=0)
@@ -69,32 +65,6 @@ def chunks(data: BenchData) -> Comparison:
 
         with _mining(path, SampleOptions(), None) as ours:
             return compare("recorded-chunks", "records", "zlib alone", ours, theirs, target=0.5, floor=50_000)
-
-
-def rescored(data: BenchData) -> Comparison:
-    """Records/s of ``vr rescore CHUNKS.tar``, each chunk with a judged record or more, against unpacking and packing
-    all on as many threads."""
-    with tempfile.TemporaryDirectory(prefix="vr-bench-") as folder:
-        path = Path(folder, "chunks.tar")
-        packed, records = _write_tar(data.archive, path, RESCORED_COPIES)
-        with _mining(path, SampleOptions(), None) as mine:
-            mine()
-        (name,) = Path(folder).glob("*.db")
-        out = Path(folder, "out")
-
-        def ours() -> float:
-            shutil.rmtree(out, ignore_errors=True)
-            with Store.open(name) as store:
-                summary = rescore([str(path)], store, out, quiet=True)
-            assert summary.changed_chunks == summary.chunks
-            return summary.records
-
-        def theirs() -> float:
-            with ThreadPoolExecutor(usable_cores()) as pool:
-                list(pool.map(lambda chunk: gzip.compress(zlib.decompress(chunk, 31), 6), packed * RESCORED_COPIES))
-            return records
-
-        return compare("rescored-chunks", "records", "zlib alone", ours, theirs, target=0.5)
 
 
 def dump(data: BenchData) -> Comparison:
@@ -217,13 +187,13 @@ def _mining(path: Path, options: SampleOptions, net: str | None) -> Iterator[Wor
         yield run
 
 
-def _write_tar(archive: str, path: Path, copies: int = COPIES) -> tuple[list[bytes], int]:
+def _write_tar(archive: str, path: Path) -> tuple[list[bytes], int]:
     """Chunks of the first games, many times over; gives the packed chunks and the number of records in the tar."""
     batch = sampled(archive, 120 * GAMES, WHOLE_GAMES)
     made = list(islice(_by_game(batch), GAMES))
     packed = [gzip.compress(chunk.tobytes(), 6) for chunk in made]
-    _pack(path, packed * copies)
-    return packed, sum(map(len, made)) * copies
+    _pack(path, packed * COPIES)
+    return packed, sum(map(len, made)) * COPIES
 
 
 def _by_game(batch: PositionBatch) -> Iterator[NDArray[np.void]]:

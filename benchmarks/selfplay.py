@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import tempfile
-from contextlib import ExitStack
-from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -14,14 +12,12 @@ import chess
 from benchmarks.comparison import BenchData, Comparison, compare
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.mcts.params import SearchParams
-from valuerepair.nets.net import open_net
 from valuerepair.nets.registry import locate
-from valuerepair.play.forest_player import DEFAULT_ENTRIES, ForestPlayer
 from valuerepair.play.lc0_selfplay import Lc0Settings, play_with_lc0
 from valuerepair.play.openings import Opening
 from valuerepair.play.pgn import PgnWriter, game_text
 from valuerepair.play.referee import MAX_PLIES, Rules
-from valuerepair.play.runner import Pairing, play_games
+from valuerepair.play.runner import Pairing
 from valuerepair.play.selfplay import ForestSource
 
 VISITS = 100
@@ -68,24 +64,3 @@ def bench_selfplay(data: BenchData) -> Comparison:
 
         against = f"lc0 selfplay (Eigen, {settings.parallel} games at once)"
         return compare("games at 100 visits", "games", against, ours, theirs, target=3.0, repeats=REPEATS)
-
-
-def bench_selfplay_cache(data: BenchData) -> Comparison:
-    """The same games with the evaluations of earlier searches kept, and without; the moves are the same."""
-    rules, seeds = Rules(max_plies=MAX_PLIES, resign=RESIGN), (count(), count())
-    with open_net(data.net, device="cpu") as net, ExitStack() as stack:
-        players = []
-        for entries in (DEFAULT_ENTRIES, 0):
-            player = ForestPlayer(net, SearchParams(), VISITS, trees=OWN_GAMES, cache=entries)
-            stack.callback(player.close, cancel=True)
-            players.append(player)
-
-        def games(which: int) -> float:
-            pairings = [Pairing(opening.number, opening, 0, 0) for opening in lines(OWN_GAMES, next(seeds[which]))]
-            return float(len(list(play_games(pairings, [players[which]], rules, OWN_GAMES, seed=0))))
-
-        against = "the same without"
-        ours, theirs = partial(games, 0), partial(games, 1)
-        return compare(
-            "games at 100 visits, evaluations kept", "games", against, ours, theirs, target=1.3, repeats=REPEATS
-        )

@@ -5,26 +5,20 @@ from __future__ import annotations
 import json
 import re
 import statistics
+import sys
 from pathlib import Path
 
-import chess
-import pandas as pd
+import click
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import nets
+from benchmarks import nets, repair_table
 from benchmarks.__main__ import BENCHES, command
-from benchmarks.alpha import command as alpha_command
-from benchmarks.board import count_leaves
 from benchmarks.comparison import BenchData, Comparison
 from benchmarks.same_outputs import command as same_outputs
-from tests.mining_doubles import mine_by_key, random_games
-from valuerepair.chess import board as rules
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.weights import read_net_file
-from valuerepair.question import Question
-from valuerepair.store.store import Store
 
 
 @pytest.fixture
@@ -55,15 +49,6 @@ def test_lc0_cannot_take_an_onnx_file(data: BenchData) -> None:
         nets.bench_lc0(BenchData(data.archive, str(onnx), 0.01))
 
 
-@pytest.mark.parametrize(
-    "fen", [chess.STARTING_FEN, "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1"]
-)
-def test_python_chess_counts_the_same(fen: str) -> None:
-    """The rival of the benchmark does the same work."""
-    for depth in (1, 2):
-        assert count_leaves(chess.Board(fen), depth) == rules.perft(rules.parse_fens([fen]), depth)
-
-
 @pytest.mark.parametrize(("floor", "met"), [(0.0, True), (90.0, True), (101.0, False)])
 def test_a_benchmark_may_also_ask_for_a_rate(floor: float, met: bool) -> None:
     assert Comparison("x", "moves", "y", (80.0, 100.0, 120.0), (1.0, 1.0, 1.0), 50.0, floor).met is met
@@ -83,9 +68,9 @@ def run(words: str, capsys: Captured) -> tuple[int, str, str]:
 
 
 def test_a_result_is_a_line_of_json_or_of_the_table(capsys: Captured) -> None:
-    code, out, err = run("perft --json --seconds 0.01", capsys)
+    code, out, err = run("legal-moves --json --seconds 0.01", capsys)
     row = json.loads(out)
-    assert (code, err, row["name"], row["unit"], row["floor"]) == (0, "", "perft", "moves", 200e6)
+    assert (code, err, row["name"], row["unit"], row["goal"]) == (0, "", "legal-moves", "positions", 100)
     ratios = [ours / theirs for ours, theirs in zip(row["ours"], row["theirs"], strict=True)]
     assert len(ratios) == 5
     assert row["ratio"] == statistics.median(ratios)
@@ -99,15 +84,19 @@ def test_the_page_has_a_row_of_every_benchmark_and_calls_none_that_is_not_there(
     text = PAGE.read_text("utf-8")
     calls = re.findall(r"python -m benchmarks(?!\.)([^`\n]*)", text)
     called = {word for call in calls for word in call.split(" --")[0].split()}
-    assert {"selfplay-cache", "recorded-rows"} <= called <= set(BENCHES)
-    assert set(re.findall(r"^\| `([a-z0-9-]+)`", text, re.M)) & set(BENCHES) | called == set(BENCHES)
+    assert {"selfplay", "recorded-rows"} <= called <= set(BENCHES)
+    assert re.findall(r"^\| `([a-z0-9-]+)`", text, re.M) == list(BENCHES)
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         ("prft", 2, "Error: Invalid value for '[NAMES]...': 'prft' is not one of 'archive-sample'"),
-        ("perft --archive missing.pgn", 2, "Error: Invalid value for '--archive': File 'missing.pgn' does not exist."),
+        (
+            "legal-moves --archive missing.pgn",
+            2,
+            "Error: Invalid value for '--archive': File 'missing.pgn' does not exist.",
+        ),
         ("search-trees --archive SHORT", 1, "search-trees: SHORT: no positions in it"),
         ("net-session --net missing.onnx", 1, "net-session: missing.onnx: "),
     ],
@@ -151,36 +140,69 @@ def test_outputs_that_differ_are_named(
     assert differences.startswith(said)
 
 
-# -- python -m benchmarks.alpha ---------------------------------------------------------------------------------------
+# -- python -m benchmarks.repair_table --------------------------------------------------------------------------------
+
+# A `vr` that writes down what it was asked, prints what the real one does, and fails once at its third match.
+SCRIPTED = """
+import json, pathlib, sys
+words = sys.argv[1:]
+with open("calls.txt", "a") as calls:
+    print(*words, file=calls)
+if words[0] == "repair":
+    print("better judge: shown; the squared error is smaller\\nbetter player: not shown; Elo +1\\nnet: repaired.pb.gz")
+    sys.exit()
+if "maia-1100" in words[1] and "cpuct" in words[1] and not pathlib.Path("failed").exists():
+    pathlib.Path("failed").touch()
+    sys.exit(130)
+elo = 60 if "cpuct" in words[1] else 30
+levels = [{"level": 0.9, "value": 0, "low": 0, "high": 0}, {"level": 0.95, "value": elo, "low": elo - 40, "high": None}]
+print(json.dumps({"elo": levels, "q_scale": {"value": 0.8 if "1900" in words[1] else 1.25, "low": 0, "high": 2}}))
+"""
 
 
-def test_what_two_alphas_choose_in_common_is_counted(tmp_path: Path) -> None:
-    """Recounted from the frames as sets of positions."""
-    paths = []
-    for seed in (0, 1):
-        path = tmp_path / f"{seed}.db"
-        mine_by_key(random_games(tmp_path / f"{seed}.pgn", 120, seed), path)
-        paths.append(str(path))
-    result = CliRunner().invoke(
-        alpha_command, [*paths, "--net", "key-net", "--alpha", "100", "--alpha", "400", "--resamples", "40"]
-    )
-    assert result.exit_code == 0, result.output
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in result.output.splitlines()]
-    rows = {(row[0], row[1]): row[2:] for row in cells if row[0] == "key-net"}
-    with Store.open(paths[0]) as store:
-        frames = [store.frame(Question(alpha=alpha)) for alpha in (100.0, 400.0)]
-        candidates = len(store.candidates(Question(alpha=170.0)))
-    for rule, chosen in (
-        ("0.55", [set(frame.position_id[frame.disagreement.abs() >= 0.55]) for frame in frames]),
-        ("worst:2%", [set(frame.nlargest(len(frame) // 50, "size").position_id) for frame in map(sized, frames)]),
-    ):
-        ((shown,),) = [rows["key-net", rule]]
-        found, low, high = map(float, re.findall(r"[\d.]+", shown))
-        assert 0 <= low <= high <= 1
-        assert found == pytest.approx(len(chosen[0] & chosen[1]) / len(chosen[0] | chosen[1]), abs=0.006)
-    assert rows["key-net", "default 170 and 170"][0].startswith(f"{candidates:,} and ")
+def test_the_table_of_repairs_resumes_and_has_a_row_of_each_net_and_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("vr.py").write_text(SCRIPTED)
+    words = ["games.pgn", "--net", "maia-1900", "--net", "nets/maia-1100.pb.gz", "--seed", "0", "--seed", "1"]
+    words += ["--positions", "5000", "--program", f"{sys.executable} vr.py"]
+    stopped = CliRunner().invoke(repair_table.command, words)
+    assert stopped.exit_code == 1
+    assert "exit code 130" in stopped.stderr
+    done = CliRunner().invoke(repair_table.command, words)
+    assert done.exit_code == 0, done.output
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()[2:]]
+    assert [row[0] for row in cells] == [
+        *("maia-1900, seed 0", "maia-1900, seed 1", "maia-1900, mean of 2 seeds"),
+        *("maia-1100, seed 0", "maia-1100, seed 1", "maia-1100, mean of 2 seeds"),
+    ]
+    assert cells[0][1:] == ["games.pgn", "shown", "+30 (−10 to infinite)", "**+60 (+20 to infinite)**"]
+    assert cells[2][2:] == ["shown in 2 of 2", "**+30 (+30 to +30)**", "**+60 (+60 to +60)**"]
+    calls = Path("calls.txt").read_text().splitlines()
+    assert calls[:4] == [
+        "repair games.pgn -o table/maia-1900-0 --net maia-1900 --seed 0 --positions 5000",
+        "match net=table/maia-1900-0/repaired.pb.gz,nodes=5 net=maia-1900,nodes=5 --games 200 --seed 0 "
+        "-o table/maia-1900-0/quick.pgn --json",
+        "match net=table/maia-1900-0/repaired.pb.gz,nodes=100,q_scale=0.800 net=maia-1900,nodes=100,q_scale=1.000 "
+        "--games 500 --seed 0 -o table/maia-1900-0/default.pgn --json",
+        f"match net=table/maia-1900-0/repaired.pb.gz,nodes=100,q_scale=0.800,{repair_table.NARROW} "
+        f"net=maia-1900,nodes=100,q_scale=1.000,{repair_table.NARROW} "
+        "--games 500 --seed 0 -o table/maia-1900-0/narrow.pgn --json",
+    ]
+    # The steeper net is made flatter, whichever it is.
+    assert "q_scale=1.000 net=nets/maia-1100.pb.gz,nodes=100,q_scale=0.800" in calls[-2]
 
 
-def sized(frame: pd.DataFrame) -> pd.DataFrame:
-    larger: pd.DataFrame = frame.assign(size=frame.disagreement.abs())
-    return larger
+def test_the_mean_over_seeds_has_students_interval() -> None:
+    """10 and 30: mean 20, standard error 10, and 12.706 for one degree of freedom."""
+    intervals = [repair_table.Interval(value, None, None) for value in (10.0, 30.0)]
+    mean = repair_table.mean_of(intervals)
+    assert (mean.value, mean.low, mean.high) == pytest.approx((20, 20 - 127.06, 20 + 127.06), abs=0.01)
+    assert str(mean) == "+20 (−107 to +147)"
+
+
+def test_a_repair_that_claims_nothing_ends_the_table() -> None:
+    assert repair_table.claim("net: x\nbetter judge: not shown; on games\n", "better judge") == "not shown"
+    with pytest.raises(click.ClickException, match="better judge"):
+        repair_table.claim("net: x", "better judge")

@@ -481,12 +481,11 @@ OTHERS_OPTIONS = {
     "zstd": {"--long"},
     "a style sheet": {"--depth"},
     "an engine, in an example": {"--flag"},
-    "python -m benchmarks.proof": {"--scale"},
     "python -m valuerepair.cli.reference": {"--check"},
     "python data/make_*.py": {"--date", "--nets-only", "--other"},
     "python -m tests.parity": {"--exact", "--features", "--first", "--ms", "--settings", "--stockfish"}
     | {"--without-package"},
-    "python -m benchmarks": {"--archive", "--compare", "--data", "--print", "--seconds", "--trained"} | {"--within"},
+    "python -m benchmarks": {"--archive", "--compare", "--data", "--print", "--seconds", "--within"},
 }
 
 

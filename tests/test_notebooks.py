@@ -23,8 +23,6 @@ from valuerepair.cli import cli
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "data" / "sample.db"
-# What notebooks read: the sample store, and the proof's results.
-READ = [SAMPLE, *sorted((ROOT / "docs" / "proof").glob("*.*"))]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SAVED_LIMIT = 300_000
 THRESHOLD = 0.35
@@ -51,13 +49,11 @@ def by_type(notebook: Any, kind: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what notebooks read, and notebooks/, as in the repository."""
+    """A folder with the sample store, and notebooks/, as in the repository."""
     folder = tmp_path_factory.mktemp("repository")
-    (folder / "notebooks").mkdir()
-    for source in READ:
-        copy = folder / source.relative_to(ROOT)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, copy)
+    for name in ("notebooks", "data"):
+        (folder / name).mkdir()
+    shutil.copy(SAMPLE, folder / "data")
     return folder
 
 
@@ -89,9 +85,9 @@ def run(place: Path, kernel: Any) -> Callable[[str], Any]:
         notebook.cells.insert(0, fresh)
         NotebookClient(notebook, km=kernel, timeout=300).execute()
         del notebook.cells[0]
-        # Reading leaves the files as they were, and nothing beside them.
+        # Reading leaves the store as it was, and nothing beside it.
         assert {path.relative_to(place): path.read_bytes() for path in place.rglob("*") if path.is_file()} == {
-            source.relative_to(ROOT): source.read_bytes() for source in READ
+            SAMPLE.relative_to(ROOT): SAMPLE.read_bytes()
         }
         return notebook
 
@@ -110,7 +106,7 @@ def numbers(text: str, pattern: str) -> list[float]:
 
 
 def test_all_are_there() -> None:
-    assert [path.stem[:2] for path in NOTEBOOKS] == ["01", "02", "03", "04", "05", "06"]
+    assert [path.stem[:2] for path in NOTEBOOKS] == ["01", "02", "03", "04", "05"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)

@@ -29,7 +29,7 @@ from valuerepair.training.drawing import StoreDraw  # noqa: E402
 
 THRESHOLD = 0.3
 # A net that says 0 everywhere; of two kinds of positions the judge says 0.05 and -0.05 in the mean. So 6.5 % are wrong
-# by 0.3 and more, as in the master games of docs/proof.md.
+# by 0.3 and more, as in the master games of docs/results.md.
 ERROR, SPREAD = 0.05, 0.155
 
 

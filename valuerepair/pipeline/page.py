@@ -36,7 +36,7 @@ OLD, CONTROLLING, NEW = "the old net", "the control", "the repaired net"
 _PAIRS = (("", 0, OLD, NEW),)
 _PAIRS_CONTROL = (*_PAIRS, ("-control", 0, CONTROLLING, NEW), ("", 1, OLD, CONTROLLING))
 _OPPONENTS = {"old": OLD, "control": CONTROLLING}
-# The best effect of candidates measured so far, as a share of the control's candidates: docs/proof.md, `sampled`.
+# The best effect of candidates measured so far, as a share of the control's candidates: docs/results.md, `sampled`.
 BEST_KNOWN = 0.076
 
 

@@ -27,7 +27,7 @@ _SCALE_GAMES, _SCALE_NODES, _SCALE_SECONDS = 200, 0.05, 0.07
 
 # Shares of the time for work, and the sizes beyond which more brings nothing: see `_most`. Stages look around
 # candidates only for a book that is played: nets that learned those positions judged no better, or worse
-# (docs/proof.md).
+# (docs/results.md).
 _SHARES = {"positions": 50, "steps": 24, "rejudge": 8, "games": 18}
 _SHARES_NORMAL = {"positions": 30, "expand": 8, "book": 22, "steps": 18, "rejudge": 6, "games": 16}
 _TELLING_GAMES = 200  # fewer have an interval of more than ±50 Elo

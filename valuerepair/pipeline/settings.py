@@ -24,8 +24,9 @@ from valuerepair.training.options import Only, TrainOptions
 
 FILE = "repair.toml"
 BUDGET = "1h"
-# The recipe, by measurements (docs/proof.md). A position in training gets a fiftieth of the nodes with which `vr mine`
-# judges a candidate, as more positions help more; the test judge is deeper, and no net has learned its errors.
+# The recipe, by measurements (docs/results.md). A position in training gets a fiftieth of the nodes with which
+# `vr mine` judges a candidate, as more positions help more.
+# The test judge is deeper, and no net has learned its errors.
 STOCKFISH_NODES, TEST_NODES = 20_000, 1_000_000
 FEWEST_REJUDGED = 100  # as in `vr remeasure --rejudge`
 TEST_FACTOR = 10  # the factor for judges that have a Q of their own, which are slower
