@@ -13,7 +13,7 @@ import numpy as np
 from valuerepair.api.calls import Asked, Path, Stored, opened_store, paths_of, resolved, shown_progress
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position
-from valuerepair.errors import UsageError, ValueRepairError, check_least, nearest
+from valuerepair.errors import UsageError, check_least, nearest
 from valuerepair.question import Question
 from valuerepair.store import plays, queries
 from valuerepair.store.columns import OF_CUT, OF_EXPANDED
@@ -83,7 +83,7 @@ class Candidate:
 
 
 class MinedStore(Store):
-    """A store open for reading: `frame`, `candidates`, `iter_candidates`, `family`, `stats`, `nets`, `oracles`.
+    """A store open for reading: `frame`, `candidates`, `iter_candidates`, `stats`, `nets`, `oracles`.
 
     Open it by `valuerepair.open_store`; use it from one thread, and close it or use it as a context manager. Reading
     does not disturb a `vr mine` that is writing to the same file.
@@ -151,22 +151,6 @@ class MinedStore(Store):
 
         return store_figures(self, resolved(self, question))
 
-    def family(self, position_id: int, question: Asked = None) -> pd.DataFrame:
-        """The tree by which `vr expand` reached a position, or which begins at it: a row for each position.
-
-        The rows are in the order of the tree, the root first: position_id, parent_id, step, distance, round, move
-        (SAN), fen, net_q, deep_q, disagreement, candidate, inferred, mark. Values are from the side to move. The frame
-        is empty if there is no such tree.
-        """
-        import pandas as pd
-
-        from valuerepair.report.family import COLUMNS, family_of, leaf_rows
-
-        rows = leaf_rows(family_of(self, position_id, resolved(self, question)))
-        nullable = {"parent_id": "Int64", "distance": "Int64", "round": "Int64"}  # the root has none
-        table: pd.DataFrame = pd.DataFrame(rows, columns=list(COLUMNS)).astype(nullable)
-        return table
-
     def _joined(self, frame: pd.DataFrame, labels: bool, verdicts: bool, outcomes: bool) -> pd.DataFrame:
         """The frame with the requested columns joined; the attrs stay."""
         import pandas as pd
@@ -195,69 +179,42 @@ def stats(
     store: Stored = "valuerepair.db",
     question: Asked = None,
     *,
-    labels: bool = False,
     worst: int = 0,
-    fit_alpha: bool = False,
     save_alpha: FitTo | None = None,
-    save_calibration: bool = False,
-    ladder: bool = False,
-    quiet: bool = True,
 ) -> StoreStats:
     """The contents of a store: positions, nets, oracles, rates of candidates with intervals, labels, cost: `vr stats`.
 
-    `labels` has the net compute its policy, which labels need, and stores it. `worst` is the number of candidates
-    to list, the largest disagreement first. `fit_alpha` fits alpha; `save_alpha` also stores the fit of that name
-    (``slope`` or ``results``), and `save_calibration` the expected deep Q at each net Q, for all later questions to the
-    store. `ladder` adds the screening ladder. `quiet`: no progress on standard error.
+    Fits of alpha are among them if there are enough scores in centipawns; `save_alpha` stores the fit of that name
+    (``slope`` or ``results``) for all later questions to the store. `worst` is the number of candidates to list, the
+    largest disagreement first.
 
     Returns the `StoreStats`: `figures`, and `lines()`, which are the output of `vr stats`. Raises UsageError for wrong
     arguments, ValueRepairError if the question has no scored positions.
     """
-    from valuerepair.report.alpha_table import alpha_table
+    from valuerepair.report.alpha_table import alpha_table, has_enough
     from valuerepair.report.stats import StoreStats, stats_lines, store_figures
 
     check_least("--worst", worst, 0)
-    write = labels or save_alpha is not None or save_calibration
-    with opened_store(store, write=write) as opened, opened.snapshot():
+    with opened_store(store, write=save_alpha is not None) as opened, opened.snapshot():
         resolved_question = resolved(opened, question)
-        fit = alpha_table(opened, resolved_question) if fit_alpha or save_alpha else None
+        fit = alpha_table(opened, resolved_question) if save_alpha or has_enough(opened, resolved_question) else None
         if fit is not None and save_alpha is not None:
             opened.set_alpha(*opened.pick(resolved_question.net, resolved_question.oracle), fit.saveable(save_alpha))
-        if save_calibration:
-            opened.save_calibration(resolved_question)
         figures = store_figures(opened, resolved_question)
         lines = stats_lines(figures)
         if figures["scored"] is not None:
-            lines += _add_sections(opened, resolved_question, figures, labels=labels, worst=worst, quiet=quiet)
+            lines += _add_sections(opened, resolved_question, figures, worst)
         if fit is not None:
             figures["alpha_fit"] = {**fit.as_json(), "saved": save_alpha}
             lines += ["", *fit.lines(), *fit.saved_lines(save_alpha)]
-        if resolved_question.calibration == "fitted" or save_calibration:
-            used = opened.calibration(resolved_question)
-            lines += ["", f"calibration {used.origin}", *used.calibration.lines()]
-        if ladder:
-            from valuerepair.report.ladder import screen_table
-
-            table = screen_table(opened, resolved_question)
-            figures["ladder"] = table.as_json()
-            lines += ["", *table.lines()]
     return StoreStats(figures, lines)
 
 
-def _add_sections(
-    store: Store, question: Question, figures: dict[str, Any], *, labels: bool, worst: int, quiet: bool
-) -> list[str]:
+def _add_sections(store: Store, question: Question, figures: dict[str, Any], worst: int) -> list[str]:
     """Adds the sections about candidates to the figures, and returns them as text."""
-    from valuerepair.judge.labelled import complete
     from valuerepair.report.stats import label_rows, label_table, section_lines, sections
 
     candidates = store.candidates(question)
-    if labels:
-        if not len(candidates):
-            raise ValueRepairError(
-                f"{store.path}: no candidates at {question.threshold:g} to label; mine more, or lower --threshold"
-            )
-        figures["asked_of_the_net"] = complete(store, candidates, question.net, quiet=quiet)
     of_candidates = sections(store, candidates, question.threshold)
     figures |= of_candidates
     lines = section_lines(of_candidates)
@@ -272,29 +229,23 @@ def show(
     position: str | int | Board | Position | Candidate,
     question: Asked = None,
     *,
-    family: bool = False,
     svg: Path | None = None,
 ) -> ShownPosition:
     """All facts of a store about one position: `vr show`.
 
     `position` is a FEN, an EPD line, the position_id of one in the store, a ``Board`` of python-chess, a `Position` or
-    a `Candidate`. `family` adds the tree of positions that `vr expand` reached from its root; `svg` is a file for the
-    board with arrows.
+    a `Candidate`. `svg` is a file for the board with arrows.
 
     Returns the `ShownPosition`: `facts`, values from the side to move; `lines()` is the board and the facts as text,
     `as_json()` is the output of `vr show --json`. Raises UsageError for an illegal position, ValueRepairError for one
     that the store does not have.
     """
-    from valuerepair.report.family import family_of
     from valuerepair.report.show import ShownPosition, describe
 
     if svg is not None and not os.fspath(svg).lower().endswith(".svg"):
         raise UsageError(f"--svg {os.fspath(svg)}: its name ends in .svg")
     with opened_store(store) as opened:
-        resolved_question = resolved(opened, question)
-        facts = describe(opened, _query_text(position), resolved_question)
-        tree = family_of(opened, facts["position_id"], resolved_question) if family else None
-    result = ShownPosition(facts, tree)
+        result = ShownPosition(describe(opened, _query_text(position), resolved(opened, question)))
     if svg is not None:
         result.write_svg(svg)
     return result

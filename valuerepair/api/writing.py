@@ -41,11 +41,11 @@ def write_books(
 ) -> WrittenBooks:
     """Writes book.pgn (for lc0), book.epd and manifest.json of a store's candidates into `directory`: `vr books`.
 
-    `question` defines a candidate, `options` choose candidates and form, as in ``BookOptions(parents=2)``. With a
-    `split` the book has its part ``train``, and holdout.pgn and holdout.epd the held-out candidates. Labels that need
-    the net's policy are completed in the store. Each file appears whole or not at all, the manifest last. `quiet`: no
-    progress on standard error. Returns the `WrittenBooks`: `manifest` describes the files, `lines()` are the output of
-    `vr books`. Raises UsageError, and ValueRepairError if nothing is left to write or the folder is not writable.
+    `question` defines a candidate, `options` choose candidates, as in ``BookOptions(parents=2)``. With a `split` the
+    book has its part ``train``. Labels that need the net's policy are completed in the store. Each file appears whole
+    or not at all, the manifest last. `quiet`: no progress on standard error. Returns the `WrittenBooks`: `manifest`
+    describes the files, `lines()` are the output of `vr books`. Raises UsageError, and ValueRepairError if nothing is
+    left to write or the folder is not writable.
     """
     from valuerepair.books.options import BookOptions
     from valuerepair.books.write import WrittenBooks, check_books, what_next, write_books

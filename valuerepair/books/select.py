@@ -1,4 +1,4 @@
-"""Chooses the rows of the store for a book, their order and weights, and the rows that are held out.
+"""Chooses the rows of the store for a book, their order and weights.
 
 Also finds out what the choice depends on: whether lc0 can play on from a row, its labels, verdict and part of a split.
 """
@@ -24,17 +24,18 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import labels_of, names
 from valuerepair.judge.labels import KINDS, NAMES
 from valuerepair.judge.material import near_keys
-from valuerepair.judge.openings import add_families, material_family
-from valuerepair.judge.split import HELD_OUT, NEITHER, PARTS, TRAIN, Split, seeded_hash
+from valuerepair.judge.openings import material_family
+from valuerepair.judge.split import HELD_OUT, PARTS, TRAIN, Split, seeded_hash
 from valuerepair.judge.verdict import SEARCH_RIGHT, evidence
-from valuerepair.judge.weights import copies_by_weight, weights_of
+from valuerepair.judge.weights import weights_of
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
 from valuerepair.store.columns import GAME_KEY, games_of
 from valuerepair.store.queries import eco_headers
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 
-TOO_LIGHT = "drawn zero times by its weight"
+MOST_OF_ROOT = 5  # positions reached from one candidate, itself included
+NOT_FOR_TRAINING = "not for training by the split"
 NEAR_HELD = "near-duplicate of a held-out position"
 
 
@@ -104,37 +105,17 @@ def with_book_columns(
     return rows.assign(**columns), confirmed, held_fens
 
 
-def book_and_holdout(rows: pd.DataFrame, near_held: Set[str]) -> tuple[pd.DataFrame, pd.DataFrame, int]:
-    """The rows of the book, those of the holdout, and the number of near-duplicates of held-out positions.
-
-    Divides them by their column `part`, if they have one: the part ``train`` is the book. Each game and each root is in
-    one part only. Rows with one of the `near_keys` in `near_held` are left out of the book. Raises ValueRepairError if
-    the book would be empty; the holdout may be empty.
-    """
-    if "part" not in rows:
-        return rows, rows.iloc[:0], 0
-    is_held = rows["part"] != PARTS[TRAIN]
-    near = ~is_held & pd.Series(near_keys(rows["fen"].tolist()), rows.index).isin(near_held)
-    book = rows[~is_held & ~near]
-    if book.empty:
-        raise ValueRepairError(
-            f"--split leaves the book empty: each of {len(rows):,} candidates is held out or too near to a held-out one"
-        )
-    return book, rows[is_held], int(near.sum())
-
-
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Rows of the store's frame, in book order, and counts of the others.
 
-    ``candidates == len(book without parents) + len(holdout) + sum(left_out.values())``; `candidates` counts the rows
-    at the threshold, `left_out` those dropped afterwards, by reason. Added columns: `book_weight`, `opening_family`,
-    `material_family`, `plies_before` (0 for a candidate), `parent_of` (the candidates that follow a position, empty
-    for none) and, in the book, `copies` (how often it is written). Values of net and oracle are missing for parents.
+    ``candidates == len(book without parents) + sum(left_out.values())``; `candidates` counts the rows at the threshold,
+    `left_out` those dropped afterwards, by reason. Added columns: `book_weight`, `plies_before` (0 for a candidate) and
+    `parent_of` (the candidates that follow a position, empty for none). Values of net and oracle are missing for
+    parents.
     """
 
     book: pd.DataFrame
-    holdout: pd.DataFrame
     candidates: int
     scored: int
     left_out: dict[str, int]
@@ -153,8 +134,8 @@ def choose_rows(
 
     `scored` are the disagreements of all scored positions. The frame has columns `GAME_KEY`, `verdict`
     (`judge.verdict`) for `options.confirmed`, `labels` (a set of texts per row) for `options.labels` and `part` for a
-    split, which holds out the positions `held_fens` and the material families `held_materials`. Raises
-    ValueRepairError if no row remains.
+    split, which holds out the positions `held_fens` and the material families `held_materials`; the book has its part
+    ``train``. Raises ValueRepairError if no row remains.
     """
     frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()
     size = frame["disagreement"].abs()
@@ -162,26 +143,20 @@ def choose_rows(
     if rows.empty:
         raise ValueRepairError(_no_candidates(sizes, threshold))
     candidates, sieve = len(rows), _BookSieve(rows)
-    _apply_filters(sieve, options)
+    near_held = set(near_keys(held_fens))
+    _apply_filters(sieve, options, near_held)
     sieve.keep(playable(sieve.rows), OVER)
-    sieve.rows = _ordered(sieve.rows, options)
+    sieve.rows = _ordered(sieve.rows)
     _apply_limits(sieve, options)
     if sieve.rows.empty:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sieve.left_out.items())
         raise ValueRepairError(f"all {candidates:,} candidates at {threshold:g} are left out: {reasons}")
-    rows = add_families(sieve.rows).assign(
-        book_weight=weights_of(sieve.rows["disagreement"].to_numpy(), threshold, options.softness),
-        plies_before=0,
-        parent_of="",
+    rows = sieve.rows.assign(
+        book_weight=weights_of(sieve.rows["disagreement"].to_numpy(), threshold), plies_before=0, parent_of=""
     )
-    near_held = set() if options.near_duplicates == "keep" else set(near_keys(held_fens))
-    train, holdout, near = book_and_holdout(rows, near_held)
-    if near:
-        sieve.left_out[NEAR_HELD] = near
     held = _HeldOutSets(set(keys(parse_fens(held_fens)).tolist()), near_held, set(held_materials))
-    book, parents = add_parents(train, options, held)
-    book = _repeated(book, options, sieve.left_out, parents)
-    return Selection(book, holdout, candidates, len(sizes), sieve.left_out, parents)
+    book, parents = add_parents(rows, options, held)
+    return Selection(book, candidates, len(sizes), sieve.left_out, parents)
 
 
 @dataclass(slots=True)
@@ -197,54 +172,30 @@ class _BookSieve:
         self.rows = self.rows[mask]
 
 
-def _apply_filters(sieve: _BookSieve, options: BookOptions) -> None:
-    """Keeps the rows with the sign, value, verdict, part and labels in the options."""
-    if options.sign != "both":
-        disagreement = sieve.rows["disagreement"]
-        sieve.keep(disagreement > 0 if options.sign == "optimistic" else disagreement < 0, f"not {options.sign}")
-    if options.max_abs_deep_q is not None:
-        sieve.keep(sieve.rows["deep_q"].abs() <= options.max_abs_deep_q, f"|deep Q| over {options.max_abs_deep_q:g}")
+def _apply_filters(sieve: _BookSieve, options: BookOptions, near_held: Set[str]) -> None:
+    """Keeps the rows with the verdict and labels in the options, for training, and not too near to what is held out."""
     if options.confirmed:
         sieve.keep(sieve.rows["verdict"].notna(), "without a second look")
         for verdict in sorted(set(sieve.rows["verdict"]) - {SEARCH_RIGHT}):
             sieve.keep(sieve.rows["verdict"] != verdict, f"second look: {verdict}")
     if "part" in sieve.rows:
-        sieve.keep(sieve.rows["part"] != PARTS[NEITHER], "neither train nor held out")
+        sieve.keep(sieve.rows["part"] == PARTS[TRAIN], NOT_FOR_TRAINING)
+        near = pd.Series(near_keys(sieve.rows["fen"].tolist()), sieve.rows.index, dtype=object).isin(near_held)
+        sieve.keep(~near, NEAR_HELD)
     for label in options.labels:
         has_label = [label in labels for labels in sieve.rows["labels"]]
         sieve.keep(pd.Series(has_label, sieve.rows.index, dtype=bool), f"not {label}")
 
 
 def _apply_limits(sieve: _BookSieve, options: BookOptions) -> None:
-    """Keeps the first rows of each group of near-duplicates, of each root, of each game, and of all."""
-    if options.near_duplicates == "game":
-        near = sieve.rows.assign(near=near_keys(sieve.rows["fen"].tolist())).duplicated([GAME_KEY, "near"])
-        sieve.keep(~near, "near-duplicate in the game")
-    if options.per_root is not None:
+    """Keeps the first row of each group of near-duplicates in a game, the first rows of each root, and of all."""
+    near = sieve.rows.assign(near=near_keys(sieve.rows["fen"].tolist())).duplicated([GAME_KEY, "near"])
+    sieve.keep(~near, "near-duplicate in the game")
+    if "root_id" in sieve.rows:
         nth = sieve.rows.groupby("root_id", sort=False).cumcount()
-        sieve.keep(nth < options.per_root, "per-root limit")
-    if options.per_game_limit is not None:
-        nth = sieve.rows.groupby(GAME_KEY, sort=False).cumcount()
-        sieve.keep(nth < options.per_game_limit, "per-game limit")
+        sieve.keep(nth < MOST_OF_ROOT, f"more than {MOST_OF_ROOT} of one candidate")
     if options.limit is not None:
         sieve.keep(pd.Series(range(len(sieve.rows)), sieve.rows.index) < options.limit, "limit")
-
-
-def _repeated(book: pd.DataFrame, options: BookOptions, left_out: dict[str, int], parents: ParentCount) -> pd.DataFrame:
-    """`book` with a column `copies`, 1 unless entries are repeated by weight; drops rows with 0 copies."""
-    copies = np.ones(len(book), np.int64)
-    if options.repeat_by_weight is not None:
-        start = seeded_hash(options.seed, "repeats") / 2**63
-        copies = copies_by_weight(book["book_weight"].to_numpy(), options.repeat_by_weight, start)
-    book = book.assign(copies=copies)
-    dropped, is_parent = book["copies"] == 0, book["plies_before"] > 0
-    if count := int((dropped & ~is_parent).sum()):
-        left_out[TOO_LIGHT] = count
-    if count := int((dropped & is_parent).sum()):
-        parents.leave_out(TOO_LIGHT, count)
-        parents.written -= count
-    written: pd.DataFrame = book[~dropped]
-    return written
 
 
 def _no_candidates(sizes: pd.Series[float], threshold: float) -> str:
@@ -256,11 +207,10 @@ def _no_candidates(sizes: pd.Series[float], threshold: float) -> str:
     return f"no candidate at {threshold:g}: the largest disagreement among {scored} is {largest}; {advice}"
 
 
-def _ordered(rows: pd.DataFrame, options: BookOptions) -> pd.DataFrame:
-    """The rows by largest disagreement, or by a hash of seed and position; independent of the store's order."""
-    hashes = np.array([seeded_hash(options.seed, fen) for fen in rows["fen"].tolist()], np.int64)
-    key = -rows["disagreement"].abs().to_numpy() if options.order == "disagreement" else hashes
-    ordered: pd.DataFrame = rows.iloc[np.lexsort((hashes, key))]
+def _ordered(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows by largest disagreement, equal ones by a hash of the position; independent of the store's order."""
+    hashes = np.array([seeded_hash(0, fen) for fen in rows["fen"].tolist()], np.int64)
+    ordered: pd.DataFrame = rows.iloc[np.lexsort((hashes, -rows["disagreement"].abs().to_numpy()))]
     return ordered
 
 
@@ -271,11 +221,9 @@ HELD = "held out"
 HELD_FAMILY = "of a held-out family"
 OVER = "game over, or too long for lc0"
 
-# The columns that a parent takes from its candidate: the game, its opening and its root, but not values of net and
-# oracle.
+# The columns that a parent takes from its candidate: those of the game, but not values of net and oracle.
 _OF_GAME = (
-    "start_fen", "source", "game", "game_id", GAME_KEY, "white", "black", "event", "date", "result", "opening_family",
-    "root_id",
+    "start_fen", "source", "game", "game_id", GAME_KEY, "white", "black", "event", "date", "result",
 )  # fmt: skip
 
 
@@ -361,7 +309,7 @@ class _ParentAdder:
     def _reason_to_leave_out(self, key: int, row: dict[Hashable, Any]) -> str:
         if key in self._held.keys:
             return HELD
-        if row["material_family"] in self._held.materials:
+        if self._held.materials and material_family(row["fen"]) in self._held.materials:
             return HELD_FAMILY
         if self._held.near and near_keys([row["fen"]])[0] in self._held.near:
             return NEAR_HELD
@@ -372,8 +320,7 @@ def _row(parent: Parent, candidate: dict[Hashable, Any], weight: float, origin: 
     row: dict[Hashable, Any] = {name: candidate[name] for name in _OF_GAME if name in candidate}
     row |= {"fen": parent.fen, "moves": " ".join(parent.moves), "ply": parent.ply, "side": parent.fen.split()[1]}
     row |= {"net_q": float("nan"), "deep_q": float("nan"), "disagreement": float("nan")}
-    row |= {"book_weight": weight, "plies_before": parent.plies_before, "parent_of": origin}
-    return row | {"material_family": material_family(row["fen"])}
+    return row | {"book_weight": weight, "plies_before": parent.plies_before, "parent_of": origin}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,12 @@ import logging
 import shlex
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import chess
-import msgspec
 import numpy as np
 import pandas as pd
 
@@ -22,14 +21,12 @@ from valuerepair import outputs
 from valuerepair.archives.epd import CE_MATE, CE_MOST
 from valuerepair.books.emit import BookLine, book_lines, epd_entry, epd_text, pgn_entry
 from valuerepair.books.options import BookOptions
-from valuerepair.books.select import Selection, choose_rows, game_name, parent_weight, with_book_columns
+from valuerepair.books.select import Selection, choose_rows, game_name, with_book_columns
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import OWN_Q, Alpha, q_to_cp
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_together
-from valuerepair.inputs import read_json
 from valuerepair.judge.split import PARTS, TRAIN, Split, warning_of_held_out
-from valuerepair.judge.weights import diversity_lines, diversity_of
 from valuerepair.nets.planes import FILLS
 from valuerepair.question import Question
 from valuerepair.store import db_option
@@ -43,21 +40,16 @@ log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 _MOST_LISTED = 3  # candidates in the tag of a parent
-# The columns that `pgn_tags`, `epd_operations` and `_order` use.
+# The columns that `pgn_tags` and `epd_operations` use.
 _ENTRY_COLUMNS = (
     "event", "date", "white", "black", "source", "game", "ply", "net_q", "calibrated_q", "deep_q", "disagreement",
-    "cp", "mate", "book_weight", "plies_before", "parent_of", "copies", "part",
+    "cp", "mate", "book_weight", "plies_before", "parent_of",
 )  # fmt: skip
-# The manifest has these columns for each entry of a book with positions of vr expand; a parent has only the root.
-_ORIGIN_COLUMNS = ("position_id", "root_id", "step", "inferred")
-# Options that have fields of their own in the manifest.
-_SEPARATE_OPTIONS = {"confirmed", "labels", "parents", "softness"}
 # The files of a book, by their ending: the kind of the file, and the function that writes an entry.
 _FORMATS: dict[str, tuple[outputs.FileKind, Callable[[BookLine, dict[Hashable, Any]], str]]] = {
     "pgn": (outputs.BOOK_PGN, lambda line, row: pgn_entry(line, pgn_tags(row))),
     "epd": (outputs.BOOK_EPD, lambda line, row: epd_entry(line.fen, epd_operations(row)) + "\n"),
 }
-_HOLDOUT_FILES = [f"holdout.{ending}" for ending in _FORMATS]
 
 
 def write_books(
@@ -68,20 +60,14 @@ def write_books(
     split: Split | None = None,
     on_entry: Callable[[], None] = lambda: None,
 ) -> Manifest:
-    """Writes book.pgn, book.epd and manifest.json (and holdout.pgn, holdout.epd) into `directory`, made if missing.
+    """Writes book.pgn, book.epd and manifest.json into `directory`, made if missing.
 
     Entry n of the PGN and line n of the EPD name the same position. The new files replace earlier ones at the end, the
-    manifest last; if this book has no holdout, the holdout files of an earlier one are removed. With a `split` the book
-    has the part ``train``, and the holdout the positions held out; logs a warning if the store has one and none is
+    manifest last. With a `split` the book has the part ``train``; logs a warning if the store has one and none is
     given. Calls `on_entry` after each entry. Raises UsageError, and ValueRepairError if there is nothing to write or
     the folder is not writable.
     """
     question, options = question or Question(), options or BookOptions()
-    if options.per_root is not None and question.expanded == "no":
-        raise UsageError(
-            f"--per-root {options.per_root}: needs --expanded searched or all; "
-            "without it, each candidate is its own root"
-        )
     # Of all rows only the column that is counted: the other columns are large, and only candidates need them.
     scored = store.frame(question, only=("disagreement",))
     candidates, confirmed, held_fens = with_book_columns(store, store.candidates(question), options, split)
@@ -90,27 +76,17 @@ def write_books(
         log.warning(warning)
     materials = () if split is None else split.materials
     selection = choose_rows(candidates, options, scored["disagreement"], question.threshold, held_fens, materials)
+    rows = selection.book
+    starts, movetexts, fens = (rows[column].tolist() for column in ("start_fen", "moves", "fen"))
+    lines, records = book_lines(starts, [text.split() for text in movetexts], fens, on_entry), _records(rows)
     contents: dict[str, bytes] = {}
     files: dict[str, BookFile] = {}
-    entries: dict[str, list[dict[str, Any]]] = {}
-    for name, rows in (("book", selection.book), ("holdout", selection.holdout)):
-        if rows.empty:
-            continue
-        games = int(rows[GAME_KEY].nunique())
-        starts, movetexts, fens = (rows[column].tolist() for column in ("start_fen", "moves", "fen"))
-        moves = [text.split() if options.form == "moves" else [] for text in movetexts]
-        lines, records = book_lines(starts, moves, fens, on_entry), _records(rows)
-        order = _order(records)
-        for ending, (_, entry_text) in _FORMATS.items():
-            texts = [entry_text(line, row) for line, row in zip(lines, records, strict=True)]
-            file = f"{name}.{ending}"
-            contents[file] = "".join(texts[i] for i in order).encode()
-            plies = [records[i]["ply"] for i in order]
-            files[file] = describe_file(contents[file], [lines[i] for i in order], plies, games)
-        if "root_id" in rows:
-            entries[name] = [{key: _json_cell(records[i].get(key)) for key in _ORIGIN_COLUMNS} for i in order]
+    for ending, (_, entry_text) in _FORMATS.items():
+        content = "".join(entry_text(line, row) for line, row in zip(lines, records, strict=True)).encode()
+        contents[f"book.{ending}"] = content
+        files[f"book.{ending}"] = describe_file(content, lines, rows["ply"].tolist(), int(rows[GAME_KEY].nunique()))
     attrs = {str(k): v for k, v in scored.attrs.items()} | confirmed
-    manifest = make_manifest(attrs, question, options, split, selection, files, entries)
+    manifest = make_manifest(attrs, question, options, split, selection, files)
     contents[MANIFEST] = manifest.to_json().encode()
     _replace_all(Path(directory), contents)
     return manifest
@@ -118,23 +94,9 @@ def write_books(
 
 def _records(rows: pd.DataFrame) -> list[dict[Hashable, Any]]:
     """The columns that entries are made of, one dict a row; without the moves, which take much memory."""
-    names = [name for name in (*_ENTRY_COLUMNS, *_ORIGIN_COLUMNS) if name in rows]
+    names = [name for name in _ENTRY_COLUMNS if name in rows]
     cells = zip(*(rows[name].tolist() for name in names), strict=True)
     return [dict(zip(names, row, strict=True)) for row in cells]
-
-
-def _json_cell(cell: Any) -> Any:
-    """A cell for JSON, None if missing. Whole numbers may be floats: pandas converts them if some are missing."""
-    return None if pd.isna(cell) else int(cell) if isinstance(cell, float) else cell
-
-
-def _order(records: list[dict[Hashable, Any]]) -> list[int]:
-    """The row of each entry, in order: first all rows, then again those with two copies or more, and so on.
-
-    lc0 plays a book from its beginning, so even a short run plays every position before it repeats any.
-    """
-    copies = [row.get("copies", 1) for row in records]
-    return [i for nth in range(max(copies)) for i, number in enumerate(copies) if nth < number]
 
 
 def game_tags(row: Mapping[Any, Any]) -> dict[str, str]:
@@ -152,8 +114,7 @@ def game_tags(row: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def pgn_tags(row: Mapping[Any, Any]) -> dict[str, str]:
-    """The tags of the game, then the position's values, its weight, the candidates that it is a parent of, and the part
-    of the split that holds it out."""
+    """The tags of the game, then the position's values, its weight, and the candidates that it is a parent of."""
     tags = game_tags(row)
     names = {"NetQ": "net_q", "CalibratedQ": "calibrated_q", "DeepQ": "deep_q", "Disagreement": "disagreement"}
     if not row["plies_before"]:
@@ -161,22 +122,18 @@ def pgn_tags(row: Mapping[Any, Any]) -> dict[str, str]:
     tags["Weight"] = _weight(row)
     if row["parent_of"]:
         tags["ParentOf"] = _parent_of(row)
-    if _of_held_part(row):
-        tags["Part"] = row["part"]
     return tags
 
 
 def epd_operations(row: Mapping[Any, Any]) -> dict[str, str | int]:
-    """`id`; comments `c0` (the values), `c1` (the weight), `c2` (the candidates that it is a parent of) and `c3` (the
-    part of the split, if held out); `ce` or `dm` of the oracle.
+    """`id`, and `ce` or `dm` of the oracle; in comments the values (`c0`), the weight (`c1`) and the candidates that it
+    is a parent of (`c2`).
 
     `ce` is in centipawns; `dm` is written if the side to move mates. A parent has no values.
     """
     operations: dict[str, str | int] = {"id": f"{game_name(row)} ply {row['ply']}", "c1": f"weight {_weight(row)}"}
     if row["parent_of"]:
         operations["c2"] = _parent_of(row)
-    if _of_held_part(row):
-        operations["c3"] = f"part {row['part']}"
     if row["plies_before"]:
         return operations
     names = {"net_q": "net_q", "calibrated_q": "calibrated_q", "deep_q": "deep_q", "difference": "disagreement"}
@@ -214,11 +171,6 @@ def candidate_epd(row: Mapping[Any, Any], alpha: Mapping[str, Any]) -> str:
     return line + "\n"
 
 
-def _of_held_part(row: Mapping[Any, Any]) -> bool:
-    """Whether the split holds the row out; a parent has no part."""
-    return isinstance(row.get("part"), str) and row["part"] != PARTS[TRAIN]
-
-
 def _weight(row: Mapping[Any, Any]) -> str:
     return f"{row['book_weight']:.4f}"
 
@@ -240,12 +192,9 @@ def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
     is_new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        stale = _stale_holdouts(directory, contents)
         with written_together({directory / name: _kind(name) for name in contents}) as partials:
             for partial, content in zip(partials, contents.values(), strict=True):
                 partial.write_bytes(content)
-        for path in stale:
-            path.unlink(missing_ok=True)
     except OSError as error:
         if is_new:
             with suppress(OSError):
@@ -257,7 +206,7 @@ def check_books(directory: str | Path) -> None:
     """Raises UsageError if `write_books` would not replace the files in the folder, or cannot write there."""
     outputs.check_folder(directory)
     if Path(directory).exists():
-        for name in (*(f"book.{ending}" for ending in _FORMATS), *_HOLDOUT_FILES, MANIFEST):
+        for name in (*(f"book.{ending}" for ending in _FORMATS), MANIFEST):
             outputs.check_regular(Path(directory) / name, _kind(name))
 
 
@@ -265,33 +214,14 @@ def _kind(name: str) -> outputs.FileKind:
     return outputs.MANIFEST if name == MANIFEST else _FORMATS[name.rpartition(".")[2]][0]
 
 
-def _stale_holdouts(directory: Path, contents: dict[str, bytes]) -> list[Path]:
-    """Holdout files that an earlier book's manifest lists and that this book does not write."""
-    try:
-        listed = read_json(directory / MANIFEST, _EarlierBook, "a manifest of a book", most=_MOST_MANIFEST).files
-    except (OSError, ValueRepairError):
-        return []
-    return [directory / name for name in _HOLDOUT_FILES if name in listed and name not in contents]
-
-
-class _EarlierBook(msgspec.Struct):
-    files: dict[str, Any]
-
-
-_MOST_MANIFEST = 256 << 20  # bytes: with positions of vr expand it has some lines for each entry
-
-
 @dataclass(frozen=True, slots=True)
 class BookFile:
-    """A file of a book. `positions` counts its entries, `distinct` their positions, as entries may be repeated.
-
-    `plies` are the smallest, median and largest ply in the game of an entry.
-    """
+    """A file of a book. `positions` counts its entries; `plies` are the smallest, median and largest ply in the game of
+    an entry."""
 
     sha256: str
     bytes: int
     positions: int
-    distinct: int
     games: int
     white_to_move: int
     black_to_move: int
@@ -304,10 +234,7 @@ class BookFile:
 class Manifest:
     """The content of manifest.json, without a time stamp: the same question gives the same bytes.
 
-    The file has a key for each of the `options`. `files` has each file by its name, `parents` the fields of a
-    `ParentCount`, `diversity` what `judge.weights.diversity_of` gives for book and holdout, `weights` the formula of
-    the weights. For a book with positions of vr expand, `entries` has the origin of each entry of book and holdout, in
-    order: position_id, root_id, step, inferred.
+    `files` has each file by its name, `parents` the fields of a `ParentCount`.
     """
 
     version: str
@@ -318,28 +245,22 @@ class Manifest:
     calibration: dict[str, Any] | None
     threshold: float
     expanded: str
-    options: dict[str, Any]
     confirmed: dict[str, Any] | None
     labels: list[str]
+    limit: int | None
     split: dict[str, Any] | None
-    weights: dict[str, Any]
     scored: int
     candidates: int
     left_out: dict[str, int]
     parents: dict[str, Any]
-    diversity: dict[str, Any]
-    entries: dict[str, list[dict[str, Any]]]
     files: dict[str, BookFile]
 
     def to_json(self) -> str:
         """The text of manifest.json."""
-        manifest = asdict(self)
-        options = manifest.pop("options")
-        return json.dumps(manifest | options, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     def summary(self, directory: str) -> list[str]:
         """The contents of the files, in lines for a terminal."""
-        pgn = {name: file for name, file in self.files.items() if name.endswith(".pgn")}
         values = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from)}"
         if self.calibration is not None:
             values += f"; net Q calibrated, {self.calibration['origin']}"
@@ -350,11 +271,9 @@ class Manifest:
         lines += self._parent_lines()
         if self.split is not None:
             lines.append(str(Split(**self.split)))
-        for name, file in pgn.items():
-            sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
-            entries = "" if file.positions == file.distinct else f"{file.positions:,} entries of "
-            lines.append(f"{directory}/{name}: {entries}{positions_of_games(file.distinct, file.games)}, {sides}")
-        return lines
+        file = self.files["book.pgn"]
+        sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
+        return [*lines, f"{directory}/book.pgn: {positions_of_games(file.positions, file.games)}, {sides}"]
 
     def _parent_lines(self) -> list[str]:
         asked, written, left_out = (self.parents[name] for name in ("asked", "written", "left_out"))
@@ -376,11 +295,6 @@ class WrittenBooks:
         """The contents of the files, and what to do next."""
         return [*self.manifest.summary(self.directory), *self.next_steps]
 
-    def details(self) -> list[str]:
-        """How diverse book and holdout are."""
-        diversity = self.manifest.diversity
-        return [f"{name}: {line}" for name, figures in diversity.items() for line in diversity_lines(figures)]
-
 
 def what_next(store: Store, manifest: Manifest, directory: str, split: str = "") -> list[str]:
     """What to do next with a book, in lines for a terminal; ``next:`` is followed by a command.
@@ -392,9 +306,6 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     words = ["vr selfplay", book, "--net", "FILE" if net is None else shlex.quote(net), "--nodes 800"]
     if (fill := manifest.net["history_fill"]) in FILLS and fill != "fen_only":
         words += ["--set", f"history_fill={fill}"]
-    # At temperature 0 two copies of an entry give the same game twice.
-    if any(file.positions > file.distinct for file in manifest.files.values()):
-        words += ["--temperature 0.5"]
     games, chunks = "selfplay.pgn", "book-chunks"
     if Path(games).exists() or Path(chunks).exists():  # of another book, whose games must not mix with these
         digest = manifest.files["book.pgn"].sha256[:6]
@@ -416,7 +327,6 @@ def make_manifest(
     split: Split | None,
     selection: Selection,
     files: dict[str, BookFile],
-    entries: dict[str, list[dict[str, Any]]],
 ) -> Manifest:
     """The manifest of a book from the frame's `attrs` (see `Store.frame`)."""
     return Manifest(
@@ -426,53 +336,25 @@ def make_manifest(
         alpha=attrs["alpha"],
         calibration=attrs["calibration"],
         **{name: getattr(question, name) for name in ("q_from", "threshold", "expanded")},
-        options={
-            option.name: getattr(options, option.name)
-            for option in fields(options)
-            if option.name not in _SEPARATE_OPTIONS
-        },
         confirmed=attrs.get("confirmed"),
         labels=list(options.labels),
+        limit=options.limit,
         split=None if split is None else asdict(split),
-        weights=_weights(options),
         scored=selection.scored,
         candidates=selection.candidates,
         left_out=selection.left_out,
         parents=asdict(selection.parents),
-        diversity={
-            name: _diversity(rows)
-            for name, rows in (("book", selection.book), ("holdout", selection.holdout))
-            if len(rows)
-        },
-        entries=entries,
         files=files,
     )
 
 
-def _weights(options: BookOptions) -> dict[str, Any]:
-    """The formula of a candidate's weight, and the shares of its parents in it, the nearest first."""
-    return {
-        "candidate": "1 / (1 + exp(-(|disagreement| - threshold) / softness))",
-        "softness": options.softness,
-        "parents": [parent_weight(1.0, plies) for plies in range(1, options.parents + 1)],
-    }
-
-
-def _diversity(rows: pd.DataFrame) -> dict[str, Any]:
-    families = {kind: rows[f"{kind}_family"].tolist() for kind in ("opening", "material")}
-    if "root_id" in rows:
-        families["root"] = [str(root) for root in rows["root_id"].tolist()]
-    return diversity_of(rows["book_weight"].to_numpy(), rows[GAME_KEY].astype(str), families)
-
-
 def describe_file(content: bytes, lines: Sequence[BookLine], plies: Sequence[int], games: int) -> BookFile:
-    """Describes a file with the entries `lines`, which have these `plies` in their games; copies are one object."""
+    """Describes a file with the entries `lines`, which have these `plies` in their games."""
     black = sum(line.fen.split(" ", 2)[1] == "b" for line in lines)
     return BookFile(
         sha256=hashlib.sha256(content).hexdigest(),
         bytes=len(content),
         positions=len(lines),
-        distinct=len({id(line) for line in lines}),
         games=games,
         white_to_move=len(lines) - black,
         black_to_move=black,

@@ -15,19 +15,11 @@ from valuerepair.cli.options import DB, question
 
 @click.command()
 @click.argument("position", nargs=-1, required=True, metavar="ID|FEN")
-@click.option("--family", is_flag=True, help="Also show the tree of positions that vr expand reached from its root.")
 @click.option("--svg", type=Output(outputs.BOARD), metavar="FILE", help="Also write the board with arrows as SVG.")
 @click.option("--json", is_flag=True, help="One JSON object, and no board.")
 @DB
-@question(expanded=None, calibrated=False)
-def command(
-    position: tuple[str, ...],
-    family: bool,
-    svg: str | None,
-    json: bool,
-    db: str,
-    question: vr.Question | vr.Worst,
-) -> None:
+@question(None, expanded=None, calibrated=False)
+def command(position: tuple[str, ...], svg: str | None, json: bool, db: str, question: vr.Question | vr.Worst) -> None:
     """Show a position of the store: the board, what net and search say of it, and where it came from.
 
     The position is its number (position_id in vr export) or a FEN, quoted or not. Values are from the side to move.
@@ -38,10 +30,9 @@ def command(
     Example:
       vr show 17
       vr show 17 --svg board.svg
-      vr show 17 --family
       vr show "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3" --json
     """
-    shown = vr.show(db, " ".join(position), question, family=family, svg=svg)
+    shown = vr.show(db, " ".join(position), question, svg=svg)
     if json:
         click.echo(dumps(shown.as_json(), indent=2))
         return

@@ -136,6 +136,14 @@ def _results(frame: pd.DataFrame) -> Floats:
     return np.where(frame["played"].notna(), z, np.nan)
 
 
+def has_enough(store: Store, question: Question) -> bool:
+    """Whether the question's net and oracle have enough scores in centipawns for a fit."""
+    if store.pair_of(question) is None:
+        return False
+    cp = store.frame(replace(question, q_from="cp", expanded="no"), only=("cp",))["cp"]
+    return int(cp.notna().sum()) >= AUTO_MIN_POSITIONS and int((cp.fillna(0) != 0).sum()) > 1
+
+
 def alpha_table(store: Store, question: Question) -> AlphaTable:
     """Fits alpha to the scores of the question's net and oracle, and to the results of the positions' games.
 

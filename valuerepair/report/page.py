@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import outputs
-from valuerepair.books.emit import book_lines, epd_text, pgn_entry, san_flags, tag_lines
-from valuerepair.books.select import file_name, game_name, playable
-from valuerepair.books.write import game_tags
+from valuerepair.books.emit import san_flags
+from valuerepair.books.select import file_name
 from valuerepair.chess.board import fens, parse_fens
 from valuerepair.chess.positions import PHASES, STARTPOS_FEN, encode_lines, encode_moves
 from valuerepair.chess.values import Alpha
@@ -29,13 +28,12 @@ from valuerepair.files import written_whole
 from valuerepair.judge import labelled
 from valuerepair.judge.labels import LABELS, NAMES
 from valuerepair.judge.verdict import VERDICTS, evidence
-from valuerepair.judge.weights import copies_by_weight, weights_of
+from valuerepair.judge.weights import copies_by_weight
 from valuerepair.question import Question, is_candidate, no_deep_score
 from valuerepair.report import static_page, stats
 from valuerepair.report.drawing import lowess_line
-from valuerepair.report.family import ALL_MARKS, places, trees, way
 from valuerepair.report.static_page import template_part
-from valuerepair.store import queries, reached
+from valuerepair.store import queries
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.queries import snapshot
 from valuerepair.store.store import Store
@@ -45,12 +43,10 @@ from valuerepair.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
 
-# The page has the families of at most this many candidates, the worst ones.
-FAMILIES = 1_000
 _GAME = ("white", "black", "white_elo", "black_elo", "event", "site", "date", "round", "result")
 _REALS = ("net_q", "deep_q", "second_q", "net_w", "net_d", "net_l", "cp", "mate", "nodes")
 _LOWESS_ROWS = 200_000
-_FIELDS = (*_GAME, "source", "number", "tags", "operand")
+_FIELDS = (*_GAME, "source", "number")
 _PER_MILLE = ("deep_w", "deep_d", "deep_l")
 
 
@@ -81,10 +77,6 @@ def content_of(
     figures = figures_of(store, scored, frame, labels, threshold)
     on_step("lowess")
     line = _lowess(scored)
-    on_step("books")
-    book_parts = _book_parts(rows)
-    can_continue = playable(frame).to_numpy()  # a book has only positions from which lc0 plays on
-    weights = weights_of(frame["disagreement"].to_numpy(np.float64), threshold).tolist()
     on_step("packing")
     columns = Columns()
     _add_numbers(columns, frame.assign(second_q=looks["second_q"]), shown)
@@ -92,9 +84,6 @@ def content_of(
     columns.add("labels", label_bits(labels))
     verdict = [1 + VERDICTS.index(word) if word else 0 for word in looks["verdict"]]
     columns.add("verdict", np.array(verdict, np.uint8))
-    columns.add("playable", can_continue.astype(np.uint8))
-    # Python's round is exact, as its formatting is.
-    columns.add("book_weight", np.array([round(round(w, 4) * WEIGHT_STEPS) for w in weights], np.uint16))
     columns.add("game", rows.game_of.astype(np.uint32))
     if "step" in frame:
         columns.add("reached", frame["step"].notna().to_numpy().astype(np.uint8))
@@ -106,50 +95,17 @@ def content_of(
             # Nearly all histories begin at the same FEN, hence a column of numbers and a list.
             "starts": columns.add_words("start", ["" if fen == STARTPOS_FEN else fen for fen in frame["start_fen"]]),
             "layout": columns.layout,
-            **book_parts,
+            "fens": fens(parse_fens(frame["fen"].tolist())),
+            "games": [[{**game, "source": file_name(game["source"])}[name] for name in _FIELDS] for game in rows.games],
             "second": looks.attrs["second"],
             "threshold": threshold,
             "shown": {"strata": list(STRATA), "shown": shown.shown, "of": shown.stored, "complete": shown.complete},
             "lowess": line,
             "figures": figures,
             "layout_of_games": _FIELDS,
-            "families": families_of(store, scored.attrs, frame, threshold),
         },
         columns.content,
     )
-
-
-def families_of(store: Store, attrs: Mapping[Any, Any], rows: pd.DataFrame, threshold: float) -> dict[str, Any]:
-    """The families of the worst candidates among `rows`, by root, and the root of each candidate.
-
-    Each position of a family is a list: position_id, plies from the root, lane and origin of its stroke
-    (`family.places`), mark (an index into `marks`), the way it was reached, FEN, net Q, calibrated Q (None unless the
-    question is calibrated), deep Q, disagreement.
-    """
-    pair = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
-    content: dict[str, Any] = {"marks": ALL_MARKS, "roots": {}, "trees": {}}
-    if not reached.any_reached(store, *pair):
-        return content
-    size = rows["disagreement"].abs().to_numpy(np.float64)
-    worst = [i for i in np.argsort(-size, kind="stable")[:FAMILIES].tolist() if is_candidate(float(size[i]), threshold)]
-    content["roots"] = reached.roots_of(store, *pair, rows["position_id"].iloc[worst].tolist())
-    question = Question.answered_by(attrs, threshold)
-    for root, leaves in trees(store, pair, sorted(set(content["roots"].values())), question).items():
-        content["trees"][root] = [
-            [
-                leaf.position_id,
-                *place,
-                ALL_MARKS.index(leaf.mark),
-                way(leaf),
-                leaf.fen,
-                leaf.net_q,
-                leaf.calibrated_q,
-                leaf.deep_q,
-                leaf.disagreement,
-            ]
-            for place, leaf in zip(places(leaves), leaves, strict=True)
-        ]
-    return content
 
 
 def label_bits(labels: pd.DataFrame) -> NDArray[np.uint32]:
@@ -158,23 +114,6 @@ def label_bits(labels: pd.DataFrame) -> NDArray[np.uint32]:
     for i, name in enumerate(NAMES):
         bits |= by_label[name].astype(np.uint32) << np.uint32(i)
     return bits
-
-
-def _book_parts(rows: PageRows) -> dict[str, Any]:
-    """The parts of book entries that the page cannot compute, and the games."""
-    games = []
-    for game in rows.games:
-        row = {**game, "game": game["number"]}
-        tags = "".join(f"{line}\n" for line in tag_lines(game_tags(row)))
-        # Cut to the length of an operand here, as the page cuts the whole operand later.
-        operand = epd_text(game_name(row))
-        games.append({**game, "source": file_name(game["source"]), "tags": tags, "operand": operand})
-    return {
-        "fens": fens(parse_fens(rows.frame["fen"].tolist())),
-        "weight_steps": WEIGHT_STEPS,
-        "movetexts": _movetexts(rows.frame),
-        "games": [[game[name] for name in _FIELDS] for game in games],
-    }
 
 
 def _add_words(columns: Columns, labels: pd.DataFrame) -> dict[str, list[str]]:
@@ -319,21 +258,6 @@ class Columns:
     @property
     def content(self) -> bytes:
         return b"".join(self._pieces)
-
-
-# PGN entries of this many worst positions have all moves; the others have a FEN.
-MOVETEXTS = 2_000
-WEIGHT_STEPS = 10_000  # books give weights with four decimals
-
-
-def _movetexts(frame: pd.DataFrame) -> dict[int, str]:
-    """By row, the text after the tags in PGN if it is more than a FEN, of the `MOVETEXTS` rows with the largest
-    disagreement; in the order of moves, because lines that begin alike compress well."""
-    worst = np.argsort(-frame["disagreement"].abs().to_numpy(), kind="stable")[:MOVETEXTS].tolist()
-    starts, moves, positions = (frame[name].tolist() for name in ("start_fen", "moves", "fen"))
-    rows = sorted(worst, key=lambda i: (starts[i], moves[i], positions[i], i))
-    lines = book_lines([starts[i] for i in rows], [moves[i].split() for i in rows], [positions[i] for i in rows])
-    return {i: pgn_entry(line, {}) for i, line in zip(rows, lines, strict=True) if line.sans}
 
 
 _MOST_POINTS = 100_000
@@ -500,8 +424,7 @@ def write(
 
 # In the order of their imports: each module uses only those before it.
 MODULES = (
-    *("guard", "data", "rates", "lowess", "filters", "board", "words", "charts", "scatter", "book", "family"),
-    *("detail", "list", "summary", "main"),
+    *("guard", "data", "rates", "filters", "board", "words", "charts", "scatter", "detail", "list", "summary", "main"),
 )
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(async )?function|const|class)", re.MULTILINE)

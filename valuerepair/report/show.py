@@ -22,9 +22,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.judge.labels import KINDS
 from valuerepair.question import Question, is_candidate
-from valuerepair.report import family
 from valuerepair.report.boards import board_svg, legal_move
-from valuerepair.report.family import Leaf
 from valuerepair.store.queries import COLUMNS, attrs_of, one_position, played_from
 from valuerepair.store.rows import FULL, INFERRED, signed
 from valuerepair.store.store import Store
@@ -37,27 +35,23 @@ _FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "s
 
 @dataclass(frozen=True)
 class ShownPosition:
-    """All that a store has of a position: `facts` (those of `describe`), and its `family`, None if not requested."""
+    """All that a store has of a position: `facts` (those of `describe`)."""
 
     facts: dict[str, Any]
-    family: list[Leaf] | None
 
     def lines(self, *, colours: bool = False) -> list[str]:
-        """The board, with the best moves' squares in colour by escape sequences, the facts, and the family's tree.
+        """The board, with the best moves' squares in colour by escape sequences, and the facts.
 
         Replaces characters that standard output cannot encode.
         """
         net, deep = self._best("net"), self._best("deep")
         board = board_lines(self.facts["fen"], colours=colours, unicode=can_show("♔♚·"), net=net, deep=deep)
         text = [*board, "", *fact_lines(self.facts)]
-        if self.family is not None:
-            position_id, threshold = self.facts["position_id"], self.facts["threshold"]
-            text += ["", *family.lines(self.family, position_id, threshold, unicode=can_show("├●◐"))]
         return [encodable(line) for line in text]
 
     def as_json(self) -> dict[str, Any]:
-        """The facts, JSON-able, and ``family``: a dict for each of its positions."""
-        return self.facts | ({} if self.family is None else {"family": family.leaf_rows(self.family)})
+        """The facts, JSON-able."""
+        return self.facts
 
     def write_svg(self, path: str | os.PathLike[str]) -> None:
         """Writes the board as SVG, with arrows for the moves of net and search and the played move."""
@@ -103,9 +97,7 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     """
     position, position_id = find_position(store, words)
     if not position_id:
-        raise ValueRepairError(
-            f'the position is not in {store.path}; vr eval "{position.fen}" asks a net'
-        )
+        raise ValueRepairError(f'the position is not in {store.path}; vr eval "{position.fen}" asks a net')
     pair, alpha, attrs = store.pair_of(question), None, dict[str, Any]()
     row = one_position(store, position_id, *(pair or (0, 0)))
     if pair is not None:

@@ -18,7 +18,7 @@ from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.intervals import Rate, loose_bound_words, mean_interval, rate_lines, weighted, wilson
-from valuerepair.judge import families, verdict, weights
+from valuerepair.judge import verdict
 from valuerepair.judge.labelled import has_policy, labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.question import Question, is_candidate
@@ -60,8 +60,9 @@ class StoreStats:
         return list(self.text)
 
     def details(self) -> list[str]:
-        """The diversity of the candidates, as text; empty without scored positions."""
-        return [] if self.figures["scored"] is None else diversity_lines(self.figures)
+        """Where screening cut positions, as text."""
+        scored = self.figures["scored"]
+        return recall.cut_lines(scored["screening"]) if scored and scored["screening"] else []
 
     def as_json(self) -> dict[str, Any]:
         """The figures."""
@@ -71,11 +72,10 @@ class StoreStats:
 def store_figures(store: Store, question: Question | None = None) -> dict[str, Any]:
     """Figures of a store, JSON-able.
 
-    Keys: store, schema, positions, games, sources, nets, oracles, runs, scored, expanded. `scored` (see `_scored`) is
+    Keys: store, schema, positions, games, sources, nets, oracles, runs, scored. `scored` (see `_scored`) is
     None while the question's net and oracle have scored no position. Rates are fractions with 95 % intervals by games
     (`intervals.weighted`). They count positions of games only, whatever `question.expanded` is; the key `beside` of
-    `scored` has the rates of each kind of position beside the games. `expanded` has the rates of positions reached from
-    candidates (`judge.families`), or is None if no position was reached from one.
+    `scored` has the rates of each kind of position beside the games.
     """
     with snapshot(store.connection):
         return _figures(store, question or Question())
@@ -88,9 +88,9 @@ def _figures(store: Store, question: Question) -> dict[str, Any]:
         "(SELECT count(DISTINCT source) FROM games)"
     ).fetchone()
     any_scored = connection.execute(ANY_SCORED).fetchone()[0]
-    scored = expanded = None
+    scored = None
     if any_scored or question.net or question.oracle:
-        scored, expanded = _scored(store, replace(question, expanded="no"))
+        scored = _scored(store, replace(question, expanded="no"))
     return {
         "store": store.path,
         "schema": schema.SCHEMA_VERSION,
@@ -101,7 +101,6 @@ def _figures(store: Store, question: Question) -> dict[str, Any]:
         "oracles": store.oracles().to_dict("records"),
         "runs": _runs(store),
         "scored": scored,
-        "expanded": expanded,
     }
 
 
@@ -114,9 +113,8 @@ def _runs(store: Store) -> list[dict[str, Any]]:
     ]
 
 
-def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Rates of candidates among the positions scored by one net and oracle, with the cost of the search; and the same
-    for positions reached from candidates.
+def _scored(store: Store, question: Question) -> dict[str, Any]:
+    """Rates of candidates among the positions scored by one net and oracle, with the cost of the search.
 
     Positions without a Q of the kind `question.q_from` count only in `without_q`.
     """
@@ -130,7 +128,7 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
     seconds, nodes = float(columns["time_ms"].sum()) / 1000, int(columns["nodes"].sum())
     scale = store.training_scale(net_id, oracle_id, question)
     chosen_by = other_ladders(store.connection, oracle_id, net_id) if np.any(weight != 1) else []
-    scored = {
+    return {
         **attrs,
         "positions": positions,
         "without_q": positions - len(with_q),
@@ -157,7 +155,6 @@ def _scored(store: Store, question: Question) -> tuple[dict[str, Any], dict[str,
         "search_seconds": seconds,
         "nodes_per_second": nodes / seconds if seconds else None,
     }
-    return scored, families.figures(store, (net_id, oracle_id), attrs["alpha"]["value"], question, columns)
 
 
 def _beside(store: Store, question: Question) -> list[dict[str, Any]]:
@@ -271,8 +268,7 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
     scored = figures["scored"]
     if scored is None:
         return [*lines, "Nothing is scored yet. Next: vr mine ARCHIVE"]
-    expanded = [] if figures["expanded"] is None else families.lines(figures["expanded"])
-    return [*lines, "", *_scored_lines(scored), *expanded]
+    return [*lines, "", *_scored_lines(scored)]
 
 
 def _scored_lines(scored: dict[str, Any]) -> list[str]:
@@ -329,7 +325,7 @@ def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any
 
 
 def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
-    """The sections `labels`, `confirmed`, `diversity` and `played` of `vr stats`, JSON-able.
+    """The sections `labels`, `confirmed` and `played` of `vr stats`, JSON-able.
 
     `frame` has the candidates at `threshold` (`Store.candidates`), `labels` their labels (`labels_of`), if already
     computed.
@@ -338,13 +334,12 @@ def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.Dat
     return {
         "labels": label_figures(store, frame, threshold, labels),
         "confirmed": verdict.figures(store, frame, threshold),
-        "diversity": weights.figures(frame, threshold, labels),
         "played": outcome_figures(store, frame),
     }
 
 
 def section_lines(sections: dict[str, Any]) -> list[str]:
-    """The sections except diversity as text for a terminal; empty without candidates."""
+    """The sections as text for a terminal; empty without candidates."""
     confirmed = verdict.lines(sections["confirmed"])
     return [
         *label_lines(sections["labels"]),
@@ -359,12 +354,6 @@ MOST_SHOWN = 6
 _QUANTILES = (0.1, 0.5, 0.9)
 
 
-def diversity_lines(figures: dict[str, Any]) -> list[str]:
-    """The diversity of the candidates, from `sections`, and of the roots, from `store_figures`, as text."""
-    expanded = figures["expanded"]
-    return weights.lines(figures["diversity"]) + ([] if expanded is None else [families.diversity_line(expanded)])
-
-
 def label_figures(
     store: Store, frame: pd.DataFrame, threshold: float, computed: pd.DataFrame | None = None
 ) -> dict[str, Any]:
@@ -373,7 +362,7 @@ def label_figures(
     `rates`, `openings` and `pieces` (the most frequent families of both) have for each label `count`, `total`, `rate`,
     `low` and `high`: the share of the candidates with the label, weighted by the frame's weights, and its 95 %
     interval, by games. The three labels of blindness are shares of the `with_priors` candidates with a known policy;
-    for `lacking_priors` others the net can still compute it.
+    for `lacking_priors` others it is not stored.
     `disagreement` (|net Q - deep Q|) and `wdl_kl` (nats) have the 10th, 50th and 90th percentile over the `with_wdl`
     candidates with both W/D/L. `computed` are the labels of the frame's rows (`labels_of`), if already computed.
     """
@@ -409,7 +398,7 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
     lines = rate_lines(title, ((row["label"], Rate.of_figures(row)) for row in figures["rates"] if row["count"]), 24)
     if figures["lacking_priors"]:
         with_priors = figures["with_priors"]
-        lines.append(f"  the policy's blindness is known of {with_priors:,} of them (vr stats --labels)")
+        lines.append(f"  the policy's blindness is known of {with_priors:,} of them")
     for key, title in (("openings", "opening family"), ("pieces", "pieces besides pawns")):
         several = [(row["label"].partition(":")[2], Rate.of_figures(row)) for row in figures[key] if row["count"] > 1]
         if several:

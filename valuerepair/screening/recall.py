@@ -163,8 +163,9 @@ def one_line(counts: dict[str, Any]) -> str:
 def lines(counts: dict[str, Any]) -> list[str]:
     """The figures as text for a terminal."""
     spent = format_nodes(counts["nodes"])
-    text = ["", f"screening of {counts['positions']:,} positions: {spent} in all", f"  {one_line(counts)}"]
-    for rung in counts["left_at"]:
-        place = "before any search" if rung["nodes"] == 0 else f"at {rung['nodes']:,} nodes"
-        text.append(f"  left {place:<22}{rung['positions']:>9,}")
-    return text
+    return ["", f"screening of {counts['positions']:,} positions: {spent} in all", f"  {one_line(counts)}"]
+
+
+def cut_lines(counts: dict[str, Any]) -> list[str]:
+    """How many positions were cut at which nodes, as text; 0: before any search."""
+    return [f"cut at {rung['nodes']:,} nodes: {rung['positions']:,}" for rung in counts["left_at"]]

@@ -1,7 +1,7 @@
 // @ts-check
 // Histogram and rates, drawn by Plotly from what the filters leave.
 import { element } from "./filters.js";
-import { Rate, counted, percent } from "./rates.js";
+import { Share, counted, fixed } from "./rates.js";
 import { make, table } from "./words.js";
 
 const BIN = 0.05;
@@ -72,9 +72,9 @@ export function drawHistogram(points, rows, threshold) {
 /** Rates by group; groups with most positions first, but phases and sides in their own order. */
 export function ratesBy(points, rows, threshold, name) {
   const words = points.words[name];
-  const found = words.map(() => new Rate());
-  const { [name]: column, game } = points.columns;
-  for (const row of rows) found[column[row]].add(points.isCandidate(row, threshold), points.weight[row], game[row]);
+  const found = words.map(() => new Share());
+  const { [name]: column } = points.columns;
+  for (const row of rows) found[column[row]].add(points.isCandidate(row, threshold), points.weight[row]);
   const groups = words.map((word, i) => ({ word: word || "unknown", found: found[i] })).filter((each) => each.found.total);
   if (words.length > 3) groups.sort((a, b) => b.found.total - a.found.total);
   return groups.slice(0, MOST_GROUPS);
@@ -84,13 +84,13 @@ export function ratesBy(points, rows, threshold, name) {
 export function ratesOfLabels(points, rows, threshold) {
   const { labels, of_policy } = points.words;
   const blindness = labels.reduce((mask, label, i) => (of_policy.includes(label) ? mask | (1 << i) : mask), 0);
-  const found = labels.map(() => new Rate());
+  const found = labels.map(() => new Share());
   for (const row of rows) {
     if (!points.isCandidate(row, threshold)) continue;
     const has = points.columns.labels[row];
     labels.forEach((_, i) => {
       if (blindness & (1 << i) && !(has & blindness)) return;
-      found[i].add((has & (1 << i)) !== 0, points.weight[row], points.columns.game[row]);
+      found[i].add((has & (1 << i)) !== 0, points.weight[row]);
     });
   }
   return labels.map((word, i) => ({ word, found: found[i] })).filter((each) => each.found.count);
@@ -118,14 +118,10 @@ export function drawRates(points, rows, threshold) {
       const words = make("details", {}, make("summary", {}, "as a table"), make("div", { id: `table-${name}` }));
       box.append(make("section", {}, make("h3", {}, title), chart, words));
     }
-    const groups = count(points, rows, threshold, name).map(({ word, found }) => ({
-      word: SIDES[word] ?? word,
-      found,
-      ...found.value(),
-    }));
+    const groups = count(points, rows, threshold, name).map(({ word, found }) => ({ word: SIDES[word] ?? word, found }));
     drawGroups(`rates-${name}`, groups, rows.length ? "No candidates at this threshold." : NOTHING);
     const of = name === "label" ? "candidates" : "positions";
-    const cells = groups.map((each) => [each.word, counted(each.found.count), counted(each.found.total), percent(each)]);
+    const cells = groups.map(({ word, found }) => [word, counted(found.count), counted(found.total), `${fixed(100 * found.rate, 2)} %`]);
     element(`table-${name}`).replaceChildren(table(title, ["", name === "label" ? "with it" : "candidates", of, "share"], cells));
   }
 }
@@ -135,19 +131,11 @@ function drawGroups(id, groups, nothing) {
   const { accent } = colours();
   const shown = groups.slice().reverse();
   const trace = {
-    type: "scatter",
-    mode: "markers",
+    type: "bar",
     orientation: "h",
-    x: shown.map((each) => 100 * each.rate),
+    x: shown.map(({ found }) => 100 * found.rate),
     y: shown.map((_, i) => i),
-    error_x: {
-      type: "data",
-      symmetric: false,
-      array: shown.map((each) => 100 * (each.high - each.rate)),
-      arrayminus: shown.map((each) => 100 * (each.rate - each.low)),
-      color: accent,
-    },
-    marker: { color: accent, symbol: "diamond", size: 9 },
+    marker: { color: accent },
     hovertemplate: "%{x:.2f} %<extra></extra>",
   };
   const axes = {

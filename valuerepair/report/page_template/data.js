@@ -24,12 +24,9 @@ export class Points {
     this.words = words.words;
     /** @type {string[]} */
     this.fens = words.fens;
-    this.weightSteps = words.weight_steps;
     this.games = words.games;
     this.gameFields = words.layout_of_games;
     this.starts = words.starts;
-    this.movetexts = words.movetexts;
-    this.families = words.families;
     /** @type {Record<string, any>} */
     this.columns = {};
     for (const [name, at] of Object.entries(words.layout)) {

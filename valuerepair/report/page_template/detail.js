@@ -1,7 +1,6 @@
 // @ts-check
 // One position: its board with arrows, values, line, labels, game.
 import { draw, moveNumber, parseFen, play, sample, san } from "./board.js";
-import { Family } from "./family.js";
 import { element } from "./filters.js";
 import { counted } from "./rates.js";
 import { describe, make, signed, table, values } from "./words.js";
@@ -28,9 +27,6 @@ export class Detail {
   open(row, focus) {
     this.row = row;
     this.ply = 0;
-    /** @type {any} a position of the family whose board is shown */
-    this.member = null;
-    this.family = new Family(this.points.families, this.points.columns.position_id[row], (member) => this.showMember(member));
     this.flipped = this.points.word("side", row) === "b";
     this.follow();
     element("detail-empty").hidden = true;
@@ -43,11 +39,9 @@ export class Detail {
       this.legend(),
       this.numbers(),
       this.stepper(),
-      ...this.family.parts(),
       this.about(),
       this.buttons(),
     );
-    this.family.centre();
     element("detail-title").textContent = `Position ${this.points.columns.position_id[row]}`;
     this.show();
     if (focus) {
@@ -175,26 +169,11 @@ export class Detail {
 
   /** @param {number} ply */
   goTo(ply) {
-    this.member = null;
-    this.family.forget();
     this.ply = Math.min(Math.max(ply, 0), this.line.length);
     this.show();
   }
 
-  /** @param {any} member of the family; null: the position itself */
-  showMember(member) {
-    this.member = member;
-    this.ply = 0;
-    this.show();
-  }
-
   show() {
-    if (this.member) {
-      const label = `Position ${this.member.id}, ${this.member.name}; FEN ${this.member.fen}`;
-      element("board").replaceChildren(draw(parseFen(this.member.fen), { flipped: this.flipped, label }));
-      element("pv-at").textContent = `position ${this.member.id} of the family`;
-      return;
-    }
     const arrows = this.ply ? [] : ARROWS.map(([kind, column]) => [kind, this.points.move(column, this.row)]);
     const label = `${describe(this.points, this.row)}; ${values(this.points, this.row)}; FEN ${this.points.fens[this.row]}`;
     const last = this.ply ? this.line[this.ply - 1] : "";

@@ -115,7 +115,7 @@ export class Filters {
   searched() {
     if (this.texts) return this.texts;
     const { points } = this;
-    const ofGames = points.games.map((cells) => cells.slice(0, -2).join("\n").toLowerCase());
+    const ofGames = points.games.map((cells) => cells.join("\n").toLowerCase());
     this.texts = points.fens.map((fen, i) =>
       [ofGames[points.columns.game[i]], points.word("opening", i).toLowerCase(), fen.toLowerCase()].join("\n"),
     );

@@ -1,7 +1,6 @@
 // @ts-check
-// The positions one by one: worst boards, the list, the selection and its books.
+// The positions one by one: worst boards and the list.
 import { draw, parseFen } from "./board.js";
-import { bookOf, download } from "./book.js";
 import { element } from "./filters.js";
 import { counted } from "./rates.js";
 import { describe, make, opinions, signed } from "./words.js";
@@ -11,28 +10,20 @@ const PAGE = 50;
 const ABOUT_WORST = "At most one of each game. Arrows: blue the deep search's best move, orange and dashed the net's. The side to move is at the bottom.";
 
 export class List {
-  /** @param {any} points @param {{onOpen: (row: number, focus: boolean) => void, onForget: () => void}} events */
-  constructor(points, events) {
+  /** @param {any} points @param {(row: number, focus: boolean) => void} onOpen */
+  constructor(points, onOpen) {
     this.points = points;
-    this.events = events;
-    /** @type {number[]} */
-    this.rows = [];
+    this.onOpen = onOpen;
     this.shown = 0;
     element("more").addEventListener("click", () => this.more());
-    element("unselect").addEventListener("click", () => events.onForget());
-    for (const kind of ["pgn", "epd"]) element(`download-${kind}`).addEventListener("click", () => this.download(kind));
   }
 
-  /** @param {Uint32Array} visible @param {number} threshold @param {Set<number> | null} selected */
-  draw(visible, threshold, selected) {
+  /** @param {Uint32Array} visible @param {number} threshold */
+  draw(visible, threshold) {
     const { size } = this.points;
-    const worst = (rows) => Array.from(rows).sort((a, b) => size[b] - size[a] || a - b);
-    this.candidates = worst(visible.filter((row) => this.points.isCandidate(row, threshold)));
-    this.rows = selected ? worst(visible.filter((row) => selected.has(row))) : this.candidates;
-    const what = selected ? "selected positions" : "candidates";
-    element("list-what").textContent = `${counted(this.rows.length)} ${what}${this.rows.length > 1 ? ", the largest disagreement first" : ""}`;
-    for (const kind of ["pgn", "epd"]) element(`download-${kind}`).disabled = !this.rows.length;
-    element("unselect").hidden = !selected;
+    /** @type {number[]} */
+    this.candidates = Array.from(visible.filter((row) => this.points.isCandidate(row, threshold))).sort((a, b) => size[b] - size[a] || a - b);
+    element("list-what").textContent = `${counted(this.candidates.length)} candidates${this.candidates.length > 1 ? ", the largest disagreement first" : ""}`;
     element("positions").replaceChildren();
     this.shown = 0;
     this.more();
@@ -54,16 +45,16 @@ export class List {
   }
 
   more() {
-    const next = this.rows.slice(this.shown, this.shown + PAGE);
+    const next = this.candidates.slice(this.shown, this.shown + PAGE);
     this.shown += next.length;
     element("positions").append(...next.map((row) => make("li", {}, this.button(row))));
-    element("more").hidden = this.shown >= this.rows.length;
+    element("more").hidden = this.shown >= this.candidates.length;
   }
 
   /** @param {number} row */
   button(row) {
     const { points } = this;
-    const made = make("button", { type: "button", onclick: () => this.events.onOpen(row, true) });
+    const made = make("button", { type: "button", onclick: () => this.onOpen(row, true) });
     made.dataset.position = String(points.columns.position_id[row]);
     made.append(this.difference(row), ` ${opinions(points, row).join(", ")} · ${describe(points, row)}`);
     return made;
@@ -80,16 +71,8 @@ export class List {
     const { points } = this;
     const arrows = [["deep", points.move("deep_best", row)], ["net", points.move("net_best", row)]];
     const board = draw(parseFen(points.fens[row]), { flipped: points.word("side", row) === "b", arrows, label: describe(points, row) });
-    const made = make("button", { type: "button", className: "small-board", onclick: () => this.events.onOpen(row, true) }, board, make("span", {}, this.difference(row)), ...opinions(points, row).map((text) => make("span", {}, text)));
+    const made = make("button", { type: "button", className: "small-board", onclick: () => this.onOpen(row, true) }, board, make("span", {}, this.difference(row)), ...opinions(points, row).map((text) => make("span", {}, text)));
     made.dataset.position = String(points.columns.position_id[row]);
     return made;
-  }
-
-  /** @param {"pgn" | "epd"} kind */
-  download(kind) {
-    const { text, entries, leftOut } = bookOf(this.points, this.rows, kind);
-    const said = leftOut ? `; ${counted(leftOut)} left out: lc0 plays no game from there` : "";
-    element("download-what").textContent = `${counted(entries)} positions${said}`;
-    if (entries) download(`selection.${kind}`, text);
   }
 }

@@ -15,23 +15,14 @@ class Page {
   /** @param {any} words @param {ArrayBuffer} numbers */
   constructor(words, numbers) {
     this.points = new Points(words, numbers);
-    /** @type {Set<number> | null} */
-    this.selected = null;
     /** @type {HTMLElement | null} where the focus was before a board was opened */
     this.origin = null;
     this.filters = new Filters(this.points, words.threshold, () => this.soon());
-    this.scatter = new Scatter(this.points, words.lowess, {
-      // Where the board is below the plot, the reader goes there with the point.
-      onOpen: (row) => this.open(row, narrow.matches),
-      onSelect: (rows) => this.select(rows),
-    });
-    this.list = new List(this.points, {
-      onOpen: (row, focus) => this.open(row, focus),
-      onForget: () => this.select(null),
-    });
+    // Where the board is below the plot, the reader goes there with the point.
+    this.scatter = new Scatter(this.points, words.lowess, (row) => this.open(row, narrow.matches));
+    this.list = new List(this.points, (row, focus) => this.open(row, focus));
     this.detail = new Detail(this.points, { onStep: (by) => this.step(by), onLeave: () => this.leave() });
     element("scatter").addEventListener("keydown", (event) => this.onKey(event));
-    element("region").addEventListener("submit", (event) => this.selectRegion(event));
     drawSummary(words);
     this.draw();
   }
@@ -50,7 +41,7 @@ class Page {
     const { points, filters } = this;
     const [rows, threshold] = [filters.rows(), filters.threshold];
     this.rows = rows;
-    this.list.draw(rows, threshold, this.selected);
+    this.list.draw(rows, threshold);
     this.keepBoard();
     this.scatter.draw(rows, threshold, filters.open);
     drawHistogram(points, rows, threshold);
@@ -86,28 +77,12 @@ class Page {
 
   /** To the next or the previous position of the list. @param {number} by */
   step(by) {
-    const rows = this.list.rows.length ? this.list.rows : this.list.candidates;
+    const rows = this.list.candidates;
     if (!rows.length) return;
     const here = rows.indexOf(this.detail.row);
     // From a position that is not in the list a step leads to the worst of it.
     const next = here < 0 && Math.abs(by) === 1 ? 0 : Math.min(Math.max(here + by, 0), rows.length - 1);
     this.open(rows[next], element("detail").contains(document.activeElement));
-  }
-
-  /** @param {number[] | null} rows */
-  select(rows) {
-    this.selected = rows && new Set(rows);
-    this.scatter.select(rows);
-    this.list.draw(this.rows, this.filters.threshold, this.selected);
-  }
-
-  /** @param {SubmitEvent} event */
-  selectRegion(event) {
-    event.preventDefault();
-    const [deepLow, deepHigh, netLow, netHigh] = ["deep-low", "deep-high", "net-low", "net-high"].map((id) => Number(element(id).value));
-    const { deepQ, judgedQ } = this.points;
-    const inside = (row) => deepQ[row] >= deepLow && deepQ[row] <= deepHigh && judgedQ[row] >= netLow && judgedQ[row] <= netHigh;
-    this.select(Array.from(this.rows.filter(inside)));
   }
 
   /** @param {KeyboardEvent} event */

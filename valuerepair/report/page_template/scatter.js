@@ -1,8 +1,7 @@
 // @ts-check
-// Net Q against deep Q: every position a point (WebGL where there is any), chosen by click, keys, box or lasso.
+// Net Q against deep Q: every position a point (WebGL where there is any), chosen by click or keys.
 import { PLAIN, colours, layout, note } from "./charts.js";
 import { element } from "./filters.js";
-import { lowess } from "./lowess.js";
 import { values } from "./words.js";
 
 // Without WebGL each point is an element of its own.
@@ -14,36 +13,16 @@ function hasWebGL() {
 }
 
 export class Scatter {
-  /** @param {any} points @param {any} line of all positions @param {{onOpen: (row: number) => void, onSelect: (rows: number[] | null) => void}} events */
-  constructor(points, line, events) {
+  /** @param {any} points @param {any} line of all positions @param {(row: number) => void} onOpen */
+  constructor(points, line, onOpen) {
     this.points = points;
     this.line = line;
-    this.events = events;
+    this.onOpen = onOpen;
     this.box = element("scatter");
     this.webgl = hasWebGL();
     /** @type {Uint32Array[]} rows of each trace of points */
     this.traces = [];
     this.marked = -1;
-    /** @type {Set<number> | null} */
-    this.selected = null;
-    this.drag = matchMedia("(pointer: coarse)").matches ? "" : "zoom";
-    for (const button of document.querySelectorAll("[data-drag]")) {
-      button.addEventListener("click", () => this.setDrag(/** @type {HTMLElement} */ (button).dataset.drag ?? ""));
-    }
-    element("whole").addEventListener("click", () => Plotly.relayout(this.box, { "xaxis.range": RANGE, "yaxis.range": RANGE }));
-  }
-
-  /** @param {string} drag */
-  setDrag(drag) {
-    this.drag = drag;
-    this.sayDrag();
-    Plotly.relayout(this.box, { dragmode: drag || false });
-  }
-
-  sayDrag() {
-    for (const button of document.querySelectorAll("[data-drag]")) {
-      button.setAttribute("aria-pressed", String(/** @type {HTMLElement} */ (button).dataset.drag === this.drag));
-    }
   }
 
   /** @param {Uint32Array} rows @param {number} threshold @param {boolean} whole whether no filter is set */
@@ -58,15 +37,6 @@ export class Scatter {
       candidates.filter((row) => this.points.off[row] < 0),
     ];
     if (!this.webgl) this.traces = this.traces.map((rows) => rows.filter((_, i) => i % Math.ceil(rows.length / (MOST_WITHOUT_WEBGL / 3)) === 0));
-    this.current = null;
-    this.react();
-    // The line takes longer than the points; while a slider moves only its last place counts.
-    clearTimeout(this.waiting);
-    if (!whole) this.waiting = setTimeout(() => this.drawLine(), 120);
-  }
-
-  drawLine() {
-    this.current = lowess(this.points, this.rows);
     this.react();
   }
 
@@ -80,7 +50,7 @@ export class Scatter {
       { color: pessimistic, symbol: "triangle-down", size: size + 2, opacity: Math.min(opacity + 0.3, 0.95) },
     ];
     const traces = this.traces.map((rows, i) => this.trace(rows, looks[i]));
-    const line = (this.whole ? this.line : this.current) ?? [[], []];
+    const line = (this.whole ? this.line : null) ?? [[], []];
     traces.push({ type: "scatter", mode: "lines", x: line[0], y: line[1], line: { color: ink, width: 2.5 }, hoverinfo: "skip" });
     traces.push(this.mark());
     const t = this.threshold;
@@ -93,8 +63,8 @@ export class Scatter {
       xaxis: { title: { text: "deep Q, side to move" }, range: RANGE, constrain: "domain" },
       yaxis: { title: { text: `${this.points.calibratedQ ? "calibrated " : ""}net Q, side to move` }, range: RANGE, scaleanchor: "x", constrain: "domain" },
     };
-    const how = { ...axes, shapes, annotations: note(!this.rows.length), dragmode: this.drag || false, hovermode: "closest", uirevision: "kept", clickmode: "event" };
-    return Plotly.react(this.box, traces, layout(how), PLAIN).then(() => this.listen());
+    const how = { ...axes, shapes, annotations: note(!this.rows.length), dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", hovermode: "closest", uirevision: "kept", clickmode: "event" };
+    return Plotly.react(this.box, traces, layout(how), { ...PLAIN, doubleClick: "reset" }).then(() => this.listen());
   }
 
   /** Draws without WebGL where the library finds that it cannot use it, or the browser takes it away. */
@@ -109,14 +79,12 @@ export class Scatter {
   /** @param {Uint32Array} rows @param {any} marker @returns {any} */
   trace(rows, marker) {
     const { deepQ, judgedQ } = this.points;
-    const { selected } = this;
     return {
       type: this.webgl ? "scattergl" : "scatter",
       mode: "markers",
       x: Float64Array.from(rows, (row) => deepQ[row]),
       y: Float64Array.from(rows, (row) => judgedQ[row]),
       marker: { ...marker, line: { width: 0 } },
-      selectedpoints: selected ? Array.from(rows.keys()).filter((i) => selected.has(rows[i])) : null,
       hoverinfo: "none", // `say` shows more than the library could without a text for each point
     };
   }
@@ -138,24 +106,15 @@ export class Scatter {
   listen() {
     if (this.listening) return;
     this.listening = true;
-    this.sayDrag();
     if (this.box.querySelector(".no-webgl")) return this.withoutWebGL();
     this.box.on("plotly_webglcontextlost", () => this.withoutWebGL());
     this.box.on("plotly_click", (event) => {
       const point = event.points.find((each) => each.curveNumber < 3);
       element("tip").hidden = true;
-      if (point) this.events.onOpen(this.traces[point.curveNumber][point.pointIndex]);
+      if (point) this.onOpen(this.traces[point.curveNumber][point.pointIndex]);
     });
     this.box.on("plotly_hover", (event) => this.say(event));
     this.box.on("plotly_unhover", () => (element("tip").hidden = true));
-    this.box.on("plotly_selected", (event) => {
-      if (this.settling || !event?.points) return;
-      const found = event.points.filter((each) => each.curveNumber < 3);
-      this.events.onSelect(found.map((each) => this.traces[each.curveNumber][each.pointIndex]));
-    });
-    this.box.on("plotly_deselect", () => {
-      if (!this.settling && this.selected) this.events.onSelect(null);
-    });
   }
 
   /** What the position under the mouse is, beside the mouse; a finger opens its board at once. @param {any} event */
@@ -175,15 +134,6 @@ export class Scatter {
     this.marked = row;
     const { x, y } = this.mark();
     Plotly.restyle(this.box, { x: [x], y: [y] }, [4]);
-  }
-
-  /** Shows a selection; the outline that was dragged goes, since the library would select by it again. */
-  async select(rows) {
-    this.selected = rows && new Set(rows);
-    this.settling = true;
-    await Plotly.relayout(this.box, { selections: [] });
-    await this.react();
-    this.settling = false;
   }
 }
 

@@ -30,7 +30,6 @@ export function drawSummary(words) {
     ["Recall", recall(stats)],
     ["Cost", cost(scored)],
     ["Second looks", looks(stats.confirmed)],
-    ["Reached from candidates", expanded(stats.expanded)],
   ];
   element("cards").replaceChildren(...cards.filter(([, text]) => text).map(([name, text]) => make("div", {}, make("dt", {}, name), make("dd", {}, text))));
   element("title").textContent = `Where ${scored.net.name} is blind`;
@@ -81,14 +80,6 @@ function recall({ scored, oracles }) {
   if (!screening) return nets.length ? `positions were screened for ${nets.join(", ")}` : all;
   const saved = screening.saving ? `, screening at 1/${fixed(screening.saving, 1)} of the nodes` : "";
   return `${screening.recall_said.replace(/^recall:? /, "")}${saved}`;
-}
-
-/** @param {any} found what vr expand came to */
-function expanded(found) {
-  if (!found) return "";
-  const { inferred } = found;
-  const guessed = inferred.positions ? `; ${counted(inferred.candidates)} of ${counted(inferred.positions)} by inferred values` : "";
-  return `${counted(found.reached)} positions, ${counted(found.candidates)} candidates by search${guessed} (vr expand)`;
 }
 
 /** @param {any} confirmed */
