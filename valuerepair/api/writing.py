@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
@@ -16,7 +17,6 @@ from valuerepair import outputs
 from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, shown_progress, split_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.question import Question
 
 if TYPE_CHECKING:
     from valuerepair.books.options import BookOptions
@@ -72,22 +72,14 @@ def write_books(
 
 
 def make_split(
-    store: Path,
-    output: Path = "split.json",
-    question: Asked = None,
-    *,
-    games: float = 0.15,
-    families: float = 0.10,
-    archives: Iterable[str] = (),
-    seed: int = 0,
+    store: Path, output: Path = "split.json", *, games: float = 0.15, families: float = 0.10, seed: int = 0
 ) -> WrittenSplit:
     """Chooses the part of a store that training never sees, and writes it to the file `output`: `vr split`.
 
     `games` is the share of games to hold out and `families` that of positions by families of openings and material,
-    drawn by `seed`; all positions of `archives` (names) are held out (`choose_split`). The store keeps the path of the
-    file. `question`: the candidates to count. Returns the `WrittenSplit`: the `split`, and for each of its `parts` the
-    number of positions, games and candidates in the store; its `lines()` are the output of `vr split`. Raises
-    UsageError and ValueRepairError.
+    drawn by `seed` (`choose_split`). The store keeps the path of the file. Returns the `WrittenSplit`: the `split`, and
+    for each of its `parts` the number of positions, games and candidates in the store; its `lines()` are the output of
+    `vr split`. Raises UsageError and ValueRepairError.
     """
     from valuerepair.judge.split import (
         WrittenSplit,
@@ -100,12 +92,9 @@ def make_split(
 
     path, file = os.fspath(store), os.fspath(output)
     with opened_store(path) as opened:
-        resolved_question = resolved(opened, question)
-        split = choose_split(opened, games=games, families=families, archives=archives, seed=seed)
-        counts = count_parts(opened, split, resolved_question)
-        written = WrittenSplit(
-            file, split, counts, resolved_question.threshold, _after_split(opened, resolved_question, counts, file)
-        )
+        split = choose_split(opened, games=games, families=families, seed=seed)
+        counts = count_parts(opened, split)
+        written = WrittenSplit(file, split, counts, _after_split(opened, counts, file))
         if not outputs.is_stream(file) and (warning := warning_of_change(opened, split)) is not None:
             log.warning(warning)
     write_split(file, split)
@@ -119,21 +108,18 @@ def make_split(
     return written
 
 
-def _after_split(store: Store, question: Question, counts: Mapping[str, PartCount], output: str) -> str | None:
+def _after_split(store: Store, counts: Mapping[str, PartCount], output: str) -> str | None:
     """The next command for the candidates of the part ``train``: `vr expand`, or `vr books` if their net or engine is
     not available."""
     from valuerepair.judge.split import PARTS, TRAIN
     from valuerepair.runs.stored_oracle import can_search_again
-    from valuerepair.runs.summary import next_command
+    from valuerepair.store import db_option
     from valuerepair.store.files import from_here
 
     if not counts[PARTS[TRAIN]].candidates:
         return None
-    pair = store.pick(question.net, question.oracle)
-    name = "vr expand" if can_search_again(store, *pair) else "vr books"
-    alpha, calibrated = store.alpha(*pair, question.alpha), question.calibration == "fitted"
-    words = (store.path, store.pair_options(*pair), question.threshold, alpha, question.q_from)
-    return next_command(name, *words, calibrated=calibrated, split=from_here(output))
+    name = "expand" if can_search_again(store, *store.pick(None, None)) else "books"
+    return shlex.join(["vr", name, *db_option(store.path), "--split", from_here(output)])
 
 
 def export(

@@ -106,7 +106,7 @@ SET = click.option("--set", multiple=True, metavar="NAME=VALUE", help="A search 
 
 
 SPLIT = functools.partial(click.option, "--split", type=FILE, metavar="FILE")
-_HELD_OUT = ("games", "families", "archives", "held-out")
+_HELD_OUT = ("games", "families", "held-out")
 
 
 def part_option(*others: str, help: str, default: str) -> Callable[[Command], Command]:

@@ -9,7 +9,7 @@ import click
 import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.files import Output
-from valuerepair.cli.options import DB, JSON, SEED, question
+from valuerepair.cli.options import DB, SEED
 from valuerepair.cli.printing import print_result
 
 
@@ -20,26 +20,18 @@ from valuerepair.cli.printing import print_result
 )
 @click.option("--games", default=0.15, help="Share of games to hold out.")
 @click.option("--families", default=0.10, help="Share of positions to hold out by opening or material family.")
-@click.option("--archive", multiple=True, metavar="NAME", help="Hold out this whole archive, by its file name.")
 @SEED(help="Seed of the draw of games and families.")
-@question("|net Q - deep Q| of the candidates to count.", expanded=None, calibrated=False)
-@JSON
-def command(db: str, output: str, archive: tuple[str, ...], json: bool, **options: Any) -> None:
-    """Choose what training never sees, to judge by: games, families of positions, archives.
+def command(db: str, output: str, **options: Any) -> None:
+    """Choose what training never sees, to judge by: games, and families of positions.
 
     Games are drawn by hash, so that adding games moves none to another part. Families of openings and of material are
     drawn until they hold about the given share; other positions of their games are neither trained on nor judged by.
-    The values of the positions play no part in the draw. The file can be read and edited; vr train, vr expand, vr
-    books, vr export and vr remeasure take it as --split. Prints the size of each part.
+    The values of the positions play no part in the draw. The file can be read and edited; other commands take it as
+    --split. Prints the size of each part.
 
     \b
     Example:
       vr split -o split.json
-      vr split --games 0.2 --families 0 --archive correspondence.pgn
+      vr split --games 0.2 --families 0
     """
-    print_result(
-        lambda: vr.make_split(db, output, archives=archive, **options),
-        json,
-        of_files=True,
-        to_stderr=outputs.is_stream(output),
-    )
+    print_result(lambda: vr.make_split(db, output, **options), of_files=True, to_stderr=outputs.is_stream(output))

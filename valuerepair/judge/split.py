@@ -1,7 +1,7 @@
 """What is held out from training, to judge by: the part that each position of a store belongs to.
 
-A split holds out games, complete families of openings and of material, and complete archives. It is one value, kept in
-a readable file and shared by everything that chooses positions: expansion, books, training, comparison.
+A split holds out games, and complete families of openings and of material. It is one value, kept in a readable file and
+shared by everything that chooses positions: expansion, books, training, comparison.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +42,7 @@ from valuerepair.judge.openings import (
     material_family,
     opening_families,
 )
-from valuerepair.question import Question, is_candidate
+from valuerepair.question import DEFAULT_THRESHOLD, Question, is_candidate
 from valuerepair.store import files
 from valuerepair.store.queries import snapshot
 from valuerepair.store.rows import game_row, unsigned
@@ -54,16 +53,16 @@ from valuerepair.version import __version__
 log = logging.getLogger(__name__)
 
 
-PARTS = ("train", "games", "families", "archives", "neither")
-TRAIN, GAMES, FAMILIES, ARCHIVES, NEITHER = range(len(PARTS))
-HELD_OUT = (GAMES, FAMILIES, ARCHIVES)
+PARTS = ("train", "games", "families", "neither")
+TRAIN, GAMES, FAMILIES, NEITHER = range(len(PARTS))
+HELD_OUT = (GAMES, FAMILIES)
 _ROWS_AT_ONCE = 50_000
 _MATERIAL = re.compile(r"K[QRBN]*vK[QRBN]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """What is held out: a share of `games`, families of `openings` and `materials`, `archives` by their files' names.
+    """What is held out: a share of `games`, and families of `openings` and `materials`.
 
     `games` are drawn by hash of `seed` and game, so that other games have no effect. Families are named as
     `judge.openings.family` and `material_family` name them. Raises UsageError for a share outside [0, 1) and for an
@@ -73,7 +72,6 @@ class Split:
     games: float = 0.15
     openings: tuple[str, ...] = ()
     materials: tuple[str, ...] = ()
-    archives: tuple[str, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -93,7 +91,6 @@ class Split:
             f"{100 * self.games:g} % of the games",
             f"{len(self.openings):,} opening families",
             f"{len(self.materials):,} material families",
-            *self.archives,
         ]
         return "held out: " + ", ".join(items)
 
@@ -105,9 +102,9 @@ class Split:
     def parts(self, store: Store, position_ids: Ids) -> NDArray[np.int8]:
         """int8[n]: the part of each of these positions of a store, an index into `PARTS`.
 
-        A sampled position of a held-out archive is in ``archives``, one of a held-out family in ``families``. The other
-        positions of a game that has a position of a held-out family are in ``neither``. Of the remaining positions,
-        those of held-out games are in ``games``, all others in ``train``. A position beside a game is in the part of
+        A sampled position of a held-out family is in ``families``. The other positions of a game that has a position of
+        a held-out family are in ``neither``. Of the remaining positions, those of held-out games are in ``games``, all
+        others in ``train``. A position beside a game is in the part of
         the game; but if that is ``train`` and the position is of a held-out family, it is in ``neither``. A position
         that `vr expand` reached is in ``train`` if the rules for sampled positions put it there, and if all positions
         that it was reached from are in ``train``; otherwise it is in ``neither``. Positions of these two kinds do not
@@ -139,10 +136,10 @@ class Split:
     def free_plies(self, game: OriginGame, placed: Boards) -> int:
         """How many positions at the beginning of a game training may see, whether or not a store has them.
 
-        0 if the game or its archive is held out, or one of its positions has a held-out opening; else the number of
-        positions before the first with a held-out material. `placed` are the boards of the game.
+        0 if the game is held out, or one of its positions has a held-out opening; else the number of positions before
+        the first with a held-out material. `placed` are the boards of the game.
         """
-        if PurePath(game.source).name in self.archives or self._holds_out_games(key_of_game(game))[0]:
+        if self._holds_out_games(key_of_game(game))[0]:
             return 0
         if self.openings and families_on_the_way(game.headers.get("ECO"), board.keys(placed)) & set(self.openings):
             return 0
@@ -170,13 +167,12 @@ class Split:
         """The parts of all positions in `stored`."""
         game, sampled, beside = stored.game, stored.sampled, stored.beside
         family = stored.opening.among(self.openings) | stored.material.among(self.materials)
-        archive = stored.of_archives(self.archives)[game]
         has_family = np.zeros(len(stored.keys), np.bool_)  # games with a position of a held-out family
         has_family[game[family & sampled & ~beside]] = True
         held = self._holds_out_games(stored.keys)[game]
         parts = np.select(
-            [archive, family & (has_family[game] | ~beside), has_family[game], held],
-            [ARCHIVES, FAMILIES, NEITHER, GAMES],
+            [family & (has_family[game] | ~beside), has_family[game], held],
+            [FAMILIES, NEITHER, GAMES],
             default=TRAIN,
         ).astype(np.int8)
         parts[~sampled & (parts != TRAIN)] = NEITHER
@@ -188,17 +184,14 @@ class Split:
         return parts
 
 
-def choose_split(
-    store: Store, *, games: float = 0.15, families: float = 0.10, archives: Iterable[str] = (), seed: int = 0
-) -> Split:
+def choose_split(store: Store, *, games: float = 0.15, families: float = 0.10, seed: int = 0) -> Split:
     """A split of a store, chosen without regard to values.
 
     `games` is the share of the games to hold out, `families` the share of the sampled positions to hold out by family:
     up to half of it by openings, the rest by material. Families are drawn in the order of a hash of seed and name; one
     is taken if it brings the share nearer to the wanted one. Unknown openings are never taken, and neither are
-    families that alone have more than half of the share. `archives` are names of files, with or without their folders.
-    Raises UsageError for shares outside [0, 1) and archives that are not in the store, ValueRepairError for a store
-    without positions and if no family is small enough.
+    families that alone have more than half of the share. Raises UsageError for shares outside [0, 1), ValueRepairError
+    for a store without positions and if no family is small enough.
     """
     if not isinstance(seed, int):
         raise UsageError(f"the seed of a split is a whole number, not {seed!r}")
@@ -214,17 +207,15 @@ def choose_split(
             f"warning: {store.path}: nothing tells its games apart, so --games holds out all or none; loose training "
             "chunks have no headers: pack them in a tar, and mine that"
         )
-    names = stored.archive_names(archives)
-    available = of_games & ~stored.of_archives(names)[stored.game]
-    wanted, held = families * available.sum(), np.zeros(len(available), np.bool_)
-    openings = _draw(stored.opening, available, held, wanted / 2, wanted / 2, seed)
-    materials = _draw(stored.material, available, held, wanted, wanted / 2, seed)
+    wanted, held = families * of_games.sum(), np.zeros(len(of_games), np.bool_)
+    openings = _draw(stored.opening, of_games, held, wanted / 2, wanted / 2, seed)
+    materials = _draw(stored.material, of_games, held, wanted, wanted / 2, seed)
     if families and not openings and not materials:
         raise ValueRepairError(
-            f"{store.path}: no family of its {available.sum():,} positions is small enough to hold out {families:g} of "
+            f"{store.path}: no family of its {of_games.sum():,} positions is small enough to hold out {families:g} of "
             "them; mine more, or give --families 0"
         )
-    return Split(games=split.games, openings=openings, materials=materials, archives=names, seed=seed)
+    return Split(games=split.games, openings=openings, materials=materials, seed=seed)
 
 
 def _draw(family: _Names, available: Flags, held: Flags, wanted: float, largest: float, seed: int) -> tuple[str, ...]:
@@ -290,15 +281,15 @@ class _Names(NamedTuple):
 
 
 _REACHED = "SELECT DISTINCT position_id, root_id FROM expanded"
-_GAMES = "SELECT id, digest, number, source, json_extract(headers, '$.ECO') FROM games ORDER BY id"
+_GAMES = "SELECT id, digest, number, json_extract(headers, '$.ECO') FROM games ORDER BY id"
 _POSITIONS = "SELECT id, game_id, fen, start_fen, moves, kind FROM positions ORDER BY id"
 
 
 class _Stored(NamedTuple):
     """All n positions of a store, by number, and its g games.
 
-    [n]: `ids`; `game`, the row of its game; the families; `beside`, whether it is beside its game. [g]: `keys` and
-    archives (`sources`). `reached`: the rows of positions that `vr expand` reached, and those of their roots.
+    [n]: `ids`; `game`, the row of its game; the families; `beside`, whether it is beside its game. [g]: `keys`.
+    `reached`: the rows of positions that `vr expand` reached, and those of their roots.
     """
 
     path: str
@@ -307,7 +298,6 @@ class _Stored(NamedTuple):
     opening: _Names
     material: _Names
     keys: NDArray[np.uint64]
-    sources: list[str]
     reached: tuple[Ids, Ids]
     beside: Flags
 
@@ -322,7 +312,7 @@ class _Stored(NamedTuple):
         with snapshot(store.connection):
             games = store.connection.execute(_GAMES).fetchall()
             of_games, digests, numbers = (np.array([row[i] for row in games], np.int64) for i in range(3))
-            codes = [eco_code(row[4] if isinstance(row[4], str) else None) for row in games]
+            codes = [eco_code(row[3] if isinstance(row[3], str) else None) for row in games]
             ids, game, opening, material = list[int](), [np.empty(0, np.int64)], list[str](), list[str]()
             beside = list[bool]()
             cursor = store.connection.execute(_POSITIONS)
@@ -335,7 +325,6 @@ class _Stored(NamedTuple):
                 opening += _openings(start_fens, moves, [codes[i] for i in game[-1].tolist()]) if openings else unknown
                 material += [material_family(fen) for fen in fens] if materials else unknown
             reached = np.array(store.connection.execute(_REACHED).fetchall(), np.int64).reshape(-1, 2)
-        name_of = {source: PurePath(source).name for source in {row[3] for row in games}}
         all_ids = np.array(ids, np.int64)
         of_reached = np.searchsorted(all_ids, reached[:, 0]), np.searchsorted(all_ids, reached[:, 1])
         return _Stored(
@@ -345,7 +334,6 @@ class _Stored(NamedTuple):
             _Names.of(opening),
             _Names.of(material),
             _keys(digests, numbers),
-            [name_of[row[3]] for row in games],
             of_reached,
             np.array(beside, np.bool_),
         )
@@ -363,18 +351,6 @@ class _Stored(NamedTuple):
         is_sampled = np.ones(len(self.ids), np.bool_)
         is_sampled[self.reached[0]] = False
         return is_sampled
-
-    def of_archives(self, names: Iterable[str]) -> Flags:
-        """[g] whether the game is of one of these archives."""
-        return _Names.of(self.sources).among(names)
-
-    def archive_names(self, archives: Iterable[str]) -> tuple[str, ...]:
-        """The names of archives as a split has them. Raises UsageError for an archive that the store has no game of."""
-        sources = set(self.sources)
-        names = sorted({PurePath(name).name for name in archives})
-        if unknown := [name for name in names if name not in sources]:
-            raise UsageError(f"archive {unknown[0]}: not in {self.path}, which has {', '.join(sorted(sources))}")
-        return tuple(names)
 
 
 def _openings(start_fens: Sequence[str], packed_moves: Sequence[bytes], codes: Sequence[str]) -> list[str]:
@@ -514,12 +490,11 @@ class PartCount:
     candidates: int | None
 
 
-def count_parts(store: Store, split: Split, question: Question) -> dict[str, PartCount]:
-    """What a store has of each of `PARTS`; candidates are those of the question. Raises ValueRepairError for a net or
-    an oracle that the store has no values of."""
+def count_parts(store: Store, split: Split) -> dict[str, PartCount]:
+    """What a store has of each of `PARTS`; candidates are those at the default threshold."""
     stored = _Stored.of(store, split)
     part = split.parts_of(stored)
-    candidates = _candidates(store, question)
+    candidates = _candidates(store)
     of_candidates = None if candidates is None else part[np.searchsorted(stored.ids, candidates)]
     return {
         name: PartCount(
@@ -531,38 +506,30 @@ def count_parts(store: Store, split: Split, question: Question) -> dict[str, Par
     }
 
 
-def _candidates(store: Store, question: Question) -> Ids | None:
-    """The numbers of the candidates; None if nothing is scored and the question names neither net nor oracle."""
-    try:
-        frame = store.frame(question, only=("position_id", "disagreement"))
-    except ValueRepairError:
-        if question.net is None and question.oracle is None:
-            return None
-        raise
+def _candidates(store: Store) -> Ids | None:
+    """The numbers of the candidates; None if nothing is scored."""
+    question = Question()
+    if store.pair_of(question) is None:
+        return None
+    frame = store.frame(question, only=("position_id", "disagreement"))
     candidate = is_candidate(frame["disagreement"], question.threshold)
     return frame.loc[candidate, "position_id"].to_numpy(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenSplit:
-    """A `split` in the file `output`, and what a store has of each part of it, by its name; candidates are those at
-    `threshold`. `next_step` is the next command, None if there is no candidate to train on."""
+    """A `split` in the file `output`, and what a store has of each part of it, by its name. `next_step` is the next
+    command, None if there is no candidate to train on."""
 
     output: str
     split: Split
     parts: Mapping[str, PartCount]
-    threshold: float
     next_step: str | None
-
-    def as_json(self) -> dict[str, Any]:
-        """JSON-able: the file, the split, and the counts."""
-        parts = {name: asdict(count) for name, count in self.parts.items()}
-        return {"output": self.output, "split": asdict(self.split), "parts": parts}
 
     def lines(self) -> list[str]:
         """For a terminal."""
         scored = all(count.candidates is not None for count in self.parts.values())
-        head = f"candidates at {self.threshold:g}" if scored else ""
+        head = f"candidates at {DEFAULT_THRESHOLD:g}" if scored else ""
         columns = f":<10 | positions:>11, | games:>11, | {head}:>19,"
         rows = (
             (name, count.positions, count.games, "" if count.candidates is None else count.candidates)
@@ -602,5 +569,4 @@ class _SplitFile(Record):
     games: float
     openings: tuple[str, ...]
     materials: tuple[str, ...]
-    archives: tuple[str, ...]
     seed: Whole

@@ -147,11 +147,11 @@ def _locked_folder(folder: str | Path) -> Iterator[None]:
 
 
 def _check_split(split: Split, options: SelfplayOptions, store: str | Path | None) -> None:
-    """Raises UsageError for a split if there are no training records to cut; also if it holds out games or archives and
+    """Raises UsageError for a split if there are no training records to cut; also if it holds out games and
     there is no store with their positions, because it would then hold out nothing."""
     if options.training is None:
         raise UsageError("--split: cuts training records; give --training too")
-    if not (split.games or split.archives):
+    if not split.games:
         return  # families are recognised by their positions
     if store is None or not os.path.exists(store):
         reason = "none is used" if store is None else f"there is no {os.fspath(store)}"
