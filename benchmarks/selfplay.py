@@ -48,7 +48,7 @@ def bench_selfplay(data: BenchData) -> Comparison:
     seeds = count()
     with (
         tempfile.TemporaryDirectory() as folder,
-        ForestSource([data.net], SearchParams(), VISITS, games=OWN_GAMES, rules=rules, device="cpu") as source,
+        ForestSource(data.net, SearchParams(), VISITS, games=OWN_GAMES, rules=rules, device="cpu") as source,
     ):
 
         def ours() -> float:

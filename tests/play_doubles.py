@@ -13,7 +13,6 @@ import chess
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.play.game import GameRecord, Thought
 from valuerepair.play.openings import Opening
-from valuerepair.play.time_control import Clock
 
 Answer = Callable[[Position, int], Thought]
 
@@ -47,7 +46,7 @@ class ScriptedPlayer:
     def name(self) -> str:
         return self._name
 
-    def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
+    def think(self, game: int, position: Position, seed: int) -> Future[Thought]:
         with self._lock:
             assert game not in self.thinking
             self.thinking.add(game)

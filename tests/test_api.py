@@ -496,8 +496,8 @@ def test_second_looks_before_an_interruption_are_kept(tmp_path: Path, stockfish:
 
 def test_a_match_is_what_vr_match_plays(tmp_path: Path, stockfish: str) -> None:
     sides = (f"{stockfish},name=a", f"{stockfish},name=b")
-    words = ["--games", "4", "--nodes", "200", "--jobs", "1", "--max-plies", "40", "--json", "-q"]
-    printed = json.loads(command("match", *sides, *words, "-o", str(tmp_path / "said.pgn")))
+    words = ["--games", "4", "--nodes", "200", "--jobs", "1", "--json", "-q"]
+    printed = json.loads(command("match", f"{sides[0]},max_plies=40", sides[1], *words, "-o", f"{tmp_path}/said.pgn"))
     options = vr.MatchOptions(games=4, nodes="200", jobs=1, rules=vr.Rules(max_plies=40))
     end = vr.match(*sides, tmp_path / "made.pgn", options)
     assert {**end.as_json(), "pgn": ""} == {**printed, "pgn": ""}
@@ -526,7 +526,7 @@ def test_games_before_an_interruption_are_kept(tmp_path: Path, stockfish: str) -
 def test_selfplay_is_what_vr_selfplay_plays(tmp_path: Path, any_maia: Path) -> None:
     book = tmp_path / "book.pgn"
     book.write_text("1. e4 c5 *\n\n1. d4 d5 2. c4 e6 *\n")
-    words = ["--net", str(any_maia), "--nodes", "5", "--repeat", "2", "--max-plies", "30", "--temperature", "0.8"]
+    words = ["--net", str(any_maia), "--nodes", "5", "--repeat", "2", "--set", "max_plies=30", "--temperature", "0.8"]
     made, where = tmp_path / "made", ["-o", str(tmp_path / "said.pgn"), "--db", str(tmp_path / "said.db")]
     chunks = ["--training", str(tmp_path / "said")]
     printed = json.loads(command("selfplay", str(book), *words, *where, *chunks, "--json"))
@@ -558,9 +558,8 @@ def test_selfplay_is_what_vr_selfplay_plays(tmp_path: Path, any_maia: Path) -> N
     assert rows[0] == rows[1]
     assert len(rows[0]) == 4
     assert vr.selfplay(book, tmp_path / "made.pgn", None, options).before == 4
-    for wrong, text in ({"repeat": 0}, "--repeat 0"), ({"engine": "lc0", "net2": "x"}, "--engine lc0: --net2"):
-        with pytest.raises(vr.UsageError, match=text):
-            replace(options, **wrong)
+    with pytest.raises(vr.UsageError, match="--repeat 0"):
+        replace(options, repeat=0)
 
 
 def test_selfplay_before_an_interruption_is_kept(tmp_path: Path, any_maia: Path) -> None:

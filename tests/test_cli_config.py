@@ -118,14 +118,6 @@ def test_quiet_means_the_same_for_all_commands(folder: Path, capsys: Captured) -
     assert found["--quiet-positions"] == (False, "built in")
 
 
-def test_a_default_of_all_commands_does_not_count_as_typed(folder: Path, capsys: Captured) -> None:
-    (folder / "valuerepair.toml").write_text("[defaults]\njobs = 2\n")
-    (folder / "match.pgn").write_text('[White "a"]\n[Black "b"]\n[Result "1-0"]\n\n1. e4 e5 1-0\n')
-    assert vr(["elo", "match.pgn"], capsys)[0] == 0
-    code, _, err = vr(["elo", "match.pgn", "--jobs", "2"], capsys)
-    assert (code, err) == (2, "vr: --jobs is for --resolve ELO: give that, too\n")
-
-
 def test_what_is_built_in_is_said_in_the_words_of_the_help(folder: Path, capsys: Captured) -> None:
     rows = [line.split() for line in vr(["config", "mine"], capsys)[1].splitlines()[1:]]
     shown = {row[0]: " ".join(row[1:]) for row in rows}

@@ -133,7 +133,6 @@ MISSING = {
     "selfplay": "selfplay missing.pgn",
     "eval": "eval missing.pgn",
     "search": "search missing.pgn",
-    "elo": "elo missing.pgn",
     "match": "match nodes=1 nodes=2 --openings missing.pgn",
     "books check": "books check missing.pgn",
     "nets describe": "nets describe missing.onnx",

@@ -85,14 +85,13 @@ def test_a_stopped_match_goes_on_and_all_games_are_kept(tmp_path: Path, number: 
     wait_for_no_engine(mark)
 
 
-@pytest.mark.parametrize("limit", ["--tc=2", pytest.param("", marks=pytest.mark.slow)])
-def test_the_time_for_which_a_match_is_stopped_is_on_no_clock(tmp_path: Path, limit: str) -> None:
+def test_the_time_for_which_a_match_is_stopped_is_on_no_clock(tmp_path: Path) -> None:
     """As by Ctrl-Z and fg; engines, in sessions of their own, go on and answer meanwhile."""
     write_book(tmp_path / "book.pgn", 1)
     heard = tmp_path / "heard"
-    settings = "" if limit else "movetime=1s"
+    settings = "movetime=1s,max_plies=8"
     sides = [fake_side(name, "think=0.3", f"log={heard}", settings=settings) for name in ("one", "two")]
-    more = ("--openings=book.pgn", "--games=2", "--jobs=2", "--max-plies=8", *[limit] * bool(limit))
+    more = ("--openings=book.pgn", "--games=2", "--jobs=2")
     process = vr(*sides, *more, "-o", "m.pgn", cwd=tmp_path)
     deadline = time.monotonic() + 60
     while not heard.exists() or " moves e2e4 e7e5 " not in heard.read_text():
@@ -141,14 +140,6 @@ def test_a_net_against_stockfish(tmp_path: Path, stockfish: str, shared_data: Pa
     assert Counter(game.headers["White"] for game in games)["maia-1900"] == 1
 
 
-@pytest.mark.slow
-def test_a_net_by_time_is_an_engine_of_its_own(tmp_path: Path, stockfish: str, shared_data: Path) -> None:
-    result, games = net_match(tmp_path, net_of(shared_data), stockfish, "--tc", "2+0.05")
-    assert result["games"] == len(games) == 2
-    assert {game.headers["TimeControl"] for game in games} == {"2+0.05"}
-    assert Counter(game.headers["White"] for game in games)["maia-1900"] == 1
-
-
 def net_of(shared_data: Path) -> str:
     return f"net={shared_data / 'nets' / 'maia-1900.pb.gz'}"
 
@@ -156,8 +147,8 @@ def net_of(shared_data: Path) -> str:
 def net_match(folder: Path, *arguments: str) -> tuple[dict[str, Any], list[chess.pgn.Game]]:
     """One opening with both colours: the result as JSON, and the games."""
     write_book(folder / "book.pgn", 1)
-    common = ("--openings", "book.pgn", "--jobs", "2", "--json", "--max-plies", "60", "-q")
-    done = here("match", *arguments, *common, cwd=folder)
+    common = ("--openings", "book.pgn", "--jobs", "2", "--json", "-q")
+    done = here("match", f"max_plies=60,{arguments[0]}", *arguments[1:], *common, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout), read_games(folder / "match.pgn")
 
@@ -176,9 +167,6 @@ def net_match(folder: Path, *arguments: str) -> tuple[dict[str, Any], list[chess
             marks=pytest.mark.slow,
         ),
         pytest.param(("nosuch", "nosuch", "--nodes", "1", "--jobs", "0"), 2, "--jobs 0", marks=pytest.mark.slow),
-        pytest.param(
-            ("nosuch", "nosuch", "--nodes", "1", "--tc", "1+1"), 2, "give one of them", marks=pytest.mark.slow
-        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

@@ -28,17 +28,15 @@ from valuerepair.play.lineup import Lineup, parse_side
 from valuerepair.play.match import MatchEnd, MatchPlan, play_match
 from valuerepair.play.openings import read_openings
 from valuerepair.play.referee import Rules
-from valuerepair.play.time_control import parse_control
 
 NODES = 20
 
 
 def run(folder: Path, *sides: str, lines: int = 4, games: int | None = None, plies: int = 30) -> MatchEnd:
     openings = read_openings(write_book(folder / "book.pgn", lines))
-    rules, control = Rules(max_plies=plies), parse_control(str(NODES), None)
-    plan = MatchPlan(openings, games or 2 * lines, "book.pgn", control=control, rules=rules)
+    plan = MatchPlan(openings, games or 2 * lines, "book.pgn", nodes=NODES, rules=Rules(max_plies=plies))
     with (
-        Lineup([parse_side(side) for side in sides], control, 2, plan.games, device="cpu", threads=1) as lineup,
+        Lineup([parse_side(side) for side in sides], NODES, 2, plan.games, device="cpu", threads=1) as lineup,
         Progress("match", quiet=True) as progress,
     ):
         return play_match(plan, lineup, folder / "match.pgn", progress=progress)

@@ -35,7 +35,6 @@ from valuerepair.play.elo import (
     value_words,
     verdict,
 )
-from valuerepair.play.sprt import Sprt
 from valuerepair.play.standing import Played, Standing, Tally
 
 counts = st.integers(0, 12) | st.integers(0, 5000)
@@ -348,17 +347,6 @@ def test_a_match_whose_openings_come_again_is_counted_by_openings() -> None:
     # Normalized Elo takes the deviation of a game from the pairs: 1/4, 1/2, 1/2 of the points, each twice.
     told = standing.as_json()["normalized_elo"]
     assert told["value"] == pytest.approx((5 / 12 - 0.5) * 800 / math.log(10) / (math.sqrt(2) * np.std([1, 2, 2]) / 4))
-
-
-def test_a_test_of_games_can_be_asked_of_a_file_with_pairs() -> None:
-    """The bayesian model knows games only, so of games it is, whenever it is applied."""
-    games = [Played(n, n // 2, "1-0" if n % 3 else "0-1", "checkmate", 40) for n in range(60)]
-    test = Sprt(0, 5, model="bayesian")
-    at_the_end, all_along = Standing.after(("A", "B"), games, test), Standing(("A", "B"), test)
-    for game in games:
-        all_along.add(game)
-    assert at_the_end.as_json()["sprt"] == all_along.as_json()["sprt"]
-    assert at_the_end.tested == at_the_end.tally.score
 
 
 def test_an_even_score_is_zero_without_a_sign() -> None:

@@ -305,7 +305,8 @@ def test_the_command_goes_on_after_a_death(fake: Lc0Settings, tmp_path: Path, mo
         str(fake.weights),
         "--nodes",
         "4",
-        "--no-db",
+        "--db",
+        str(tmp_path / "a.db"),
     ]
     words += ["-o", str(output), "--training", str(chunks), "-q"]
     died = CliRunner().invoke(cli, words)

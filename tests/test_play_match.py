@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import math
 import os
 import random
@@ -21,7 +20,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import valuerepair as vr
 from tests.match_doubles import fake_side, read_games, write_book
 from tests.play_doubles import INITIAL
 from valuerepair.chess.progress import Progress
@@ -29,12 +27,11 @@ from valuerepair.chess.time_left import Remaining
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
 from valuerepair.play.lineup import Lineup, parse_side
-from valuerepair.play.match import ODDS, SHUFFLED, MatchEnd, MatchOptions, MatchPlan, play_match, play_sides
+from valuerepair.play.match import MatchEnd, MatchOptions, MatchPlan, play_match, play_sides
 from valuerepair.play.openings import built_in_openings, check_playable, read_openings
 from valuerepair.play.referee import DrawRule, Rules, parse_draw_rule
 from valuerepair.play.sprt import H0, Sprt, parse_sprt
 from valuerepair.play.standing import Played, Standing, level_lines, progress_note, report_lines
-from valuerepair.play.time_control import parse_control
 
 FAULTS = ("crashed", "out of time", "illegal move")
 # For tests of what is refused and what goes on: of their games nobody asks how they end.
@@ -50,7 +47,7 @@ def no_process_left() -> Iterator[None]:
 def run(tmp_path: Path, plan: MatchPlan, *sides: str, jobs: int = 2) -> MatchEnd:
     parsed = [parse_side(side) for side in sides]
     with (
-        Lineup(parsed, plan.control, jobs, plan.games) as lineup,
+        Lineup(parsed, plan.nodes, jobs, plan.games) as lineup,
         Progress("match", quiet=True) as progress,
     ):
         return play_match(plan, lineup, tmp_path / "match.pgn", progress=progress)
@@ -58,8 +55,7 @@ def run(tmp_path: Path, plan: MatchPlan, *sides: str, jobs: int = 2) -> MatchEnd
 
 def plan_of(tmp_path: Path, lines: int = 4, **changes: Any) -> MatchPlan:
     openings = read_openings(write_book(tmp_path / "book.pgn", lines))
-    control = parse_control("10", None)
-    return MatchPlan(openings, 2 * lines, "book.pgn", **{"control": control, **changes})
+    return MatchPlan(openings, 2 * lines, "book.pgn", **{"nodes": 10, **changes})
 
 
 def test_every_failure_is_counted_and_the_match_goes_to_its_end(tmp_path: Path) -> None:
@@ -195,8 +191,8 @@ def test_the_test_ends_the_match(tmp_path: Path) -> None:
 def test_the_test_ends_a_match_at_odds(tmp_path: Path) -> None:
     """There each opening is played once, so there are no pairs to test."""
     (tmp_path / "odds.epd").write_text("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNB1KBNR w KQkq - 0 1\n")
-    control, sprt = parse_control("10", None), Sprt(-100, 100, model="logistic")
-    plan = MatchPlan(read_openings(str(tmp_path / "odds.epd")), 400, "odds.epd", ODDS, control, sprt=sprt)
+    sprt = Sprt(-100, 100, model="logistic")
+    plan = MatchPlan(read_openings(str(tmp_path / "odds.epd")), 400, "odds.epd", odds=True, nodes=10, sprt=sprt)
     end = run(tmp_path, plan, fake_side("bad", "illegal-on=fen"), fake_side("good"))
     assert end.standing.verdict == H0
     assert end.standing.games < 60
@@ -212,18 +208,11 @@ def test_a_side_with_a_time_of_its_own_must_keep_to_it(tmp_path: Path, movetime:
     assert end.standing.endings == Counter({"out of time" if movetime == 50 else "too long": 2})
 
 
-def test_by_the_clock_the_slow_one_loses_on_time(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, lines=1, control=parse_control(None, "0.6+0.01"))
-    end = run(tmp_path, plan, fake_side("slow", "slow-on=", "slow=0.25"), fake_side("quick"))
-    assert end.standing.faults == (Counter({"out of time": 2}), Counter())
-    assert {game.headers["TimeControl"] for game in read_games(tmp_path / "match.pgn")} == {"0.6+0.01"}
-
-
 @settings(deadline=None)  # the first one reads the openings
-@given(st.integers(1, 12), st.integers(1, 40), st.integers(0, 5), st.sampled_from(["sequential", SHUFFLED]))
-def test_schedules_go_through_the_book_evenly_with_both_colours(lines: int, pairs: int, seed: int, order: str) -> None:
+@given(st.integers(1, 12), st.integers(1, 40), st.integers(0, 5))
+def test_schedules_go_through_the_book_evenly_with_both_colours(lines: int, pairs: int, seed: int) -> None:
     openings = built_in_openings()[:lines]
-    pairings = list(MatchPlan(openings, 2 * pairs, order=order, seed=seed).pairings())
+    pairings = list(MatchPlan(openings, 2 * pairs, seed=seed).pairings())
     assert [pairing.number for pairing in pairings] == list(range(2 * pairs))
     count = Counter((p.opening.number, p.white) for p in pairings)
     for number in range(lines):
@@ -281,7 +270,7 @@ def test_counts_in_any_order_are_the_same() -> None:
 
 
 @pytest.mark.parametrize("openings", [10, 60])
-@pytest.mark.parametrize("model", ["bayesian", "normalized"])
+@pytest.mark.parametrize("model", ["logistic", "normalized"])
 def test_games_whose_pair_has_no_result_show_nothing(openings: int, model: str) -> None:
     """A side whose wins are quick and whose losses take too long would be better by the quick ones alone."""
     sprt, ends = Sprt(0, 5, model=model), ("checkmate", "too long")
@@ -296,7 +285,9 @@ def test_games_whose_pair_has_no_result_show_nothing(openings: int, model: str) 
     assert level_lines(standing) == []
     for game in whole:
         standing.add(game)
-    without = Standing.after(("a", "b"), whole, sprt)
+    without = Standing(("a", "b"), sprt)
+    for game in whole:
+        without.add(game)
     assert (standing.results, standing.tested) == (without.results, without.tested)
     assert (standing.levels, standing.verdict) == (without.levels, without.verdict)
 
@@ -368,7 +359,6 @@ def test_what_the_options_read() -> None:
     assert parse_sprt("elo0=-1.5,elo1=5,model=logistic") == Sprt(-1.5, 5, 0.05, 0.05, "logistic")
     assert parse_sprt("elo0=0, elo1=5, alpha=0.1, beta=0.2") == Sprt(0, 5, 0.1, 0.2)
     assert parse_draw_rule("40,8,0.05") == DrawRule(40, 8, 0.05)
-    assert parse_control(None, None) is None
     assert Rules(draw=parse_draw_rule("1,1,0")).draw == DrawRule(1, 1, 0.0)
 
 
@@ -377,15 +367,6 @@ def test_what_the_options_read() -> None:
 def test_a_test_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_sprt(text)
-
-
-def test_one_limit_only() -> None:
-    with pytest.raises(UsageError, match="--nodes and --tc: give one of them"):
-        parse_control("1", "10+0.1")
-    with pytest.raises(UsageError, match="must be a clock like"):
-        parse_control(None, "nodes=3")
-    with pytest.raises(UsageError, match="MOVE,PLIES,Q"):
-        parse_draw_rule("8,0.05")
 
 
 def _fewer(plan: MatchPlan, games: int) -> MatchPlan:
@@ -403,11 +384,9 @@ def test_a_line_that_a_book_has_twice_is_one_opening(tmp_path: Path, caplog: pyt
             sides = [fake_side("one"), fake_side("two")]
             end = play_sides(sides, options, tmp_path / f"{book}-games.pgn", progress=progress)
         assert "12 games from 2 openings, so games by nodes" in caplog.text
-        again = vr.elo(tmp_path / f"{book}-games.pgn").whole
-        assert again is not None
-        said.append((end.standing.as_json(), again.as_json()["elo"], end.standing.unit, again.unit))
+        said.append((end.standing.as_json(), end.standing.unit))
     assert said[0] == said[1]
-    assert said[0][2:] == ("openings", "openings")
+    assert said[0][1] == "openings"
 
 
 LONG = "x" * 200
@@ -419,7 +398,7 @@ def long_sides() -> list[str]:
 
 
 def test_sides_that_differ_only_late_are_told_apart(tmp_path: Path) -> None:
-    """By their names and by all else that says what played, also by python-chess and `vr elo`."""
+    """By their names and by all else that says what played, also by python-chess."""
     end = run(tmp_path, plan_of(tmp_path), *long_sides())
     games = read_games(tmp_path / "match.pgn")
     assert {game.headers["White"] for game in games} == set(end.standing.names)
@@ -429,9 +408,6 @@ def test_sides_that_differ_only_late_are_told_apart(tmp_path: Path) -> None:
             option = f"Book Path={LONG}{game.headers[colour][-1]}"
             assert option in game.headers[f"{colour}Side"]
             assert re.search(r" sha256:[0-9a-f]{12}$", game.headers[f"{colour}Side"])
-    whole = vr.elo(tmp_path / "match.pgn").whole
-    assert whole is not None
-    assert whole.as_json() == end.standing.as_json()
 
 
 def test_what_differs_is_named_also_of_long_sides_and_odd_blanks(tmp_path: Path) -> None:
@@ -439,74 +415,5 @@ def test_what_differs_is_named_also_of_long_sides_and_odd_blanks(tmp_path: Path)
     for sides in (long_sides(), [fake_side("a  b"), fake_side("c", settings="option.Book Path=x  y")]):
         (tmp_path / "match.pgn").unlink(missing_ok=True)
         run(tmp_path, plan, *sides)
-        with pytest.raises(UsageError, match="game 1 is of another run: Seed was '0' and now is '1'; give another"):
+        with pytest.raises(UsageError, match="game 1 is of another run: BookOrder was 'sequential' and now is 'shuffled'; give another"):
             run(tmp_path, replace(plan, seed=1), *sides)
-
-
-def test_a_match_of_a_version_that_cut_long_tags_goes_on(tmp_path: Path) -> None:
-    """With the names that its file has: other ones would be other players."""
-    path, sides = tmp_path / "match.pgn", [long_sides()[0].replace("Path=", f"Path={n}") for n in (1, 2)]
-    run(tmp_path, _fewer(plan_of(tmp_path), 4), *sides)
-    path.write_text(re.sub(r'^(\[\w+ ".{200}).*("\])$', r"\1\2", path.read_text(), flags=re.MULTILINE))
-    end = run(tmp_path, plan_of(tmp_path), *sides)
-    assert (end.before, end.standing.games) == (4, 8)
-    whole = vr.elo(path).whole
-    assert whole is not None
-    assert whole.as_json()["score"] == end.standing.as_json()["score"]
-    with pytest.raises(UsageError, match="game 1 is of another run: Seed was '0'"):
-        run(tmp_path, replace(plan_of(tmp_path), seed=1), *sides)
-    words = "its limits, or names or settings beyond 200 characters, were different; give another -o"
-    with pytest.raises(UsageError, match=words):
-        run(tmp_path, plan_of(tmp_path), sides[0].replace(LONG, f"{LONG} another"), sides[1])
-
-
-@pytest.mark.parametrize("named_by", [pytest.param("arg", marks=pytest.mark.slow), "option.Book Path"])
-def test_a_file_that_a_side_names_must_not_change(tmp_path: Path, named_by: str) -> None:
-    """But its log may, and a file of a version that did not look at the contents goes on."""
-    path, named, written = tmp_path / "match.pgn", tmp_path / "weights.nnue", tmp_path / "log"
-    named.write_text("one")
-    sides = fake_side("a", settings=f"{named_by}={named}"), fake_side("b", settings=f"option.Debug Log File={written}")
-    run(tmp_path, _fewer(plan_of(tmp_path, rules=SHORT), 4), *sides)
-    (game, *_), before = read_games(path), path.read_text()
-    digest = hashlib.sha256(b"one").hexdigest()[:12]
-    assert f"weights.nnue#{digest}" in game.headers["WhiteFiles" if game.headers["White"] == "a" else "BlackFiles"]
-    written.write_text("what the engine writes")
-    assert run(tmp_path, _fewer(plan_of(tmp_path, rules=SHORT), 6), *sides).before == 4
-    named.write_text("two")
-    now = hashlib.sha256(b"two").hexdigest()[:12]
-    words = rf"a file of side A was weights\.nnue#{digest} and now is weights\.nnue#{now}; put the former file back, or"
-    with pytest.raises(UsageError, match=words):
-        run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides)
-    named.unlink()
-    with pytest.raises(UsageError, match=rf"a file of side A was weights\.nnue#{digest} and now is missing; put"):
-        run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides)
-    path.write_text(re.sub(r'\[\w+Files ".*"\]\n', "", before))
-    assert run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides).before == 4
-
-
-@pytest.mark.parametrize(
-    ("named_by", "before"),
-    [
-        ("arg", None),
-        ("option.Book Path", ""),
-        ("arg", "of an earlier match\n"),
-        pytest.param("option.Book Path", None, marks=pytest.mark.slow),
-        pytest.param("arg", "", marks=pytest.mark.slow),
-        pytest.param("option.Book Path", "of an earlier match\n", marks=pytest.mark.slow),
-    ],
-)
-def test_a_match_goes_on_though_its_engine_writes_a_file_that_it_names(
-    tmp_path: Path, named_by: str, before: str | None
-) -> None:
-    written, net = tmp_path / "learnt", tmp_path / "weights.nnue"
-    if before is not None:
-        written.write_text(before)
-    net.write_text("one")
-    settings = f"{named_by}={written},arg={net}"
-    sides = fake_side("a"), fake_side("b", f"log={written}", settings=settings)
-    for games in (2, 4, 6):
-        assert run(tmp_path, _fewer(plan_of(tmp_path, rules=SHORT), games), *sides, jobs=1).before == games - 2
-        assert len(written.read_text()) > len(before or "")
-    net.write_text("two")
-    with pytest.raises(UsageError, match=r"a file of side B was weights\.nnue#\w+ and now is weights\.nnue#"):
-        run(tmp_path, plan_of(tmp_path, rules=SHORT), *sides)

@@ -9,14 +9,13 @@ from typing import Any
 import chess
 import pytest
 
-from tests.cli_tree import LEAVES
 from tests.play_doubles import INITIAL
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.game import Game, Thought
-from valuerepair.play.match import MatchOptions
+from valuerepair.play.match import MatchOptions, without_rules
 from valuerepair.play.openings import Opening
-from valuerepair.play.referee import MAX_PLIES, DrawRule, Referee, Rules, own_q
+from valuerepair.play.referee import DrawRule, Referee, Rules, own_q
 from valuerepair.training.selfplay import SelfplayOptions
 
 SYZYGY = str(Path(__file__).parent / "goldens" / "syzygy")
@@ -119,15 +118,17 @@ def test_a_game_that_is_too_long_is_undecided() -> None:
     assert verdicts(Rules(max_plies=0), [], moves=98) is None
 
 
-def test_python_has_the_limits_of_the_command_line() -> None:
-    """Also with other rules: a match ended undecided after 450 plies where `vr match` plays on."""
-    limits = {
-        path: next(option.default for option in LEAVES[path].params if option.name == "max_plies")
-        for path in ("vr match", "vr selfplay")
-    }
+def test_rules_as_text() -> None:
+    """In the sides of a match, whose games have no limit of plies, and among the settings of self-play, with lc0's."""
     rules = Rules(resign=3)
-    assert (MatchOptions(rules=rules).plan().rules.max_plies or 0) == limits["vr match"] == 0
-    assert SelfplayOptions(rules=rules).limited_rules.max_plies == limits["vr selfplay"] == MAX_PLIES
+    assert without_rules(["net=x,syzygy=/a\\,b,nodes=5", "max_plies=9,stockfish"], rules) == (
+        ["net=x,nodes=5", "stockfish"],
+        Rules(9, syzygy="/a,b", resign=3),
+    )
+    assert without_rules(["net=x", "./e"], rules) == (["net=x", "./e"], rules)
+    with pytest.raises(UsageError, match="max_plies=x"):
+        without_rules(["a", "b,max_plies=x"], rules)
+    assert (SelfplayOptions(rules=rules).limited_rules.max_plies, MatchOptions().plan().rules.max_plies) == (450, None)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,11 +12,10 @@ import pytest
 from tests.play_doubles import INITIAL, Answer, ScriptedPlayer, random_move, white_played
 from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
-from valuerepair.play.game import CRASHED, OUT_OF_TIME, Fault, GameRecord, Thought
+from valuerepair.play.game import CRASHED, Fault, GameRecord, Thought
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, game_seed, play_games
-from valuerepair.play.time_control import TimeControl
 
 MATED = Opening(3, "7k/5Q2/6K1/8/8/8/8/8 w - - 0 1", ("f7g7",), "7k/6Q1/6K1/8/8/8/8/8 b - - 1 1", 0)
 
@@ -127,32 +125,6 @@ def test_resignation_ends_a_game_or_is_noted() -> None:
     assert all(r.would_resign == (6, "white") for r in noted)
     assert len(gave_up) + len(noted) == 60
     assert 8 <= len(noted) <= 28
-
-
-def test_a_clock_that_runs_out_loses() -> None:
-    def slow(position: Position, seed: int) -> Thought:
-        time.sleep(2.2 * (len(position.moves) == 2))
-        return random_move(position, seed)
-
-    records = played(2, slow, random_move, clock=TimeControl(base=2000), rules=Rules(max_plies=8))
-    assert (records[0].result, records[0].ending, len(records[0].moves)) == ("0-1", "out of time", 2)
-    assert records[1].ending == "too long"
-
-
-@pytest.mark.parametrize(
-    ("board", "result"),
-    [("k7/8/8/8/8/8/8/K6R", "1/2-1/2"), ("k6b/8/8/8/8/8/8/K6R", "0-1"), ("k7/8/8/8/8/8/8/K6r", "0-1")],
-)
-def test_out_of_time_against_a_lone_king_is_a_draw(board: str, result: str) -> None:
-    """FIDE's Laws of Chess, 6.9; cutechess since pull request 717: whoever has no more than a king cannot win."""
-
-    def late(position: Position, seed: int) -> Thought:
-        raise Fault(OUT_OF_TIME, "took 9 s")
-
-    fen = f"{board} w - - 0 1"
-    for answer in (late, lambda position, seed: Thought(random_move(position, seed).move, seconds=9)):
-        record = played(1, answer, random_move, clock=TimeControl(base=2000), opening=Opening(0, fen, (), fen, 0))[0]
-        assert (record.result, record.ending, record.moves) == (result, "out of time", ())
 
 
 def test_a_halt_keeps_what_ended_and_gives_up_the_rest() -> None:

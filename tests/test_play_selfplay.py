@@ -10,8 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import chess
 import chess.pgn
@@ -20,17 +19,19 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner, Result
 
+import valuerepair as vr
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import claimed
-from valuerepair.nets.net import Net
 from valuerepair.play.figures import PlayedGame
 from valuerepair.play.openings import read_openings
 from valuerepair.play.pgn import PgnWriter, claimed_games, read_written
-from valuerepair.play.selfplay import ForestSource, SelfplayPlan
+from valuerepair.play.referee import DrawRule, Rules
+from valuerepair.play.selfplay import SelfplayPlan
 from valuerepair.report import stats
 from valuerepair.store.plays import outcomes as outcomes_of
 from valuerepair.store.store import Store
+from valuerepair.training.selfplay import SelfplayOptions
 
 BOOK = """1. e4 c5 2. Nf3 {a comment} d6 *
 
@@ -66,8 +67,7 @@ def arguments(folder: Path, net: str, *more: str) -> list[str]:
         net,
         "--nodes",
         "5",
-        "--max-plies",
-        "60",
+        *(() if "lc0" in more else ("--set", "max_plies=60")),
         *(() if "lc0" in more else ("--device", "cpu")),  # lc0 has backends of its own
     ]
     return [*common, "-o", str(folder / "games.pgn"), "--db", str(folder / "a.db"), "--temperature", "0.8", *more]
@@ -88,7 +88,7 @@ def plays(path: Path) -> list[tuple[Any, ...]]:
 
 
 def test_games_from_a_book(tmp_path: Path, net: str, book: Path) -> None:
-    done = run(tmp_path, net, "--repeat", "2", "--json", "--training", str(tmp_path / "chunks"), "--jobs", "3")
+    done = run(tmp_path, net, "--repeat", "2", "--json", "--training", str(tmp_path / "chunks"))
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert (told["games"], told["planned"], told["interrupted"]) == (8, 8, False)
@@ -125,8 +125,8 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: P
     whole = tmp_path / "whole"
     whole.mkdir()
     (whole / "book.pgn").write_text(BOOK)
-    assert run(whole, net, "--repeat", "2", "--jobs", "2").exit_code == 0
-    more = ["--repeat", "2", "--jobs", "5"]
+    assert run(whole, net, "--repeat", "2").exit_code == 0
+    more = ["--repeat", "2"]
     command = [sys.executable, "-m", "valuerepair", *arguments(tmp_path, net, *more)]
     path, kept = tmp_path / "games.pgn", 0
     for how in (signal.SIGKILL, signal.SIGINT):
@@ -183,17 +183,6 @@ def test_a_run_killed_between_records_and_game_goes_on(tmp_path: Path, net: str,
     assert {file.name: file.read_bytes() for file in chunks.iterdir()} == first
 
 
-def test_records_of_nets_of_two_input_formats_are_refused() -> None:
-    source = ForestSource.__new__(ForestSource)
-    for formats in ([1], [1, 1], [1, 5]):
-        source.nets = cast("list[Net]", [SimpleNamespace(identity=SimpleNamespace(input_format=i)) for i in formats])
-        if len(set(formats)) == 1:
-            assert source.input_format() == 1
-        else:
-            with pytest.raises(UsageError, match="input formats 1 and 5"):
-                source.input_format()
-
-
 def refused(done: Result) -> str:
     assert isinstance(done.exception, ValueRepairError), done.output
     assert "\n" not in str(done.exception)
@@ -241,33 +230,26 @@ def test_records_of_a_scaled_search_are_warned_of(tmp_path: Path, net: str, book
 
 
 def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: str, book: Path) -> None:
-    # A draw by agreement after two plies is a game that ends, and has records.
-    mine, other = (["-o", str(tmp_path / f"{name}.pgn"), "--no-db", "--draw", "1,2,1"] for name in "ab")
-    chunks, twice = ["--training", str(tmp_path / "chunks")], ["--repeat", "2"]
-    assert run(tmp_path, net, *mine, *chunks).exit_code == 0
-    assert run(tmp_path, net, *other, "--nodes", "6").exit_code == 0
+    def play(name: str, chunks: str | None = None, **options: Any) -> None:
+        # A draw by agreement after two plies is a game that ends, and has records.
+        rules = Rules(draw=DrawRule(1, 2, 1))
+        training = None if chunks is None else str(tmp_path / chunks)
+        vr.selfplay(book, tmp_path / name, None, SelfplayOptions(net=net, rules=rules, training=training, **options))
+
+    play("a.pgn", "chunks", nodes=5)
+    play("b.pgn", nodes=6)
     files = {file.name: file.read_bytes() for file in (tmp_path / "chunks").iterdir()}
     assert len(files) > 1
     # The other run's games have no records, though there are files of their names.
-    done = run(tmp_path, net, *other, "--nodes", "6", *twice, *chunks)
-    assert (isinstance(done.exception, UsageError), "was played without training records" in refused(done)) == (
-        True,
-        True,
-    )
+    with pytest.raises(UsageError, match="was played without training records"):
+        play("b.pgn", "chunks", nodes=6, repeat=2)
     (tmp_path / "b.pgn").write_text("")  # killed before its first game ended
-    done = run(tmp_path, net, *other, "--nodes", "6", *chunks)
-    assert (isinstance(done.exception, UsageError), " more are not of games in " in refused(done)) == (True, True)
+    with pytest.raises(UsageError, match=" more are not of games in "):
+        play("b.pgn", "chunks", nodes=6)
     assert {file.name: file.read_bytes() for file in (tmp_path / "chunks").iterdir()} == files
-    done = run(tmp_path, net, *mine, *twice, "--training", str(tmp_path / "new"))
-    assert (isinstance(done.exception, UsageError), ".gz is not there, but its game, Round " in refused(done)) == (
-        True,
-        True,
-    )
-    assert run(tmp_path, net, *mine, *twice, *chunks).exit_code == 0
-    # 0.1.0 had neither of these tags, and its games go on.
-    text = (tmp_path / "a.pgn").read_text()
-    (tmp_path / "a.pgn").write_text(re.sub(r'\[(Chunk|Date) "[^"]*"\]\n', "", text))
-    assert run(tmp_path, net, *mine, "--repeat", "3", *chunks).exit_code == 0
+    with pytest.raises(UsageError, match="is not there, but its game, Round "):
+        play("a.pgn", "new", nodes=5, repeat=2)
+    play("a.pgn", "chunks", nodes=5, repeat=2)
 
 
 @pytest.mark.parametrize(
@@ -275,21 +257,17 @@ def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: s
     [
         (("--repeat", "0"), "--repeat 0: must be at least 1"),
         (("--nodes", "0"), "--nodes 0: must be at least 1"),
-        (("--jobs", "0"), "--jobs 0: must be at least 1"),
         (("--resign", "60"), "resign 60"),
-        (("--draw", "40,0.1"), "--draw 40,0.1: give MOVE,PLIES,Q"),
         (("--set", "cpuct"), "--set 'cpuct' is not NAME=VALUE"),
         (("--set", "cpukt=1"), "did you mean cpuct?"),
-        (("--syzygy", "/none"), "/none: no such folder"),
+        (("--set", "syzygy=/none"), "/none: no such folder"),
         (("--engine", "lc0", "--device", "cpu"), "--engine lc0: --device is for --engine mcts"),
-        (("--no-resign-share", "0.2"), "--no-resign-share: nobody resigns without --resign"),
         (("--nodes", "1", "--training", "chunks"), "--nodes 1: training records have shares of visits"),
         (("--engine", "lc0", "--seed", "1"), "--engine lc0: --seed is for --engine mcts"),
-        (("--net2", ""), "net '': neither a known net ("),
         (("--engine", "lc0", "--set", "seed=1"), "--engine lc0: it has no seed"),
         (("--engine", "lc0", "--set", "lc0_floats=1"), "--engine lc0: it has no lc0_floats"),
         (("--engine", "lc0", "--set", "certainty=1"), "--engine lc0: it has no certainty"),
-        (("--engine", "lc0", "--draw", "40,8,0.01"), "--engine lc0: it has its own rules for the end of a game"),
+        (("--engine", "lc0", "--set", "max_plies=9"), "--engine lc0: it has its own rules for the end of a game"),
         (("-o", "/dev/full"), "/dev/full: is not a regular file"),
         (("-o", "/"), "/: is a folder; give the name of a file"),
         (("-o", "/none/games.pgn"), "/none/games.pgn: there is no folder /none; make it, or give another name"),
@@ -322,47 +300,21 @@ def test_a_file_has_one_writer(tmp_path: Path) -> None:
     assert not (tmp_path / "games.pgn").exists()
 
 
-def test_two_nets_change_colours_and_every_line_comes_before_any_twice(book: Path) -> None:
-    plan = SelfplayPlan(read_openings(book), "book", ("a", "b"), {}, 12)
-    pairings = [plan.pairing(number) for number in range(plan.games)]
-    assert [p.opening.number for p in pairings] == [0, 1, 2, 3] * 3
-    for line in range(4):
-        whites = [p.white for p in pairings if p.opening.number == line]
-        assert sorted(whites[:2]) == [0, 1]
-        assert whites[0] == whites[2]
-    assert all(p.white + p.black == 1 for p in pairings)
-    assert plan.run != SelfplayPlan(read_openings(book), "book", ("b", "a"), {}, 12).run
-
-
 def test_lines_with_other_move_numbers_are_copies(tmp_path: Path) -> None:
     book = tmp_path / "book.epd"
     book.write_text("".join(f"4k3/8/8/8/8/8/4P3/4K3 w - - 0 {number}\n" for number in (1, 7, 30)))
-    assert SelfplayPlan(read_openings(book), "book", ("a", "a"), {}, 3).copies() == 2
-    assert SelfplayPlan(read_openings(book), "book", ("a", "b"), {}, 3).copies() == 1
+    assert SelfplayPlan(read_openings(book), "book", "a", {}, 3).copies() == 2
 
 
-def test_two_nets_play_each_other(tmp_path: Path, net: str, book: Path, shared_data: Path) -> None:
-    more = ["--repeat", "2", "--no-db", "--max-plies", "10"]
-    done = run(tmp_path, net, "--net2", str(shared_data / "nets" / "maia-1100.pb.gz"), *more)
-    assert done.exit_code == 0, done.output
-    games = [PlayedGame.of_written(game) for game in read_written(tmp_path / "games.pgn")[0]]
-    assert sorted((g.opening, g.white) for g in games) == [(i, n) for i in range(4) for n in ("maia-1100", "maia-1900")]
-    assert not (tmp_path / "a.db").exists()
-
-
-@pytest.mark.parametrize("nets", [1, 2])
-def test_games_that_will_be_copies_are_told_before_and_are_copies(
-    tmp_path: Path, net: str, book: Path, shared_data: Path, nets: int
-) -> None:
+def test_games_that_will_be_copies_are_told_before_and_are_copies(tmp_path: Path, net: str, book: Path) -> None:
     book.write_text("1. e4 c5 *\n\n1. d4 d5 *\n\n1. c4 *\n\n1. e4 c5 *\n")
-    more = ["--no-db", "--repeat", "3", "--json"]
-    more += ["--net2", str(shared_data / "nets" / "maia-1100.pb.gz")] if nets == 2 else []
-    done = run(tmp_path, net, *more, "--max-plies", "24", "--temperature", "0")
+    more = ["--repeat", "3", "--json"]
+    done = run(tmp_path, net, *more, "--set", "max_plies=24", "--temperature", "0")
     games = read_written(tmp_path / "games.pgn")[0]
     movetexts = {(game.tags["White"], re.sub(r"\{[^}]*\}", "", game.text.split("\n\n")[1])) for game in games}
     assert f"{12 - len(movetexts)} of 12 games will be copies of others" in done.stderr
     # Whether games will be copies is known before the first move, so these games are short.
-    short = ("--max-plies", "6", "--temperature", "0")
+    short = ("--set", "max_plies=6", "--temperature", "0")
     for how in (("--temperature", "0.5"), ("--set", "noise_epsilon=0.25"), ("--set", "n_scl=5")):
         (tmp_path / "games.pgn").unlink()
         done = run(tmp_path, net, *more, *short, *how)
@@ -370,7 +322,7 @@ def test_games_that_will_be_copies_are_told_before_and_are_copies(
         assert "copies" not in done.stderr
     (tmp_path / "games.pgn").unlink()
     book.write_text("1. e4 c5 *\n\n1. d4 d5 *\n")
-    done = run(tmp_path, net, "--no-db", *short, *more[3:], *(("--repeat", "2") * (nets == 2)))
+    done = run(tmp_path, net, *short)
     assert done.exit_code == 0, done.output
     assert "copies" not in done.stderr
 
@@ -381,13 +333,14 @@ def test_a_line_that_a_book_has_six_times_is_one_opening(tmp_path: Path, net: st
     for lines in (1, 6):
         book.write_text(lines * "1. e4 c5 *\n\n")
         (tmp_path / "games.pgn").unlink(missing_ok=True)
-        done = run(tmp_path, net, "--no-db", "--json", "--repeat", str(6 // lines), "--draw", "1,4,0.9")
+        (tmp_path / "a.db").unlink(missing_ok=True)
+        done = run(tmp_path, net, "--json", "--repeat", str(6 // lines), "--set", "max_plies=12")
         assert done.exit_code == 0, done.output
         told.append(json.loads(done.stdout))
     assert [f["decisive_ratio_low"] for f in told] == [None, None]
     counted = ("games", "wins", "draws", "losses", "endings", "repeated", "mean_plies", "decisive_ratio_high")
     assert [told[1][name] for name in counted] == [told[0][name] for name in counted]
-    assert told[1]["draws"] == 6
+    assert told[1]["games"] == 6
 
 
 def test_z_against_the_values_of_the_store(tmp_path: Path, net: str, book: Path) -> None:
@@ -443,7 +396,7 @@ def test_a_run_that_breaks_keeps_its_games(
 
 
 def test_resignations_are_measured(tmp_path: Path, net: str, book: Path) -> None:
-    more = ["--resign", "20", "--no-resign-share", "0.5", "--repeat", "5", "--json", "--max-plies", "120"]
+    more = ["--resign", "20", "--repeat", "8", "--json", "--set", "max_plies=120"]
     told = json.loads(run(tmp_path, net, *more).stdout)
     games = [PlayedGame.of_written(game) for game in read_written(tmp_path / "games.pgn")[0]]
     assert told["resign"]["taken"] == sum(game.ending == "resigned" for game in games) > 0
@@ -454,7 +407,7 @@ def test_resignations_are_measured(tmp_path: Path, net: str, book: Path) -> None
 
 @pytest.mark.slow
 def test_the_real_lc0_plays_too(tmp_path: Path, net: str, book: Path) -> None:
-    more = ["--engine", "lc0", "--temperature", "0", "--max-plies", "450", "--training", str(tmp_path / "chunks")]
+    more = ["--engine", "lc0", "--temperature", "0", "--training", str(tmp_path / "chunks")]
     done = run(tmp_path, net, *more)
     assert done.exit_code == 0, done.output
     assert len(read_written(tmp_path / "games.pgn")[0]) == 4

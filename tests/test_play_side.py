@@ -13,7 +13,6 @@ from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.lineup import Lineup, distinct, limits_of, params_of, parse_side
-from valuerepair.play.time_control import TimeControl
 from valuerepair.play.uci_player import UciPlayer
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
@@ -82,15 +81,11 @@ def test_nonsense_is_refused_in_one_line(text: str, complaint: str) -> None:
 
 
 def test_whose_limit_holds() -> None:
-    nodes, clock = TimeControl(nodes=7), TimeControl(base=10_000, increment=100)
-    assert limits_of(parse_side("stockfish"), nodes) == {"nodes": 7}
-    assert limits_of(parse_side("stockfish:nodes=9"), nodes) == {"nodes": 9}
+    assert limits_of(parse_side("stockfish"), 7) == {"nodes": 7}
+    assert limits_of(parse_side("stockfish:nodes=9"), 7) == {"nodes": 9}
     assert limits_of(parse_side("stockfish:movetime=9"), None) == {"movetime": 9}
-    assert limits_of(parse_side("net=x"), clock) == {}
     with pytest.raises(UsageError, match="has no limit; give --nodes"):
         limits_of(parse_side("stockfish"), None)
-    with pytest.raises(UsageError, match="nodes= is not allowed in a match by the clock"):
-        limits_of(parse_side("stockfish:nodes=9"), clock)
 
 
 def test_names_can_be_told_apart() -> None:

@@ -23,8 +23,6 @@ CASES = [
     (MatchScore(4250, 0, 0), 0, 10, "normalized", 120.56),
     (MatchScore(21404, 40708, 21184), 0.5, 2.5, "logistic", -1.57),
     (MatchScore(57433, 106593, 57030), 0, 2, "logistic", -2.59),
-    (MatchScore(68965, 128429, 68526), 0, 2, "bayesian", -1.26),
-    (MatchScore(21629, 41111, 21484), 0.5, 2.5, "bayesian", -1.13),
     (Pentanomial((365, 16618, 36229, 16974, 390)), 0, 2, "normalized", 2.25),
     (Pentanomial((127, 4883, 10712, 5150, 104)), -1.75, 0.25, "normalized", 3.01),
     (Pentanomial((0, 0, 0, 0, 5550)), 0, 5, "normalized", 111.82),
@@ -73,7 +71,6 @@ def test_bounds_and_verdicts() -> None:
     assert test.verdict(MatchScore(600, 500, 400)) == "H1"
     assert test.verdict(MatchScore(400, 500, 600)) == "H0"
     assert test.verdict(MatchScore(101, 100, 100)) == ""
-    assert str(test) == "SPRT [0, 5] normalized Elo, LLR from -2.94 to 2.94"
 
 
 counts = st.integers(0, 2000)
@@ -115,17 +112,11 @@ def test_independent_games_give_the_same_ratio_as_pairs(games: tuple[int, int, i
     ({"elo0": 0, "elo1": 5, "alpha": 0}, "alpha=0 must be between 0 and 1"),
     ({"elo0": 0, "elo1": 5, "beta": 1}, "beta=1 must be between 0 and 1"),
     ({"elo0": 0, "elo1": 5, "alpha": 0.6, "beta": 0.5}, "add up to less than 1"),
-    ({"elo0": 0, "elo1": 5, "model": "linear"}, "must be one of normalized, logistic, bayesian"),
+    ({"elo0": 0, "elo1": 5, "model": "linear"}, "must be one of normalized, logistic"),
 ])  # fmt: skip
 def test_what_is_no_test(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Sprt(**settings)
-
-
-def test_no_bayesian_pairs() -> None:
-    with pytest.raises(UsageError, match="games only, not pairs"):
-        Sprt(0, 5, model="bayesian").llr(Pentanomial((1, 2, 3, 4, 5)))
-    assert Sprt(0, 5, model="bayesian").llr(MatchScore(5, 5, 0)) == 0
 
 
 SHARES = [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -202,14 +193,14 @@ def test_the_chances_far_from_even_are_the_most_likely_ones(observed: list[float
     assert -float(chances @ np.log(ours)) == pytest.approx(best.fun, abs=1e-7)
 
 
-@pytest.mark.parametrize("model", ["normalized", "logistic", "bayesian"])
+@pytest.mark.parametrize("model", ["normalized", "logistic"])
 def test_no_test_gives_up_in_the_middle_of_a_match(model: str) -> None:
     """Whatever has come so far, each difference that a test may have has a ratio."""
     for ends in ((0, 250), (0, 400), (-4000, 4000), (3900, 4000), (-4000, -3000)):
         test = Sprt(*ends, model=model)
         for counts in itertools.product((0, 1, 3000), repeat=3):
             assert math.isfinite(test.llr(MatchScore(*counts)))
-        for a, b, c, d, e in itertools.product((0, 100), repeat=5) if model != "bayesian" else ():
+        for a, b, c, d, e in itertools.product((0, 100), repeat=5):
             assert math.isfinite(test.llr(Pentanomial((a, b, c, d, e))))
 
 

@@ -22,7 +22,6 @@ from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, Fault, Gam
 from valuerepair.play.openings import Opening, read_openings
 from valuerepair.play.referee import Rules
 from valuerepair.play.runner import Pairing, play_games
-from valuerepair.play.time_control import Clock, TimeControl
 from valuerepair.play.uci_player import UciPlayer
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
@@ -170,22 +169,6 @@ def test_a_time_for_a_move_may_be_overdrawn_by_the_margin_only(opened: Opener) -
     assert fault.value.ending == OUT_OF_TIME
     player.forget(1)
     assert player.think(2, START, 0).result(20).move == "e2e4"
-
-
-def test_by_the_clock_an_engine_has_what_is_left_of_it(opened: Opener) -> None:
-    player = opened("slow-on=startpos", "slow=0.5")
-    assert player.think(0, START, 0, Clock(1000, 1, 0, 0)).result(20).seconds >= 0.5
-    with pytest.raises(Fault):
-        player.think(1, START, 0, Clock(300, 10_000, 0, 0)).result(20)
-
-
-def test_a_game_by_the_clock_ends_by_time(opened: Opener, openings: list[Opening]) -> None:
-    """The slow one needs 0.25 s for each move and has 0.55 s for all; the margin of 0.1 s does not give it a third."""
-    slow, quick = opened("play", "slow-on=", "slow=0.25", name="slow"), opened("play", name="quick")
-    control = TimeControl(base=550)
-    (record,) = play_games([Pairing(0, openings[0], 0, 1)], (slow, quick), Rules(), 1, seed=0, clock=control)
-    assert (record.result, record.ending) == ("0-1", OUT_OF_TIME)
-    assert len(record.thoughts) == 4
 
 
 def test_a_search_given_up_leaves_no_process(opened: Opener) -> None:

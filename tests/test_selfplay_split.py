@@ -20,12 +20,12 @@ from tests import random_nets
 from tests.cli_tree import SAMPLE
 from tests.confirm_doubles import Candidate, make_store, position_of
 from tests.test_training_records import fake_game, fake_search
-from tests.vr_runs import here
 from valuerepair.chess import v6
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import Split, write_split
 from valuerepair.play.game import GameRecord, Thought
 from valuerepair.play.lc0_selfplay import Lc0Chunks
+from valuerepair.play.referee import DrawRule, Rules
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 from valuerepair.training.records import ChunkWriter, RecordFacts, game_records
@@ -155,7 +155,7 @@ def test_lc0s_file_that_cannot_be_read_gets_no_name(tmp_path: Path) -> None:
 
 
 def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
 ) -> None:
     named, replaced = list[str](), os.replace
 
@@ -169,21 +169,15 @@ def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(
     fens = (ROOKS, "4k3/q7/8/8/8/8/R6P/4K3 w - - 0 1")
     (tmp_path / "book.epd").write_text("".join(f"{chess.Board(fen).epd()}\n" for fen in fens))
     write_split(tmp_path / "split.json", Split(games=0, materials=("KRvKR",)))
-    command = (
-        "selfplay",
-        "book.epd",
-        "--net",
-        "my-net.pb.gz",
-        "--nodes",
-        "4",
-        "--draw",
-        "1,2,1",
-        "--training",
-        "chunks",
+    options = SelfplayOptions(
+        net=str(tmp_path / "my-net.pb.gz"),
+        nodes=4,
+        rules=Rules(draw=DrawRule(1, 2, 1)),
+        training=str(tmp_path / "chunks"),
     )
-    done = here(*command, "--split", "split.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "held out: 2 of 4 training records of the games played now were left out" in done.stderr
+    book, output, split = tmp_path / "book.epd", tmp_path / "selfplay.pgn", tmp_path / "split.json"
+    vr.selfplay(book, output, None, options, split=split)
+    assert "held out: 2 of 4 training records of the games played now were left out" in said
     with (tmp_path / "selfplay.pgn").open() as file:
         games = [game for game in iter(lambda: chess.pgn.read_game(file), None) if game]
     assert {game.headers["Round"]: game.headers["Chunk"] for game in games} == {"1": "held out", "2": "game_000001.gz"}
@@ -191,9 +185,7 @@ def test_a_game_whose_records_are_all_held_out_has_no_chunk_and_its_run_goes_on(
     assert "game_000001.gz" in named
     assert "game_000000.gz" not in named  # a kill at any time leaves nothing that is held out
     before = (tmp_path / "selfplay.pgn").read_bytes()
-    again = here(*command, "--split", "split.json", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
-    assert (tmp_path / "selfplay.pgn").read_bytes() == before
-    without = here(*command, cwd=tmp_path)
-    assert without.returncode == 2
-    assert without.stderr.count("\n") == 1
+    vr.selfplay(book, output, None, options, split=split)
+    assert output.read_bytes() == before
+    with pytest.raises(UsageError, match="is of another run"):
+        vr.selfplay(book, output, None, options)

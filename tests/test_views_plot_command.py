@@ -103,8 +103,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["nonsense"], "no kind of plot nonsense; there are scatter, hexbin", 2),
         (["calibration", "--threshold", "0.4"], "vr plot calibration does not take --threshold", 2),
-        (["elo", "match.pgn", "--db", "a.db"], "vr plot elo does not take --db", 2),
-        (["elo"], "vr plot elo reads the PGN of a match: give it, vr plot elo SOURCE", 2),
+        (["match", "match.pgn", "--db", "a.db"], "vr plot match does not take --db", 2),
+        (["match"], "vr plot match reads the PGN of a match: give it, vr plot match SOURCE", 2),
         (["hexbin", "other.db"], "vr plot hexbin reads a store: give it with --db other.db", 2),
         (["hexbin", "-o", "a.gif"], "a.gif: a plot's name ends in .png, .svg or .pdf", 2),
         (["calibration"], "no decided games from its positions; vr selfplay BOOK --db", 1),
@@ -118,7 +118,7 @@ def test_refused_in_one_line(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str, code: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = arguments if "--db" in arguments or "elo" in arguments else [*arguments, "--db", str(bare)]
+    words = arguments if "--db" in arguments or "match" in arguments else [*arguments, "--db", str(bare)]
     with pytest.raises(ValueRepairError) as caught:
         CliRunner().invoke(cli, ["plot", *words], catch_exceptions=False)
     assert said in str(caught.value)
@@ -140,7 +140,7 @@ def test_python_refuses_as_the_command_does(bare: Path) -> None:
     with pytest.raises(UsageError, match="no kind of plot histogram"):
         figures.draw("histogram", bare)
     with Store.open(bare) as store, pytest.raises(UsageError, match="reads the PGN of a match, not a store"):
-        figures.draw("elo", store)
+        figures.draw("match", store)
 
 
 def test_every_kind_is_in_the_help_and_in_the_docs() -> None:

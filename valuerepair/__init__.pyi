@@ -9,11 +9,9 @@ from .api.comparing import remeasure as remeasure
 from .api.mining import confirm as confirm
 from .api.mining import expand as expand
 from .api.mining import mine as mine
-from .api.playing import elo as elo
 from .api.playing import experiment_match as experiment_match
 from .api.playing import experiment_selfplay as experiment_selfplay
 from .api.playing import match as match
-from .api.playing import plan_match as plan_match
 from .api.playing import selfplay as selfplay
 from .api.repairing import plan_repair as plan_repair
 from .api.repairing import repair as repair

@@ -1,26 +1,24 @@
-"""Games and their results: `selfplay`, `match`, `elo`, `plan_match`, `experiment_selfplay`, `experiment_match`."""
+"""Games and their results: `selfplay`, `match`, `experiment_selfplay`, `experiment_match`."""
 
 from __future__ import annotations
 
 import logging
 import os
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from valuerepair import outputs
-from valuerepair.api.calls import Path, finished, paths_of, shown_progress, split_of
+from valuerepair.api.calls import Path, finished, shown_progress, split_of
 from valuerepair.command import recorded_command
 from valuerepair.errors import UsageError
 from valuerepair.question import DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
     from valuerepair.judge.split import Split
-    from valuerepair.play.crosstable import Crosstable
     from valuerepair.play.experiment import Experiment, ExperimentOptions, Row
     from valuerepair.play.match import MatchEnd, MatchOptions
-    from valuerepair.play.match_length import MatchLength
     from valuerepair.play.selfplay import SelfplayEnd
     from valuerepair.report.experiment import ExperimentTable
     from valuerepair.training.selfplay import SelfplayOptions
@@ -86,55 +84,6 @@ def match(
     with shown_progress("match", "games", quiet=quiet, own_eta=True) as progress:
         end = play_sides((a, b), options or MatchOptions(), os.fspath(output), progress=progress)
     return finished(end, end.interrupted)
-
-
-def elo(
-    games: Path | Iterable[Path], player: str | None = None, *, sprt: str | None = None, quiet: bool = True
-) -> Crosstable:
-    """The results of the games in PGN files of any program: `vr elo`.
-
-    `games` are files (compressed or not) and folders. `player` selects the games and the point of view; without it a
-    match of two is seen from its first side, and games of more players give only the `matches`. `sprt` is a test,
-    ``elo0=0,elo1=5``. `quiet`: no progress on standard error.
-
-    Returns a `Crosstable`: `whole` is the match of two, or `player` against all others, with `results`, `levels` (Elo
-    with its interval and a verdict at each level), `normalized`, `tally` (by colour, by pairs), `by_ending`, `faults`,
-    `verdict` (of the test); `matches` has one for each pair of players. `lines()` and `as_json()` are the output of
-    `vr elo`. Raises UsageError for a missing file or player, ValueRepairError for files without a match.
-    """
-    from valuerepair.play.crosstable import crosstable
-    from valuerepair.play.sprt import parse_sprt
-
-    test = parse_sprt(sprt) if sprt is not None else None
-    with shown_progress("reading", "games", quiet=quiet) as progress:
-        return crosstable(paths_of(games), player, test, on_games=progress.advance)
-
-
-def plan_match(
-    elo: float | None = None,
-    *,
-    draws: float | None = None,
-    like: Crosstable | None = None,
-    sprt: str | None = None,
-    seconds: float | None = None,
-    jobs: int = 1,
-) -> MatchLength:
-    """How many games (and hours) it takes to show a difference of `elo` points: `vr elo --resolve`.
-
-    Give either `draws`, the share of drawn games, or ``like=vr.elo("first-games.pgn")``, whose games have the share of
-    draws and the time of a game. `sprt` is a test whose length is estimated, also without `elo`. `seconds` is the time
-    of a game, `jobs` the number of games at once.
-
-    Returns a `MatchLength`: `games` by level, for each of the chances of `valuerepair.play.match_length.POWERS` to show
-    the difference; `tests` (games on average, chance of H1) at the test's elo0, in the middle, at its elo1, and at
-    `elo`; `hours(games)`.
-    Raises UsageError for invalid arguments, ValueRepairError if `like` has too few games.
-    """
-    from valuerepair.play.match_length import match_length
-    from valuerepair.play.sprt import parse_sprt
-
-    test = parse_sprt(sprt) if sprt is not None else None
-    return match_length(elo, draws=draws, like=like, sprt=test, seconds=seconds, jobs=jobs)
 
 
 def experiment_selfplay(

@@ -44,7 +44,6 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Compare": {
         "remeasure": "Compare nets on the same positions: who repaired what.",
         "match": "Play a match of nets or UCI engines, with Elo, LOS and SPRT.",
-        "elo": "Report what the PGN of any match shows: Elo, LOS, SPRT; plan how many games.",
         "experiment": "Measure settings of the search by games: sweeps, odds, options.",
     },
     "Store": {"store": "Check a store, or merge several into one."},

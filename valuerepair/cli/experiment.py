@@ -19,7 +19,6 @@ SHARED = several(
     NET,
     click.option("--nodes", default=200, help="Nodes per move of settings that do not name their own."),
     click.option("--games", default=200, help="Games per setting."),
-    click.option("--json", is_flag=True, help="Print the table as one JSON array."),
 )
 
 
@@ -43,9 +42,7 @@ def command() -> None:
 @click.option("--match", metavar="SETTING", help="Then match this against the temperature with the same (w + l) / d.")
 @click.option("--match-games", default=200, help="Games of that match.")
 @SHARED
-def selfplay(
-    settings: tuple[str, ...], match: str | None, match_games: int, output: str, json: bool, **options: Any
-) -> None:
+def selfplay(settings: tuple[str, ...], match: str | None, match_games: int, output: str, **options: Any) -> None:
     """Sweep settings of the search in self-play.
 
     A SETTING is a side of `vr match`: parameters of the search as NAME=VALUE,... (default: some values of n_scl and of
@@ -61,8 +58,7 @@ def selfplay(
     print_result(
         lambda: vr.experiment_selfplay(
             settings, output, experiment_options, match=match, match_games=match_games, quiet=is_quiet()
-        ),
-        json,
+        )
     )
 
 
@@ -71,7 +67,7 @@ def selfplay(
 @click.option("--against", shell_complete=SIDES, default="name=plain", metavar="SIDE", help="The side that they play.")
 @click.option("--odds", is_flag=True, help="Play each opening once, SIDE with less material.")
 @SHARED
-def match(sides: tuple[str, ...], against: str, odds: bool, output: str, json: bool, **options: Any) -> None:
+def match(sides: tuple[str, ...], against: str, odds: bool, output: str, **options: Any) -> None:
     """Match each SIDE with the same other one: options on against off, odds as nodes grow.
 
     Sides are those of `vr match`. With --odds the openings must give odds, and SIDE plays the weaker colour.
@@ -83,6 +79,5 @@ def match(sides: tuple[str, ...], against: str, odds: bool, output: str, json: b
     """
     experiment_options = vr.ExperimentOptions(**options)
     print_result(
-        lambda: vr.experiment_match(sides, output, experiment_options, against=against, odds=odds, quiet=is_quiet()),
-        json,
+        lambda: vr.experiment_match(sides, output, experiment_options, against=against, odds=odds, quiet=is_quiet())
     )

@@ -11,7 +11,6 @@ from typing import Any, TypeVar, get_args
 import click
 from click.core import ParameterSource
 
-import valuerepair as vr
 from valuerepair import outputs
 from valuerepair.cli.completion import engines, nets, oracles, words
 from valuerepair.cli.files import Archive, File, Output, OutputFolder
@@ -130,33 +129,9 @@ def several(*options: Callable[[Command], Command]) -> Callable[[Command], Comma
     return lambda command: functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
-def rules_options(*, max_plies: int) -> Callable[[Command], Command]:
-    """The options that end games earlier than the rules of chess do."""
-    return several(
-        click.option("--max-plies", default=max_plies, help="End undecided games after this many plies; 0: no limit."),
-        click.option(
-            "--draw", metavar="MOVE,PLIES,Q", help="Draw after PLIES in a row with |Q| at most Q, from MOVE on."
-        ),
-        click.option(
-            "--resign", default=0.0, help="Resign when the winning chance falls below this percentage; 0 disables it."
-        ),
-        click.option(
-            "--syzygy", metavar="PATH", help="Folders of Syzygy tables that decide games, separated as in PATH."
-        ),
-    )
-
-
-def rules_of(options: Mapping[str, Any]) -> vr.Rules:
-    """The rules of `rules_options`. Raises UsageError."""
-    from valuerepair.play.referee import parse_draw_rule
-
-    return vr.Rules(
-        max_plies=options["max_plies"],
-        draw=parse_draw_rule(options["draw"]) if options["draw"] is not None else None,
-        syzygy=options["syzygy"] or "",
-        resign=options["resign"],
-        no_resign_share=options.get("no_resign_share", 0.0),
-    )
+RESIGN = click.option(
+    "--resign", default=0.0, help="Resign when the winning chance falls below this percentage; 0 disables it."
+)
 
 
 def device_option(*, reference: bool = False) -> Callable[[Command], Command]:

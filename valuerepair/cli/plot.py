@@ -15,7 +15,7 @@ from valuerepair.report.figures import KINDS, STORE, kind_of
 
 HELP = """Draw a store, a match, an experiment or a training: KIND is one of those below, scatter unless given.
 
-elo reads the PGN of a match, wdl the folder of an experiment and training a net of vr train, given as SOURCE; all
+match reads the PGN of a match, wdl the folder of an experiment and training a net of vr train, given as SOURCE; all
 others read the store. What each shows and how to read it: docs/plots.md.
 
 \b
@@ -26,7 +26,7 @@ Example:
   vr plot
   vr plot hexbin -o density.svg --threshold 0.8
   vr plot by-phase --threshold 0.4
-  vr plot elo match.pgn -o elo.png
+  vr plot match match.pgn -o match.png
 """.format(kinds="\n".join(f"{name:<12} {kind.help}" for name, kind in KINDS.items()))
 
 

@@ -24,13 +24,12 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.play.elo import share_interval
 from valuerepair.play.figures import PlayedGame, disagreements, figures
 from valuerepair.play.lineup import Lineup, params_of, parse_side
-from valuerepair.play.match import BUILT_IN, ODDS, SEQUENTIAL, MatchPlan, play_match
+from valuerepair.play.match import BUILT_IN, MatchPlan, play_match
 from valuerepair.play.openings import Opening, built_in_openings, read_openings
 from valuerepair.play.pgn import read_written
 from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.selfplay import ForestSource, SelfplayPlan, play_selfplay
 from valuerepair.play.standing import Played, Standing
-from valuerepair.play.time_control import TimeControl
 from valuerepair.text import finite
 
 log = logging.getLogger(__name__)
@@ -89,13 +88,13 @@ class Experiment:
             written = read_written(path)[0] if path.exists() else []
             games: Sequence[PlayedGame] = [PlayedGame.of_written(game) for game in written]
         else:
-            nets, params = [setting.weights or self.net], params_of(setting)
+            net, params = setting.weights or self.net, params_of(setting)
             with (
                 self._progress(name) as progress,
-                ForestSource(nets, params, nodes, games=self.games, rules=Rules(max_plies=MAX_PLIES)) as source,
+                ForestSource(net, params, nodes, games=self.games, rules=Rules(max_plies=MAX_PLIES)) as source,
             ):
                 self.folder.mkdir(parents=True, exist_ok=True)  # only now: a missing net must not leave a folder
-                plan = SelfplayPlan(self.openings, self.book, source.sides, source.facts, self.games)
+                plan = SelfplayPlan(self.openings, self.book, source.side, source.facts, self.games)
                 end = play_selfplay(plan, source, path, progress=progress)
             games, self.stopped = end.games, end.interrupted
         return selfplay_row(setting, games, threshold) | {"nodes": nodes, "planned": self.games}
@@ -106,9 +105,8 @@ class Experiment:
             replace(side, weights=side.weights or (self.net if side.kind.built_in else None), name=name_of(side))
             for side in (first, second)
         )
-        path, control = self._path(f"{first.name} against {second.name}"), TimeControl(nodes=self.nodes)
-        order = ODDS if odds else SEQUENTIAL
-        plan = MatchPlan(self.openings, self.games, self.book, order, control, Rules(max_plies=MAX_PLIES))
+        path, rules = self._path(f"{first.name} against {second.name}"), Rules(max_plies=MAX_PLIES)
+        plan = MatchPlan(self.openings, self.games, self.book, odds, self.nodes, rules)
         for line in plan.remark():
             log.info(line)
         if self.stopped:
@@ -117,7 +115,7 @@ class Experiment:
                 standing.add(Played.of_written(game))
         else:
             with (
-                Lineup([first, second], control, None, self.games) as lineup,
+                Lineup([first, second], self.nodes, None, self.games) as lineup,
                 self._progress(path.stem) as progress,
             ):
                 self.folder.mkdir(parents=True, exist_ok=True)

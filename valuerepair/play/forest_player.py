@@ -22,7 +22,6 @@ from valuerepair.mcts.result import SearchResult, score_of
 from valuerepair.nets.net import Net
 from valuerepair.oracles.mcts_oracle import available_memory, identity_of
 from valuerepair.play.game import Thought
-from valuerepair.play.time_control import Clock
 
 DEFAULT_ENTRIES = 200_000  # about 500 bytes each
 # The cache answers some leaves at once, so the batches need twice as many trees to be full.
@@ -172,8 +171,8 @@ class ForestPlayer:
         rows, hits, runs = (sum(getattr(cache, name) for cache in self._caches) for name in ("rows", "hits", "runs"))
         return Fill(rows, hits, runs, min(self._net.batch_size, self._trees))
 
-    def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
-        """Queues a search; the player's nodes are its only limit, whatever the clock."""
+    def think(self, game: int, position: Position, seed: int) -> Future[Thought]:
+        """Queues a search."""
         stream = self._games.get(game)
         if stream is None:
             stream = self._games[game] = min(self._streams, key=[*self._games.values()].count)

@@ -16,7 +16,6 @@ from valuerepair.chess.rows import FLIP, RIGHTS, ROW, SIXTEEN_BITS, STATE, Board
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.result import SearchResult
 from valuerepair.play.openings import Opening
-from valuerepair.play.time_control import Clock
 
 # Endings of a game: by the rules of chess, by adjudication, by a loss of the side to move, or undecided.
 CHECKMATE, STALEMATE, MATERIAL, REPETITION, FIFTY_MOVES = "checkmate", "stalemate", "material", "repetition", "50 moves"
@@ -101,12 +100,11 @@ class Player(Protocol):
         """For PGN headers and tables."""
         ...
 
-    def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
+    def think(self, game: int, position: Position, seed: int) -> Future[Thought]:
         """Queues the search of a move. `game` is the game's number, `seed` its seed; a game has one search at a time.
 
-        `position` has the game's whole history and a legal move. `clock` is None in games without a clock, where the
-        player's own limit (nodes, time a move) holds. The future raises Fault if the player loses the game by this move
-        (crash, time, illegal move), and ValueRepairError if no more games can be played.
+        `position` has the game's whole history and a legal move. The future raises Fault if the player loses the game
+        by this move (crash, time, illegal move), and ValueRepairError if no more games can be played.
         """
         ...
 
@@ -150,11 +148,6 @@ class Game:
     @property
     def men(self) -> int:
         return int(piece_counts(self._last)[0])
-
-    def can_win(self, white: bool) -> bool:
-        """Whether a side has more than its king."""
-        pieces = filter(str.isalpha, self.fen.split(" ", 1)[0])
-        return sum(piece.isupper() == white for piece in pieces) > 1
 
     @property
     def fits_tablebase(self) -> bool:

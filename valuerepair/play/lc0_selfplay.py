@@ -422,8 +422,7 @@ class Lc0Source:
 
     def __init__(self, settings: Lc0Settings, chunks: str | None, resume: bool) -> None:
         net = read_net_file(settings.weights)
-        side = f"{net.name} sha256:{net.sha256[:16]}"
-        self.sides, self.jobs = (side, side), settings.parallel
+        self.side, self.jobs = f"{net.name} sha256:{net.sha256[:16]}", settings.parallel
         plain = Lc0Settings(settings.weights)
         names = ("minibatch", "temperature", "noise", "history_fill", "resign", "syzygy")
         words = [
@@ -452,7 +451,7 @@ class Lc0Source:
         return None
 
 
-def lc0_settings(net: str | None, params: SearchParams, nodes: int, parallel: int | None, rules: Rules) -> Lc0Settings:
+def lc0_settings(net: str | None, params: SearchParams, nodes: int, rules: Rules) -> Lc0Settings:
     """The same search by lc0. Raises UsageError for settings that lc0 lacks: search-contempt, a seed, adjudication."""
     if missing := [name for name in _NOT_IN_LC0 if getattr(params, name) != getattr(SearchParams(), name)]:
         raise UsageError(f"--engine lc0: it has no {missing[0]}; leave it out, or play with --engine mcts")
@@ -461,7 +460,7 @@ def lc0_settings(net: str | None, params: SearchParams, nodes: int, parallel: in
     return Lc0Settings(
         locate(net),
         nodes,
-        parallel or PARALLEL_GAMES,
+        PARALLEL_GAMES,
         params.minibatch_size,
         params.temperature,
         params.noise_epsilon,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,17 +9,15 @@ from typing import Any
 
 from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU
 from valuerepair.cores import usable_cores
-from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI, WRITTEN_FILES, file_named
+from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI
 from valuerepair.engines.pool import TimeLimit
 from valuerepair.engines.spec import EngineSpec, find_engine, is_path
 from valuerepair.errors import UsageError, check_least
-from valuerepair.files import file_sha256
 from valuerepair.inputs import settings_of
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net
 from valuerepair.nets.registry import DEFAULT_NET
 from valuerepair.play.game import Player
-from valuerepair.play.time_control import TimeControl
 from valuerepair.play.uci_player import UciPlayer
 
 _MOST_ON_CPU = 128  # games at once
@@ -29,37 +26,15 @@ _DEFAULT_OPTIONS = {"Threads": "1", "Hash": "16", "UCI_ShowWDL": "true"}
 
 
 @dataclass(frozen=True)
-class NamedFile:
-    """A file that an engine's arguments or options name, as it was before the engine started."""
-
-    path: str
-    stamp: tuple[int, int] | None
-    content: str
-
-    @staticmethod
-    def of_path(path: str) -> NamedFile:
-        """The file as it is now; `content` is its name with the beginning of its SHA-256."""
-        stamp = _stamp(path)
-        return NamedFile(path, stamp, f"{os.path.basename(path)}#{file_sha256(path)[:12]}")
-
-    @property
-    def changed(self) -> bool:
-        """Whether it has been written since: then the engine writes it, as a log or what it learns."""
-        return _stamp(self.path) != self.stamp
-
-
-@dataclass(frozen=True)
 class Seat:
     """A player and what its moves depend on, in two lines: two matches with the same lines have the same side.
 
-    `q_scale` is that of the built-in search, None for an engine. `files` are those that an engine's arguments and
-    options name.
+    `q_scale` is that of the built-in search, None for an engine.
     """
 
     player: Player
     identity: str
     q_scale: float | None = None
-    files: tuple[NamedFile, ...] = ()
 
 
 class Lineup:
@@ -68,13 +43,14 @@ class Lineup:
     def __init__(
         self,
         sides: Sequence[EngineSpec],
-        control: TimeControl | None,
+        nodes: int | None,
         jobs: int | None,
         games: int,
         **net_options: Any,
     ) -> None:
-        """Opens both players; by default `jobs` is one game per core, with two nets as many as fill their batches.
+        """Opens both players; `nodes` are per move, for a side without a limit of its own.
 
+        By default `jobs` is one game per core, with two nets as many as fill their batches.
         `net_options` are those of `open_net`, for the built-in search. Raises UsageError and ValueRepairError.
         """
         check_least("--jobs", jobs)
@@ -85,7 +61,7 @@ class Lineup:
         for side in sides:
             if not side.kind.built_in:
                 side.kind.program(side)  # checked first: the side may not be an engine at all
-        limits = [limits_of(side, control) for side in sides]
+        limits = [limits_of(side, nodes) for side in sides]
         try:
             # By nodes the built-in search plays in this process, many games in a batch; by time as ``vr uci``.
             own = [side.kind.built_in and set(limit) == {"nodes"} for side, limit in zip(sides, limits, strict=True)]
@@ -186,13 +162,12 @@ class Lineup:
             nodes=limits.get("nodes"),
             movetime=limits.get("movetime", 0) / 1000,
         )
-        files = _named_files(side, os.path.dirname(setup.path))  # before the engine starts and writes to them
         player = UciPlayer(setup, limits, limit, name=side.name or (net if kind.built_in else None))
         self._players.append(player)
         options = {name: value for name, value in player.settings.items() if name != "WeightsFile"}
         words = [player.engine_name, net, _words({**limits, **options}), *side.arguments, *facts]
         identity = " ".join(word for word in words if word)
-        return Seat(player, identity, files=files)
+        return Seat(player, identity)
 
 
 def parse_side(text: str) -> EngineSpec:
@@ -239,18 +214,13 @@ def params_of(side: EngineSpec) -> SearchParams:
     return SearchParams().with_settings(side.options, side.where)
 
 
-def limits_of(side: EngineSpec, control: TimeControl | None) -> dict[str, int]:
-    """The limits of a side's search: its own, else those of the match; empty with a clock. Raises UsageError."""
-    if control is not None and control.by_clock:
-        if side.limits:
-            own = ", ".join(f"{name}=" for name in side.limits)
-            raise UsageError(f"{side.where}{own} is not allowed in a match by the clock (--tc)")
-        return {}
+def limits_of(side: EngineSpec, nodes: int | None) -> dict[str, int]:
+    """The limits of a side's search: its own, else the match's nodes per move. Raises UsageError without any."""
     if side.limits:
         return dict(side.limits)
-    if control is None or control.nodes is None:
-        raise UsageError(f"{side.where}has no limit; give --nodes or --tc, or the side's own nodes= or movetime=")
-    return {"nodes": control.nodes}
+    if nodes is None:
+        raise UsageError(f"{side.where}has no limit; give --nodes, or the side's own nodes= or movetime=")
+    return {"nodes": nodes}
 
 
 def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence[Mapping[str, int]]) -> list[str]:
@@ -267,25 +237,6 @@ def distinct(names: Sequence[str], sides: Sequence[EngineSpec], limits: Sequence
     if len(set(longer)) == len(longer):
         return longer
     return [name if i == 0 else f"{name} ({i + 1})" for i, name in enumerate(names)]
-
-
-def _named_files(side: EngineSpec, folder: str) -> tuple[NamedFile, ...]:
-    """The files that an engine's arguments and options name, without those that are known to be its logs."""
-    if not side.kind.is_local:
-        return ()
-    logs = {name.lower() for name in WRITTEN_FILES}
-    named = [file_named(word, "") for word in side.arguments]
-    named += [file_named(value, folder) for name, value in side.options.items() if name.lower() not in logs]
-    return tuple(NamedFile.of_path(path) for path in named if path is not None)
-
-
-def _stamp(path: str) -> tuple[int, int] | None:
-    """Changes when a file is written; None without a file."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size
 
 
 def _words(options: Mapping[str, object]) -> str:

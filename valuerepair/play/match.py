@@ -5,21 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import random
 import re
 import time
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from valuerepair import signals
-from valuerepair.books.emit import MAX_TAG_LENGTH, one_line
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.time_left import Turns
-from valuerepair.errors import UsageError, check_least, check_word
+from valuerepair.engines.spec import count
+from valuerepair.errors import UsageError, check_least
 from valuerepair.play.breadth import breadth_tags
 from valuerepair.play.game import GameRecord
 from valuerepair.play.lineup import Lineup, parse_side
@@ -31,54 +32,46 @@ from valuerepair.play.openings import (
     read_openings,
     white_material,
 )
-from valuerepair.play.pgn import (
-    PgnWriter,
-    WrittenGame,
-    claimed_games,
-    game_text,
-    resumed,
-    run_tags,
-    today,
-)
-from valuerepair.play.referee import Rules
+from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
+from valuerepair.play.referee import RULE_SETTINGS, Rules
 from valuerepair.play.runner import Pairing, each_timed, play_games
 from valuerepair.play.sprt import GO_ON, Sprt, parse_sprt
 from valuerepair.play.standing import Played, Standing, level_lines, progress_note, report_lines
-from valuerepair.play.time_control import TimeControl, parse_control
 from valuerepair.text import quantity
 from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)
 
-SEQUENTIAL, SHUFFLED, ODDS = "sequential", "shuffled", "odds"
 TICK_S = 0.5
+# 1.96 standard deviations of a game's points, 0.41, by 1,600 / ln 10 Elo a point at an even score, with a margin.
+_ELO_OF_ONE_GAME = 600
 BUILT_IN = "built-in"
-_NAMED_FILE = re.compile(r"(\S.*?)#([0-9a-f]{12})(?: |$)")  # in a tag of files
+# In the text of a side; it holds for the games.
+_RULE = re.compile(rf"(?:^|,)({'|'.join(RULE_SETTINGS)})=((?:\\,|[^,])*)")
 
 
 @dataclass(frozen=True)
 class MatchPlan:
-    """The games to play: `games` in all, from the openings, by `rules`; `control` None: each side has its own limit.
+    """The games to play: `games` in all, from the openings, by `rules`; `nodes` per move, for sides without a limit.
 
     Games 2k and 2k + 1 have the same opening; the first side has White in even games. Openings come in the book's
-    order, or `shuffled` by the seed, differently each time through the book. In the order `odds` each opening is played
-    once, the first side with less material: pairs have only one game. `book` names the openings in PGN. With `sprt` the
-    match ends once the test has decided. Raises UsageError for an odd number of games, for less than two games, and for
-    openings of even material in the order `odds`.
+    order; a `seed` other than 0 shuffles them, differently each time through the book. With `odds` each opening is
+    played once, the first side with less material: pairs have only one game. `book` names the openings in PGN. With
+    `sprt` the match ends once the test has decided. Raises UsageError for an odd number of games, for less than two
+    games, and for `odds` with openings of even material.
     """
 
     openings: Sequence[Opening]
     games: int
     book: str = BUILT_IN
-    order: str = SEQUENTIAL
-    control: TimeControl | None = None
+    odds: bool = False
+    nodes: int | None = None
     rules: Rules = field(default_factory=Rules)
     sprt: Sprt | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_word("--order", self.order, (SEQUENTIAL, SHUFFLED, ODDS))
-        if self.order == ODDS:
+        if self.odds:
             check_least("--games", self.games)
             for opening in self.openings:
                 if white_material(opening.fen) == 0:
@@ -87,9 +80,14 @@ class MatchPlan:
             raise UsageError(f"--games {self.games}: must be even and at least 2, as each opening has both colours")
 
     @property
+    def order(self) -> str:
+        """The order of the openings, in a word."""
+        return "odds" if self.odds else "shuffled" if self.seed else "sequential"
+
+    @property
     def numbers(self) -> Sequence[int]:
         """The numbers of its games."""
-        if self.order != ODDS:
+        if not self.odds:
             return range(self.games)
         return [2 * pair + (white_material(self.opening(pair).fen) > 0) for pair in range(self.games)]
 
@@ -102,12 +100,12 @@ class MatchPlan:
     def opening(self, pair: int) -> Opening:
         """The opening of a pair of games."""
         turn, line = divmod(pair, len(self.openings))
-        return self.openings[_order(len(self.openings), turn, self.seed)[line] if self.order == SHUFFLED else line]
+        return self.openings[_order(len(self.openings), turn, self.seed)[line] if self.seed else line]
 
     def remark(self) -> list[str]:
-        """Remarks on the openings for the user; may be empty."""
-        pairs = self.games if self.order == ODDS else self.games // 2
-        lines = []
+        """Remarks for the user: what so many games can show, and the openings."""
+        pairs = self.games if self.odds else self.games // 2
+        lines = [f"{quantity(self.games, 'game')} show differences of some {shown_elo(self.games)} Elo"]
         if self.book == BUILT_IN:
             lines.append(
                 f"openings: {len(self.openings):,} built-in lines, one per ECO code; --openings BOOK for others"
@@ -120,6 +118,11 @@ class MatchPlan:
                 "temperature are repeated; intervals are over openings, an SPRT counts copies as new games"
             )
         return lines
+
+
+def shown_elo(games: int) -> int:
+    """About half the width, in Elo, of the interval at 0.95 of so many games, a third of them drawn."""
+    return round(_ELO_OF_ONE_GAME / math.sqrt(games))
 
 
 @cache
@@ -190,14 +193,12 @@ class MatchEnd:
 @dataclass(frozen=True, kw_only=True)
 class MatchOptions:
     """A match as typed. `games` is by default two per opening; `openings` is a PGN, EPD or FEN file, by default the
-    built-in lines; `nodes` or `tc` (``10+0.1``) limits the sides whose text has no limit; `sprt` is a test,
+    built-in lines; `nodes` (``800``, ``10k``) limit the sides whose text has no limit; `sprt` is a test,
     ``elo0=0,elo1=5``; the others are as in `MatchPlan` and `Lineup`."""
 
     games: int | None = None
     openings: str | None = None
-    order: str = SEQUENTIAL
     nodes: str | None = None
-    tc: str | None = None
     rules: Rules = field(default_factory=Rules)
     sprt: str | None = None
     jobs: int | None = None
@@ -213,22 +214,30 @@ class MatchOptions:
             openings,
             self.games if self.games is not None else 2 * len(openings),
             os.path.basename(self.openings) if self.openings is not None else BUILT_IN,
-            self.order,
-            parse_control(self.nodes, self.tc),
-            self.rules,
-            parse_sprt(self.sprt) if self.sprt is not None else None,
-            self.seed,
+            nodes=None if self.nodes is None else count(self.nodes, f"--nodes {self.nodes}"),
+            rules=self.rules,
+            sprt=parse_sprt(self.sprt) if self.sprt is not None else None,
+            seed=self.seed,
         )
 
 
 def play_sides(sides: Sequence[str], options: MatchOptions, path: str | Path, *, progress: Progress) -> MatchEnd:
     """The match of two sides, given as the text of `vr match`: opens them, and logs the players. See `play_match`."""
-    a, b = (parse_side(side) for side in sides)
-    plan = options.plan()
+    texts, rules = without_rules(sides, options.rules)
+    players, plan = [parse_side(text) for text in texts], replace(options, rules=rules).plan()
     device_options = {"device": options.device, "threads": options.threads}
-    with Lineup([a, b], plan.control, options.jobs, plan.games, **device_options) as lineup:
+    with Lineup(players, plan.nodes, options.jobs, plan.games, **device_options) as lineup:
         log.info("\n".join([*lineup.lines(), *plan.remark()]))
         return play_match(plan, lineup, path, progress=progress)
+
+
+def without_rules(sides: Sequence[str], rules: Rules) -> tuple[list[str], Rules]:
+    """The texts of the sides without ``syzygy=FOLDERS`` and ``max_plies=N``, and the rules of the games with these.
+
+    Raises UsageError for an invalid number of plies.
+    """
+    found = {name: value.replace("\\,", ",") for side in sides for name, value in _RULE.findall(side)}
+    return [_RULE.sub("", side).removeprefix(",") for side in sides], rules.with_settings(found)
 
 
 def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: Progress) -> MatchEnd:
@@ -239,15 +248,11 @@ def play_match(plan: MatchPlan, lineup: Lineup, path: str | Path, *, progress: P
     writes.
     """
     names = lineup.seats[0].player.name, lineup.seats[1].player.name
-    standing = Standing(names, plan.sprt, paired=plan.order != ODDS)
+    standing = Standing(names, plan.sprt, paired=not plan.odds)
     with claimed_games(path):
         facts = _Facts(plan, lineup)
         planned = f"{quantity(plan.games, 'game')}; give more --games"
         done, size = resumed(Path(path), max(plan.numbers), planned, facts.difference)
-        if (changed := facts.changed_file(done)) is not None:
-            raise UsageError(f"{path}: {changed}; put the former file back, or give another -o FILE")
-        if done:
-            facts.keep_names(done[0])
         for game in done:
             standing.add(Played.of_written(game))
         if done:
@@ -290,7 +295,6 @@ def _play(
             plan.rules,
             lineup.jobs,
             seed=plan.seed,
-            clock=plan.control if plan.control is not None and plan.control.by_clock else None,
             on_move=tick,
             halted=lambda: signals.count() > 0 or standing.verdict != GO_ON,
         )
@@ -313,19 +317,11 @@ class _Facts:
     def __init__(self, plan: MatchPlan, lineup: Lineup) -> None:
         self._names = [seat.player.name for seat in lineup.seats]
         self._sides = [seat.identity for seat in lineup.seats]
-        self._files = [seat.files for seat in lineup.seats]
         self._openings = {opening.number: opening for opening in plan.openings}
-        control = plan.control.tag if plan.control is not None else "-"
         shared = run_tags(plan.book, plan.openings, plan.seed, plan.rules)
-        self.common = {"Book": shared["Book"], "BookOrder": plan.order, **shared, "TimeControl": control}
-        limits = str(plan.control) if plan.control is not None else "-"
-        facts = json.dumps([self._names, self._sides, self.common, limits])
+        self.common = {"Book": shared["Book"], "BookOrder": plan.order, **shared}
+        facts = json.dumps([self._names, self._sides, self.common, plan.nodes])
         self.run = hashlib.sha256(facts.encode()).hexdigest()[:16]
-
-    def keep_names(self, game: WrittenGame) -> None:
-        """Names the players of the games to come as in an earlier game: earlier versions cut names."""
-        white, black = game.tags["White"], game.tags["Black"]
-        self._names = [black, white] if game.number % 2 else [white, black]
 
     def sides(self, number: int) -> dict[str, str]:
         """Tags of the game's players: their names and identities."""
@@ -337,55 +333,21 @@ class _Facts:
             "BlackSide": self._sides[black],
         }
 
-    def files(self, number: int) -> dict[str, str]:
-        """The tags that identify the contents of the players' files; a player without files has no tag.
-
-        Files that changed since their engine started are left out: the engine writes them.
-        """
-        texts = [" ".join(file.content for file in files if not file.changed) for files in self._files]
-        return {name: texts[side] for side in (0, 1) if texts[side] for name in [_files_tag(side, number)]}
-
     def tags(self, record: GameRecord) -> dict[str, str]:
         """All tags of a game besides the standard ones."""
         opening = self._openings[record.opening]
         named = {name: opening.tags[name] for name in ("ECO", "Opening", "Variation") if name in opening.tags}
-        sides = {**self.sides(record.number), **self.files(record.number)}
         head = {"Event": "vr match", "Site": f"valuerepair {__version__}", "Date": today()}
-        return {**head, "Run": self.run, **sides, **self.common, **named, **breadth_tags(record)}
+        return {**head, "Run": self.run, **self.sides(record.number), **self.common, **named, **breadth_tags(record)}
 
     def difference(self, game: WrittenGame) -> str | None:
         """The first difference between a written game and this match, in words; None if it is a game of this match."""
-        number = game.number
-        tags = {**self.sides(number), **self.common}
-        for name, now in tags.items():
-            if not game.has(name, now):
-                before, colour = game.tags.get(name, "not given"), name.removesuffix("Side")
-                side = {("White", "Black")[number % 2]: "side A", ("Black", "White")[number % 2]: "side B"}.get(colour)
-                return f"{side or name} was {before!r} and now is {now!r}"
         if game.tags["Run"] == self.run:
             return None
-        if any(len(now) > len(game.tags.get(name, "")) == MAX_TAG_LENGTH for name, now in tags.items()):
-            return f"its limits, or names or settings beyond {MAX_TAG_LENGTH} characters, were different"
+        sides = dict(zip(("White", "Black"), "BA" if game.number % 2 else "AB", strict=True))
+        for name, now in {**self.sides(game.number), **self.common}.items():
+            if not game.has(name, now):
+                side = sides.get(name.removesuffix("Side"))
+                before = game.tags.get(name, "not given")
+                return f"{f'side {side}' if side else name} was {before!r} and now is {now!r}"
         return "its limits were different"
-
-    def changed_file(self, games: Sequence[WrittenGame]) -> str | None:
-        """The first file of a side that has changed since the written games, in words; None without such a file.
-
-        A file that some game does not name is left out: its engine wrote it before that game ended, or the game is of
-        an earlier version, which named no files.
-        """
-        for side, files in enumerate(self._files):
-            texts = dict.fromkeys(game.tags.get(_files_tag(side, game.number), "") for game in games)
-            written = [dict(_NAMED_FILE.findall(text)) for text in texts]
-            now = dict(_NAMED_FILE.findall(one_line(" ".join(file.content for file in files))))
-            for game_files in written:
-                for name, digest in game_files.items():
-                    if all(name in others for others in written) and now.get(name) != digest:
-                        is_now = f"is {name}#{now[name]}" if name in now else "is missing"
-                        return f"a file of side {'AB'[side]} was {name}#{digest} and now {is_now}"
-        return None
-
-
-def _files_tag(side: int, number: int) -> str:
-    """The tag for the files of a side (0 or 1) in a game: the first side has White in even games."""
-    return "WhiteFiles" if number % 2 == side else "BlackFiles"

@@ -14,7 +14,7 @@ from pathlib import Path
 import chess
 
 from valuerepair import outputs
-from valuerepair.books.emit import MAX_TAG_LENGTH, one_line, tag_lines
+from valuerepair.books.emit import one_line, tag_lines
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed
 from valuerepair.play.game import (
@@ -165,9 +165,8 @@ class WrittenGame:
         return int(self.tags["Round"]) - 1
 
     def has(self, name: str, text: str) -> bool:
-        """Whether the tag was written for this text; for an empty text there is no tag. Earlier versions cut tags."""
-        written = one_line(text)
-        return self.tags.get(name, "") in (written, written[:MAX_TAG_LENGTH])
+        """Whether the tag was written for this text; for an empty text there is no tag."""
+        return self.tags.get(name, "") == one_line(text)
 
     @property
     def sans(self) -> tuple[str, ...]:

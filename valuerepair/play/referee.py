@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from valuerepair.chess import values
 from valuerepair.errors import UsageError
@@ -13,6 +13,8 @@ from valuerepair.mcts.syzygy import Tables
 from valuerepair.play.game import DRAW_AGREED, TABLEBASE, TOO_LONG, Game, Thought
 
 MAX_PLIES = 450  # of self-play; lc0's, selfplay/game.cc
+NO_RESIGN_SHARE = 0.2  # of games of self-play, if there is resignation
+RULE_SETTINGS = ("max_plies", "syzygy")  # fields of `Rules` that are written NAME=VALUE
 DRAW, WHITE_WON, BLACK_WON, UNDECIDED = "1/2-1/2", "1-0", "0-1", "*"
 
 
@@ -61,6 +63,15 @@ class Rules:
             raise UsageError(f"no_resign_share {self.no_resign_share:g}: must be from 0 to 1")
         if self.draw is not None and not (self.draw.plies >= 1 and 0 <= self.draw.q <= 1):
             raise UsageError(f"{self.draw}: at least 1 ply, and Q from 0 to 1")
+
+    def with_settings(self, settings: Mapping[str, str]) -> Rules:
+        """These rules with those of `RULE_SETTINGS` that are given as text. Raises UsageError."""
+        rules, plies = self, settings.get("max_plies")
+        if plies is not None:
+            if not plies.isdecimal():
+                raise UsageError(f"max_plies={plies}: must be a whole number, at least 0 (no limit)")
+            rules = replace(rules, max_plies=int(plies))
+        return replace(rules, syzygy=settings.get("syzygy", rules.syzygy))
 
 
 @dataclass(frozen=True, slots=True)

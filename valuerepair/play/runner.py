@@ -6,7 +6,6 @@ its players and its own seed, not on other games or on speed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -14,10 +13,9 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
 from valuerepair.chess.time_left import Turns
-from valuerepair.play.game import ILLEGAL_MOVE, OUT_OF_TIME, RESIGNED, Fault, Game, GameRecord, Player, Thought
+from valuerepair.play.game import ILLEGAL_MOVE, RESIGNED, Fault, Game, GameRecord, Player, Thought
 from valuerepair.play.openings import Opening
-from valuerepair.play.referee import DRAW, GameEnd, Referee, Rules, own_q, winner
-from valuerepair.play.time_control import Clock, TimeControl
+from valuerepair.play.referee import GameEnd, Referee, Rules, own_q, winner
 
 POLL_S = 0.2  # how soon a halt is noticed while no move comes
 _MASK = 2**64 - 1
@@ -50,14 +48,12 @@ def each_timed(pairings: Iterable[Pairing], turns: Turns) -> Iterator[Pairing]:
 
 @dataclass(eq=False, slots=True)
 class _Live:
-    """A game being played; `requested_at` is the time at which its next move was requested."""
+    """A game being played."""
 
     pairing: Pairing
     game: Game
     seed: int
     plays_on: bool
-    clock: Clock | None
-    requested_at: float = 0.0
     thoughts: list[Thought] = field(default_factory=list)
     white_qs: list[float | None] = field(default_factory=list)
     would_resign: tuple[int, str] | None = None
@@ -72,13 +68,12 @@ class _GamesInPlay:
     referee: Referee
     jobs: int
     seed: int
-    clock: TimeControl | None
     on_move: Callable[[], None]
     halted: Callable[[], bool]
 
     def __post_init__(self) -> None:
         self._live: set[_Live] = set()
-        self._answers: SimpleQueue[tuple[_Live, Future[Thought], float]] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[_Live, Future[Thought]]] = SimpleQueue()
         self._ended: list[GameRecord] = []
 
     def play(self) -> Generator[GameRecord]:
@@ -99,13 +94,8 @@ class _GamesInPlay:
 
     def _begin_games(self) -> None:
         while len(self._live) < self.jobs and not self.halted() and (pairing := next(self.coming, None)) is not None:
-            live = _Live(
-                pairing,
-                Game(pairing.opening),
-                game_seed(self.seed, pairing.number),
-                self.referee.plays_on(pairing.number),
-                self.clock.start() if self.clock is not None else None,
-            )
+            seed, plays_on = game_seed(self.seed, pairing.number), self.referee.plays_on(pairing.number)
+            live = _Live(pairing, Game(pairing.opening), seed, plays_on)
             self._live.add(live)
             self._request_move(live)
 
@@ -115,26 +105,18 @@ class _GamesInPlay:
         if verdict is not None:
             self._end(live, verdict)
             return
-        live.requested_at = time.perf_counter()
         pairing = live.pairing
         player = self.players[pairing.white if live.game.white_to_move else pairing.black]
-        future = player.think(pairing.number, live.game.position(), live.seed, live.clock)
-        future.add_done_callback(lambda done: self._answers.put((live, done, time.perf_counter())))
+        future = player.think(pairing.number, live.game.position(), live.seed)
+        future.add_done_callback(lambda done: self._answers.put((live, done)))
 
-    def _receive(self, live: _Live, answer: Future[Thought], received_at: float) -> None:
+    def _receive(self, live: _Live, answer: Future[Thought]) -> None:
         white = live.game.white_to_move
         try:
             thought = answer.result()
         except Fault as fault:
-            self._end(live, _fault_end(live.game, fault.ending, str(fault)))
+            self._end(live, GameEnd(winner(not white), fault.ending, str(fault)))
             return
-        if self.clock is not None and live.clock is not None:
-            # An engine measures its own time, which excludes its start.
-            seconds = thought.seconds or received_at - live.requested_at
-            live.clock = self.clock.after(live.clock, white, seconds)
-            if live.clock is None:
-                self._end(live, _fault_end(live.game, OUT_OF_TIME, f"{seconds:.2f} s for the move"))
-                return
         if self.referee.resigns(thought):
             if not live.plays_on:
                 self._end(live, GameEnd(winner(not white), RESIGNED))
@@ -174,14 +156,6 @@ class _GamesInPlay:
             self.players[player].forget(live.pairing.number)
 
 
-def _fault_end(game: Game, ending: str, detail: str) -> GameEnd:
-    """The end by a fault of the side to move: it loses, but out of time it draws against a lone king (FIDE 6.9)."""
-    other = not game.white_to_move
-    if ending == OUT_OF_TIME and not game.can_win(other):
-        return GameEnd(DRAW, ending, f"{detail}, and the other side has only its king")
-    return GameEnd(winner(other), ending, detail)
-
-
 def play_games(
     pairings: Iterable[Pairing],
     players: Sequence[Player],
@@ -189,16 +163,13 @@ def play_games(
     jobs: int,
     *,
     seed: int,
-    clock: TimeControl | None = None,
     on_move: Callable[[], None] = lambda: None,
     halted: Callable[[], bool] = lambda: False,
 ) -> Generator[GameRecord]:
     """Plays the games, `jobs` at once, and yields each as it ends; a game that is over in its opening has no thoughts.
 
-    A player's Fault, an illegal move and a used-up clock lose the game; out of time against a lone king, it is a draw,
-    as in cutechess. By the `clock` a move takes the seconds of its thought; without them, the time from the request to
-    the answer. `on_move` is called after every move; once `halted` returns True it yields no more games and abandons
-    the running ones. Raises the errors of players' futures, except Fault. Close the result (or exhaust it) before the
-    players.
+    A player's Fault and an illegal move lose the game. `on_move` is called after every move; once `halted` returns True
+    it yields no more games and abandons the running ones. Raises the errors of players' futures, except Fault. Close
+    the result (or exhaust it) before the players.
     """
-    return _GamesInPlay(iter(pairings), players, Referee(rules, seed), jobs, seed, clock, on_move, halted).play()
+    return _GamesInPlay(iter(pairings), players, Referee(rules, seed), jobs, seed, on_move, halted).play()

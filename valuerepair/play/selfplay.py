@@ -9,7 +9,7 @@ import platform
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -43,81 +43,59 @@ TICK_S = 1.0
 class ForestSource:
     """Games of the built-in MCTS. A context manager that closes the nets it has opened.
 
-    `net_names` are one or two names or files of nets. It plays `parallel` games at a time; None: as many as fill the
-    nets' batches. `net_options` are those of `open_net`.
+    `net` is a name or file. It plays as many games at a time as fill the net's batches. `net_options` are those of
+    `open_net`.
     """
 
     def __init__(
         self,
-        net_names: Sequence[str | None],
+        net: str | None,
         params: SearchParams,
         nodes: int,
         *,
         games: int,
         rules: Rules,
         seed: int = 0,
-        parallel: int | None = None,
         **net_options: Any,
     ) -> None:
         """Raises UsageError and ValueRepairError, as nets and searches do."""
         check_least("--nodes", nodes)
-        check_least("--jobs", parallel)
         self._rules, self._seed = rules, seed
-        self._stack = ExitStack()
+        self.net = open_net(net, **net_options)
         try:
-            nets = [self._stack.enter_context(open_net(name, **net_options)) for name in net_names]
-            for net in nets:
-                net.tune()
-            self.params = replace(params, history_fill=nets[0].history_fill)
-            sides = [(net, nodes, self.params) for net in nets]
-            self.jobs = min(games, parallel or games_at_once(sides))
-            self.nets, self.share = nets, SHARE_ON_CPU if all(net.on_cpu for net in nets) else SHARE_ON_GPU
-            self.sides, self.facts = _identity(nets, self.params, nodes)
-            self._players: list[ForestPlayer] = []
-            for net, name in zip(nets, _names(nets), strict=True):
-                player = ForestPlayer(net, self.params, nodes, trees=self.jobs, name=name)
-                self._stack.callback(player.close, cancel=True)
-                self._players.append(player)
+            self.net.tune()
+            self.params = replace(params, history_fill=self.net.history_fill)
+            self.jobs = min(games, games_at_once([(self.net, nodes, self.params)]))
+            self.share = SHARE_ON_CPU if self.net.on_cpu else SHARE_ON_GPU
+            self.side, self.facts = _identity(self.net, self.params, nodes)
+            self._player = ForestPlayer(self.net, self.params, nodes, trees=self.jobs)
         except BaseException:
-            self._stack.close()
+            self.net.close()
             raise
 
     def games(self, pairings: Iterable[Pairing], halted: Callable[[], bool]) -> Iterator[GameRecord]:
-        players = [self._players[0], self._players[-1]]
-        with closing(play_games(pairings, players, self._rules, self.jobs, seed=self._seed, halted=halted)) as games:
+        with closing(
+            play_games(pairings, [self._player], self._rules, self.jobs, seed=self._seed, halted=halted)
+        ) as games:
             yield from games
-
-    def input_format(self) -> int:
-        """The input format of the training records. Raises UsageError if the two nets have different ones."""
-        first, *others = (net.identity.input_format for net in self.nets)
-        if others not in ([], [first]):
-            raise UsageError(f"--training: the nets have input formats {first} and {others[0]}, but records need one")
-        return first
 
     @property
     def fill(self) -> Fill:
-        fills = [player.fill for player in self._players]
-        leaves, cached, runs = (sum(fill[i] for fill in fills) for i in range(3))
-        return Fill(leaves, cached, runs, max(fill.batch for fill in fills))
+        return self._player.fill
 
     def __enter__(self) -> ForestSource:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._player.close(cancel=True)
+        self.net.close()
 
 
-def _names(nets: Sequence[Net]) -> list[str]:
-    names = [net.identity.name for net in nets]
-    return [f"{name} ({i})" for i, name in enumerate(names, 1)] if len(set(names)) < len(names) else names
-
-
-def _identity(nets: Sequence[Net], params: SearchParams, nodes: int) -> tuple[tuple[str, str], dict[str, str]]:
-    """The nets of the two sides; and tags for the rest that the moves depend on: nodes, parameters, device, search."""
-    engine, facts = search_facts(nets[0], params, nodes)
-    sides = [f"{net.identity.name} sha256:{net.identity.key[:16]}" for net in nets]
+def _identity(net: Net, params: SearchParams, nodes: int) -> tuple[str, dict[str, str]]:
+    """The net; and tags for the rest that the moves depend on: nodes, parameters, device, search."""
+    engine, facts = search_facts(net, params, nodes)
     words = [f"{name}={text}" for name, text in sorted(facts.items(), key=lambda fact: (fact[0] != "nodes", fact[0]))]
-    return (sides[0], sides[-1]), {"Engine": engine, "Search": " ".join(words)}
+    return f"{net.identity.name} sha256:{net.identity.key[:16]}", {"Engine": engine, "Search": " ".join(words)}
 
 
 class GameSource(Protocol):
@@ -151,31 +129,25 @@ class Chunks(Protocol):
 class SelfplayPlan:
     """The games of a run: `games` from the openings in turn, the whole book before any line is played again.
 
-    `sides` are the two players, which may be the same; they change colours (`pairing`). `facts` are tags of every game
-    that must not change when a run is resumed: the search, and the rest that moves depend on. `seed` is None for a
-    search without a seed (lc0).
+    `side` identifies the net that plays both sides. `facts` are tags of every game that must not change when a run is
+    resumed: the search, and the rest that moves depend on. `seed` is None for a search without a seed (lc0).
     """
 
     openings: Sequence[Opening]
     book: str
-    sides: tuple[str, str]
+    side: str
     facts: Mapping[str, str]
     games: int
     rules: Rules = field(default_factory=lambda: Rules(max_plies=MAX_PLIES))
     seed: int | None = 0
 
     def pairing(self, number: int) -> Pairing:
-        """Game `number` of the run. Two players change colours from line to line and when a line is played again."""
-        turn, line = divmod(number, len(self.openings))
-        white = (turn + line) % 2
-        return Pairing(number, self.openings[line], white, 1 - white)
+        """Game `number` of the run."""
+        return Pairing(number, self.openings[number % len(self.openings)], 0, 0)
 
     def copies(self) -> int:
-        """The number of games with opening and White player of an earlier game; without randomness they repeat it."""
-        pairings = [self.pairing(number) for number in range(self.games)]
-        openings = [opening_of(pairing.opening.start_fen, pairing.opening.moves) for pairing in pairings]
-        whites = [self.sides[pairing.white] for pairing in pairings]
-        return self.games - len(set(zip(openings, whites, strict=True)))
+        """The number of games with the opening of an earlier game; without randomness they repeat it."""
+        return self.games - len({opening_of(line.start_fen, line.moves) for line in self.openings[: self.games]})
 
     @property
     def common(self) -> dict[str, str]:
@@ -188,13 +160,13 @@ class SelfplayPlan:
     @property
     def run(self) -> str:
         """A digest of everything that the games depend on."""
-        return hashlib.sha256(json.dumps([self.common, self.sides]).encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps([self.common, [self.side] * 2]).encode()).hexdigest()[:16]
 
     def tags(self, number: int) -> dict[str, str]:
         """The tags of a game that are known before it is played."""
-        pairing = self.pairing(number)
-        nets = {"WhiteNet": self.sides[pairing.white], "BlackNet": self.sides[pairing.black]}
-        opening = {name: text for name, text in pairing.opening.tags.items() if name in ("ECO", "Opening", "Source")}
+        tags = self.pairing(number).opening.tags
+        nets = {"WhiteNet": self.side, "BlackNet": self.side}
+        opening = {name: text for name, text in tags.items() if name in ("ECO", "Opening", "Source")}
         fixed = {"Event": "vr selfplay", "Site": f"valuerepair {__version__}", "Run": self.run}
         return {**fixed, **nets, **self.common, **opening}
 
@@ -330,7 +302,7 @@ class _GameOutput:
         self._run = None
         if store is not None:
             versions = {"valuerepair": __version__, "python": platform.python_version()}
-            options = {**plan.common, "sides": plan.sides, "games": plan.games}
+            options = {**plan.common, "sides": [plan.side] * 2, "games": plan.games}
             self._run = store.begin_run(RunRecord(plan.run, command, options, plan.seed or 0, versions))
 
     def write(self, record: GameRecord) -> None:
@@ -374,9 +346,8 @@ def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> N
             continue
         chunk, played = chunks.path(game.number), PlayedGame.of_written(game)
         may_have_records = played.z is not None and played.plies > 0
-        # Version 0.1.0 wrote neither the tag Date nor the tag Chunk.
-        if "Chunk" in game.tags or ("Date" not in game.tags and may_have_records):
-            expected.add(game.tags.get("Chunk", chunk.name))
+        if "Chunk" in game.tags:
+            expected.add(game.tags["Chunk"])
             if not chunk.exists():
                 raise UsageError(
                     f"{chunk} is not there, but its game, Round {game.number + 1}, is in {path}: give the folder of "

@@ -15,7 +15,7 @@ from valuerepair.errors import UsageError, check_word, pairs_of
 from valuerepair.inputs import finite, settings_of
 from valuerepair.play.elo import NORMALIZED_UNIT, MatchScore, Pentanomial, share_of
 
-MODELS = ("normalized", "logistic", "bayesian")
+MODELS = ("normalized", "logistic")
 # Verdicts: the first player is not stronger than elo0, it is at least elo1 stronger, or the match continues.
 H0, H1, GO_ON = "H0", "H1", ""
 # The count of an outcome that never occurred, so that no logarithm of 0 arises (as in fastchess).
@@ -31,8 +31,8 @@ class Sprt:
     """A test of H1 (Elo is `elo1`) against H0 (Elo is `elo0`), from the first player's side.
 
     `alpha` is the chance to accept H1 when H0 holds, `beta` the reverse. `model` defines Elo: `normalized` (in standard
-    deviations of a game, so that draws do not matter), `logistic`, or `bayesian` (BayesElo, with a draw Elo estimated
-    from the games; trinomial only). Raises UsageError for invalid values, also for Elo beyond 4000.
+    deviations of a game, so that draws do not matter), or `logistic`. Raises UsageError for invalid values, also for
+    Elo beyond 4000.
     """
 
     elo0: float
@@ -61,32 +61,15 @@ class Sprt:
         return math.log(self.beta / (1 - self.alpha)), math.log((1 - self.beta) / self.alpha)
 
     def llr(self, results: MatchScore | Pentanomial) -> float:
-        """log(likelihood under H1 / likelihood under H0), of games or of pairs; 0 without results.
-
-        Raises UsageError for pairs under the bayesian model, which is for games only.
-        """
+        """log(likelihood under H1 / likelihood under H0), of games or of pairs; 0 without results."""
         counts = [count for _, count in results.outcomes]
         if not any(counts):
             return 0.0
-        if self.model == "bayesian":
-            if isinstance(results, Pentanomial):
-                raise UsageError("SPRT: the bayesian model is for games only, not pairs; use normalized or logistic")
-            if not results.wins or not results.losses:
-                return 0.0
         weights = [count or _NEVER for count in counts]
         total = float(sum(weights))
         observed = [weight / total for weight in weights]
-        return total * math.fsum(p * adds for p, adds in zip(observed, self.increments(observed), strict=True))
-
-    def increments(self, chances: Sequence[float]) -> list[float]:
-        """The increment of the ratio by one outcome of each kind, for the observed chances of outcomes.
-
-        Outcomes are those of a game (loss, draw, win; no others under the bayesian model) or of a pair, by points.
-        Raises UsageError for a test whose differences these outcomes cannot have.
-        """
-        ends = self.at(self.elo0, chances), self.at(self.elo1, chances)
-        # An outcome that never occurs (no draws, say) has no chance under either hypothesis and adds nothing.
-        return [math.log(h1 / h0) if h0 else 0.0 for h0, h1 in zip(*ends, strict=True)]
+        ends = self.at(self.elo0, observed), self.at(self.elo1, observed)
+        return total * math.fsum(p * math.log(h1 / h0) for p, h0, h1 in zip(observed, *ends, strict=True))
 
     def at(self, elo: float, observed: Sequence[float]) -> list[float]:
         """The most likely chances of the outcomes at a difference of `elo` (of the model), given the observed chances.
@@ -98,8 +81,7 @@ class Sprt:
             if self.model == "normalized":
                 per_outcome = math.sqrt(2.0) if len(observed) > 3 else 1.0
                 return _normalized(shares, observed, per_outcome * elo / NORMALIZED_UNIT)
-            share = share_of(elo) if self.model == "logistic" else _bayesian_share(elo, observed)
-            return with_mean(shares, observed, share)
+            return with_mean(shares, observed, share_of(elo))
         except ValueError:
             raise UsageError(f"SPRT: the outcomes of these games cannot make {elo:g} {self.model} Elo") from None
 
@@ -109,17 +91,6 @@ class Sprt:
         if llr >= high:
             return H1
         return H0 if llr <= low else GO_ON
-
-    def __str__(self) -> str:
-        low, high = self.bounds
-        return f"SPRT [{self.elo0:g}, {self.elo1:g}] {self.model} Elo, LLR from {low:.2f} to {high:.2f}"
-
-
-def _bayesian_share(elo: float, observed: Sequence[float]) -> float:
-    """The share of the points at a BayesElo difference, with the draw Elo of the observed (loss, draw, win)."""
-    loss, _, win = observed
-    draw_elo = 200 * math.log10((1 - loss) / loss * (1 - win) / win)
-    return (share_of(elo - draw_elo) + 1 - share_of(-elo - draw_elo)) / 2
 
 
 def with_mean(shares: Sequence[float], observed: Sequence[float], mean: float) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -152,7 +152,7 @@ class Standing:
     def __init__(self, names: tuple[str, str], sprt: Sprt | None = None, *, paired: bool = True) -> None:
         self.names, self.sprt = names, sprt
         self.tally = Tally()
-        self.paired = paired  # whether the pairs of games are known
+        self.paired = paired  # whether each opening is played with both colours
         self.endings: Counter[str] = Counter()
         self.by_ending: dict[str, MatchScore] = {}  # of the decided games
         self.faults: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
@@ -200,19 +200,6 @@ class Standing:
         sums = np.array([*self._q_squares.values()]).reshape(-1, 2).T
         return q_scale_of_sums(*sums) if sums.any(1).all() else None
 
-    @staticmethod
-    def after(
-        names: tuple[str, str], games: Iterable[Played], sprt: Sprt | None = None, *, paired: bool = True
-    ) -> Standing:
-        """The standing after all these games, with one test at the end."""
-        standing = Standing(names, paired=paired)
-        for game in games:
-            standing.add(game)
-        if sprt is not None:
-            standing.sprt = sprt  # before the verdict: `tested` depends on the test
-            standing.verdict = sprt.verdict(standing.tested)
-        return standing
-
     @property
     def results(self) -> MatchScore | Pentanomial | ByOpening:
         """The results for intervals: by opening if some are repeated, else pairs, or games before the first pair.
@@ -238,9 +225,8 @@ class Standing:
 
     @property
     def tested(self) -> MatchScore | Pentanomial:
-        """The results for the SPRT: pairs, but games under the bayesian model and if the pairs are not known."""
-        of_games = not self.paired or (self.sprt is not None and self.sprt.model == "bayesian")
-        return self.tally.counted if of_games else self.tally.pairs
+        """The results for the SPRT: pairs, or games if each opening is played once."""
+        return self.tally.pairs if self.paired else self.tally.counted
 
     @property
     def levels(self) -> dict[float, tuple[Estimate, str]]:
@@ -396,7 +382,7 @@ def _pairs_lines(standing: Standing) -> list[str]:
     """The pairs by their points, with the kinds of those with 1 point; ratios as in fastchess."""
     tally, pairs = standing.tally, standing.tally.pairs
     if not standing.paired:
-        return ["no pairs: openings are not known, or too few have both colours"]
+        return ["no pairs: each opening is played once"]
     words = f"{quantity(pairs.pairs, 'pair')} with 0, 1/2, 1, 3/2, 2 points: {pairs}"
     if not pairs.pairs:
         return [words]
@@ -431,8 +417,5 @@ def _faults(standing: Standing) -> str:
     for fault in FAULTS:
         counts = [faults[fault] for faults in standing.faults]
         players = [f"{name} {count:,}" for name, count in zip(standing.names, counts, strict=True) if count]
-        # If time runs out without a loser, the game was drawn by the rules; a crash without a loser is still a crash.
-        unknown = 0 if fault == OUT_OF_TIME else standing.endings[fault] - sum(counts)
-        players += [f"unknown player {unknown:,}"] if unknown else []
-        words.append(f"{_PLURAL[fault]} {sum(counts) + unknown:,}" + (f" ({', '.join(players)})" if players else ""))
+        words.append(f"{_PLURAL[fault]} {sum(counts):,}" + (f" ({', '.join(players)})" if players else ""))
     return ", ".join(words)

@@ -17,10 +17,11 @@ from valuerepair.engines.process import EngineFailure, EngineTimeout
 from valuerepair.engines.uci import BadOption, EngineSetup, GarbledAnswer, SearchReport, UciEngine
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, Fault, Thought
-from valuerepair.play.time_control import MARGIN_MS, Clock
 
 log = logging.getLogger(__name__)
 
+# How far an engine may exceed its time: delays of our own threads on a busy machine are not its fault.
+MARGIN_MS = 100
 _READY_SECONDS = 60.0
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
 _INCIDENTS_LOGGED = 10
@@ -30,10 +31,10 @@ class UciPlayer:
     """Plays with processes of one engine, one for each running game.
 
     `name` is the given one, or the engine's own (`engine_name`); `settings` are the options that were set. `limits` are
-    those of ``go`` (nodes, depth, movetime in ms) in games without a clock. An engine may exceed its time (movetime,
-    clock) by `MARGIN_MS`; then it loses the game, and is killed if it has not answered. Without a time, `limit` decides
-    when a search counts as hung. A crash also loses the game. A failed engine is restarted for its next game. Engines
-    get ``ucinewgame`` between games. The first ten incidents are logged.
+    those of ``go`` (nodes, depth, movetime in ms). An engine may exceed its movetime by `MARGIN_MS`; then it loses the
+    game, and is killed if it has not answered. Without a time, `limit` decides when a search counts as hung. A crash
+    also loses the game. A failed engine is restarted for its next game. Engines get ``ucinewgame`` between games. The
+    first ten incidents are logged.
     """
 
     def __init__(
@@ -55,8 +56,7 @@ class UciPlayer:
         first = _EngineThread(self)
         self._free, self._games, self._workers = [first], dict[int, _EngineThread](), [first]
         try:
-            probe = _go(self._limits, _PROBE) if limits else "go wtime 100 btime 100"
-            engine = signals.result_of(first.thread.submit(first.begin, probe))
+            engine = signals.result_of(first.thread.submit(first.begin, _go(self._limits, _PROBE)))
         except BaseException as error:
             self.close(cancel=True)
             if isinstance(error, BadOption):
@@ -67,7 +67,7 @@ class UciPlayer:
         self.engine_name, self.settings = engine.name, dict(engine.settings)
         self.name = name or engine.name
 
-    def think(self, game: int, position: Position, seed: int, clock: Clock | None = None) -> Future[Thought]:
+    def think(self, game: int, position: Position, seed: int) -> Future[Thought]:
         """Queues the search of a move; see `Player`. The seed is not used: UCI has none."""
         if (worker := self._games.get(game)) is None:
             if not self._free:
@@ -75,12 +75,7 @@ class UciPlayer:
             else:
                 worker = self._free.pop()
             self._games[game] = worker
-        allowed = self._limits.get("movetime")
-        if clock is None:
-            go = _go(self._limits)
-        else:
-            go, allowed = _go_by_clock(clock), clock.white if position.white_to_move else clock.black
-        return worker.thread.submit(worker.find_move, position, go, allowed)
+        return worker.thread.submit(worker.find_move, position, _go(self._limits), self._limits.get("movetime"))
 
     def forget(self, game: int) -> None:
         """Frees the engine of a game that is over for another game."""
@@ -157,7 +152,7 @@ class _EngineThread:
         allowed = None if milliseconds is None else milliseconds + MARGIN_MS
         limit = self._player.seconds() if allowed is None else allowed / 1000
         try:
-            engine.ready(_READY_SECONDS)  # before its clock starts
+            engine.ready(_READY_SECONDS)  # before its time starts
             started = engine.now()
             report = engine.search(position.uci, go, limit, unscored=True)
         except EngineFailure as error:
@@ -212,17 +207,6 @@ class _EngineThread:
 def _go(limits: Mapping[str, int], most: Mapping[str, int] | None = None) -> str:
     values = {name: min(value, most[name]) if most else value for name, value in limits.items()}
     return "go " + " ".join(f"{name} {value}" for name, value in values.items())
-
-
-def _go_by_clock(clock: Clock) -> str:
-    """The ``go`` line with times of at least 1 ms: for engines 0 means no clock."""
-    times = {
-        "wtime": max(1, clock.white),
-        "btime": max(1, clock.black),
-        "winc": clock.white_increment,
-        "binc": clock.black_increment,
-    }
-    return _go(times)
 
 
 def _ending(error: EngineFailure) -> str:

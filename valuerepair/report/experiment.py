@@ -48,10 +48,6 @@ class ExperimentTable:
         """The table for a terminal."""
         return list(self.text)
 
-    def as_json(self) -> list[Row]:
-        """The rows, JSON-able."""
-        return list(self.rows)
-
 
 def selfplay_lines(rows: Sequence[Row]) -> list[str]:
     """The table of self-play, one line per setting; intervals at 0.95."""

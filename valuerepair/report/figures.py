@@ -63,7 +63,7 @@ KINDS: Mapping[str, PlotKind] = MappingProxyType(
         "survival": PlotKind("Share still on the ladder at each rung.", STORE, _WEIGHTED, "ladder:survival"),
         "wdl": PlotKind("W/D/L by settings of the search.", EXPERIMENT, frozenset(), "experiment:drawing"),
         "training": PlotKind("The curve of a training.", TRAINING, frozenset(), "training:drawing"),
-        "elo": PlotKind("Elo with its interval over the games of a match.", MATCH_PGN, frozenset(), "elo:drawing"),
+        "match": PlotKind("Elo with its interval over the games of a match.", MATCH_PGN, frozenset(), "match:drawing"),
     }
 )
 

@@ -41,20 +41,17 @@ SelfplayEngine = Literal["mcts", "lc0"]
 class SelfplayOptions:
     """The players and their settings.
 
-    `engine` is the built-in ``mcts``, or ``lc0``, which supports no second net, and chooses device and seed itself.
-    `net`, `net2` are names or files; `params` are those of the search, `rules` end games; `repeat` games are played
-    from each line. `jobs` games run at once, None: full batches. `training` is a folder for a chunk of records of each
-    game. Raises UsageError.
+    `engine` is the built-in ``mcts``, or ``lc0``, which chooses device and seed itself. `net` is a name or file;
+    `params` are those of the search, `rules` end games; `repeat` games are played from each line. `training` is a
+    folder for a chunk of records of each game. Raises UsageError.
     """
 
     engine: SelfplayEngine = "mcts"
     net: str | None = None
-    net2: str | None = None
     nodes: int = 800
     repeat: int = 1
     params: SearchParams = field(default_factory=SearchParams)
     rules: Rules = field(default_factory=Rules)
-    jobs: int | None = None
     training: str | None = None
     seed: int = 0
     device: str = "auto"
@@ -68,12 +65,8 @@ class SelfplayOptions:
     def __post_init__(self) -> None:
         check_word("--engine", self.engine, get_args(SelfplayEngine))
         check_least("--repeat", self.repeat)
-        if self.rules.no_resign_share and not self.rules.resign:
-            raise UsageError("--no-resign-share: nobody resigns without --resign PERCENT")
         if self.training is not None and self.nodes == 1:
             raise UsageError("--nodes 1: training records have shares of visits, which needs at least 2")
-        if self.engine == "lc0" and self.net2 is not None:
-            raise UsageError("--engine lc0: --net2 is for --engine mcts")
 
 
 def play_book(
@@ -109,7 +102,7 @@ def play_book(
                 )
         seed = options.seed if options.engine == "mcts" else None
         facts = source.facts if split is None else {**source.facts, "Split": split.digest}
-        plan = SelfplayPlan(openings, Path(book).name, source.sides, facts, games, options.limited_rules, seed)
+        plan = SelfplayPlan(openings, Path(book).name, source.side, facts, games, options.limited_rules, seed)
         if not (params.temperature or params.noise_epsilon or params.n_scl) and (copies := plan.copies()):
             log.info(
                 f"{copies:,} of {games:,} games will be copies of others: the search is deterministic; "
@@ -206,16 +199,15 @@ class HeldOut:
 def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestSource | Lc0Source:
     params = options.params
     if options.engine == "lc0":
-        settings = lc0_settings(options.net, params, options.nodes, options.jobs, options.limited_rules)
+        settings = lc0_settings(options.net, params, options.nodes, options.limited_rules)
         return Lc0Source(settings, options.training, resume=_has_begun(output))
     return ForestSource(
-        [options.net, options.net2] if options.net2 is not None else [options.net],
+        options.net,
         params,
         options.nodes,
         games=games,
         rules=options.limited_rules,
         seed=options.seed,
-        parallel=options.jobs,
         device=options.device,
         threads=options.threads,
         history_fill=params.history_fill,
@@ -232,7 +224,7 @@ def _chunks(
         return source.records
     if options.training is None:
         return None
-    facts = RecordFacts.of(source.input_format(), source.params)
+    facts = RecordFacts.of(source.net.identity.input_format, source.params)
     resume = _has_begun(output)
     if held_out is None:
         return ChunkWriter(options.training, facts, resume=resume)

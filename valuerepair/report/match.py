@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +12,8 @@ from matplotlib.axes import Axes
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.elo import Estimate, elo_interval, elo_words, few_words
-from valuerepair.play.match_pgn import read_match
-from valuerepair.play.standing import Standing
+from valuerepair.play.pgn import read_written
+from valuerepair.play.standing import Played, Standing
 from valuerepair.report import style
 from valuerepair.report.drawing import for_figure
 from valuerepair.text import printable, quantity
@@ -32,10 +33,9 @@ class CoursePoint(NamedTuple):
 def drawing(path: str) -> style.Drawing:
     """Elo of the first player after each pair of a match's PGN, with bands at 0.95 and 0.99.
 
-    Games of `vr match` are in the order of their numbers, not of their ends: short games end first, and would bias the
-    result. For games of other programs see `read_match`. The last point is the match's result. Artists
-    have a gid: ``elo``, ``band-0.95``, ``band-0.99``, ``zero``. Raises ValueRepairError for a file without a match or
-    without a decided game.
+    Games are in the order of their numbers, not of their ends: short games end first, and would bias the result. The
+    last point is the match's result. Artists have a gid: ``elo``, ``band-0.95``, ``band-0.99``, ``zero``. Raises
+    ValueRepairError for a file that `vr match` did not write, and for one without a decided game.
     """
     standing, course = course_of(path)
     first, second = (for_figure(name) for name in standing.names)
@@ -59,9 +59,15 @@ def course_of(path: str) -> tuple[Standing, list[CoursePoint]]:
 
     A long match has about `_POINTS` points after its first `_POINTS` games, not one for each pair.
     """
-    match = read_match(path)
-    standing, games = Standing(match.names), match.counted
-    course = []
+    if not Path(path).is_file():
+        raise ValueRepairError(f"{path}: no such file")
+    written, _ = read_written(Path(path))
+    written.sort(key=lambda game: game.number)
+    if not written or any("BookOrder" not in game.tags for game in written):
+        raise ValueRepairError(f"{path}: not the games of vr match")
+    white, black = (written[0].tags[colour] for colour in ("White", "Black"))
+    standing = Standing((black, white) if written[0].number % 2 else (white, black))
+    games, course = [Played.of_written(game) for game in written], list[CoursePoint]()
     for i, game in enumerate(games):
         pairs = standing.tally.pairs.pairs
         standing.add(game)
