@@ -566,7 +566,7 @@ def test_selfplay_before_an_interruption_is_kept(tmp_path: Path, any_maia: Path)
     book, path = tmp_path / "book.pgn", tmp_path / "games.pgn"
     book.write_text("1. e4 c5 *\n")
     params, rules = vr.SearchParams(temperature=1.0), vr.Rules(max_plies=12)
-    options = vr.SelfplayOptions(net=str(any_maia), nodes=40, repeat=3000, params=params, rules=rules, jobs=2)
+    options = vr.SelfplayOptions(net=str(any_maia), nodes=40, repeat=3000, params=params, rules=rules)
 
     def games() -> int:
         return path.read_text().count("[Event ") if path.exists() else 0
