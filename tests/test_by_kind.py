@@ -13,7 +13,7 @@ from statsmodels.api import WLS
 from tests.test_remeasure import OtherNet, add, compared, db, mined
 from valuerepair import intervals
 from valuerepair.arrays import Floats, Ids
-from valuerepair.calibration import fold_of
+from valuerepair.intervals import fold_of
 from valuerepair.judge.by_kind import WORDS, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.store.store import Store
 

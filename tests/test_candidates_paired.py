@@ -11,7 +11,6 @@ from statsmodels.stats.weightstats import zconfint
 
 from valuerepair import intervals
 from valuerepair.arrays import Floats, Ids
-from valuerepair.calibration import CrossFit
 from valuerepair.intervals import (
     Interval,
     audit_weights,
@@ -24,7 +23,6 @@ from valuerepair.intervals import (
 )
 from valuerepair.judge.by_kind import rows_by_kind
 from valuerepair.judge.labels import label_changes
-from valuerepair.judge.recalibration import own_curve, recalibrate
 from valuerepair.judge.rejudged import rejudged_pair
 from valuerepair.judge.two_phase import DeeperValues
 
@@ -174,7 +172,7 @@ def test_audits_without_a_change_have_the_width_of_their_rates() -> None:
 
 
 def test_every_comparison_of_candidates_has_that_width() -> None:
-    """On positions where B differs from A among kept ones alone: as they are, by kind, recalibrated, judged again."""
+    """On positions where B differs from A among kept ones alone: by kind, judged again."""
     rng = np.random.default_rng(3)
     count, audits = 1000, 60
     game, deep = np.arange(count), np.tanh(rng.normal(0, 0.6, count))
@@ -183,11 +181,9 @@ def test_every_comparison_of_candidates_has_that_width() -> None:
     weights = np.where(game < count - audits, 1.0, 2000 / audits)
     least = proportion_confint(0, audits, method="wilson")[1] * 2000 / weights.sum()
     [row] = rows_by_kind((first, second), deep, weights, game, np.full(count, "game", object))
-    curves = CrossFit(first, deep, weights, game), own_curve(second, deep, weights, game, like=first)
-    recalibrated = recalibrate(curves, (first - deep, second - deep), deep, weights, game, 0.3)
     again = DeeperValues(deep, (game % 2 == 0) * 2.0)
     by_deeper, _ = rejudged_pair((first, second), deep, again, weights, game, 0.3)
-    for change in (row.candidates[0].change, recalibrated.share, by_deeper):
+    for change in (row.candidates[0].change, by_deeper):
         assert change.difference < 0
         assert change.high - change.difference >= 0.999 * least
         assert change.difference - change.low >= 0.999 * least

@@ -159,7 +159,6 @@ WRONG = [
     ("[mine]\nno-check = 1", "[mine] no-check = 1: must be true or false"),
     ("[mine]\nnet = false", "[mine] net = false: must be text or a number"),
     ("[mine]\nnet = 1979-05-27", '[mine] net = "1979-05-27": must be text or a number'),
-    ('[mine]\ncalibration = "won"', "[mine] calibration = \"won\": 'won' is not one of 'none', 'fitted'"),
     ("[mine.alpha]\nx = 1", '[mine] alpha = {"x": 1}: must be text or a number'),
     ("[mine.alpah]\nx = 1", "[mine] alpah: no such command or option; did you mean alpha?"),
     ("[defaults]\nthrshold = 1", "[defaults] thrshold: no command has such an option; did you mean threshold?"),

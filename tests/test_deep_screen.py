@@ -18,8 +18,6 @@ from scipy.special import expit
 
 from tests.climbing_doubles import ALPHA, NODES, RUNGS, fixed_screen, latent_walk
 from valuerepair.arrays import Floats
-from valuerepair.calibration import FOLDS
-from valuerepair.calibration import fit as fit_calibration
 from valuerepair.chess import values
 from valuerepair.engines.kinds import KINDS
 from valuerepair.question import Question
@@ -39,7 +37,7 @@ from valuerepair.screening.fit import (
     package_rows,
     with_rate,
 )
-from valuerepair.screening.model import FEATURES, Screen, features, is_calibrated, judge, rungs_of
+from valuerepair.screening.model import FEATURES, Screen, features, judge, rungs_of
 
 unit = st.floats(-0.98, 0.98).map(lambda x: round(x, 4))
 
@@ -290,26 +288,6 @@ def test_a_screen_survives_its_json(calibration: LadderRows) -> None:
     assert Screen.from_json('{"threshold": 0.55, "rungs": []}') is None  # of an earlier version
 
 
-def test_a_screen_for_candidates_beyond_scale_keeps_its_curve(calibration: LadderRows) -> None:
-    games = np.arange(len(calibration)) // 2
-    scale = fit_calibration(
-        calibration.net_q, calibration.q[:, -1], calibration.weights, games, alpha=ALPHA, resamples=0
-    )
-    screen = fit_screen(replace(calibration, scale=scale), Question(threshold=0.55, alpha=ALPHA), 0.95)
-    text = screen.to_json()
-    again = Screen.from_json(text)
-    assert again is not None
-    assert again.calibration is not None
-    assert again.to_json() == text
-    at = np.linspace(-1, 1, 81)
-    for fold in range(FOLDS):
-        assert (again.calibration.expected(at, np.full(81, fold)) == scale.expected(at, np.full(81, fold))).all()
-    assert is_calibrated(text)
-    plain = fit_screen(calibration, Question(threshold=0.55, alpha=ALPHA), 0.95).to_json()
-    assert not is_calibrated(plain)
-    assert not is_calibrated('{"threshold": 0.55, "rungs": []}')
-
-
 def test_a_feature_without_variation_has_no_say(calibration: LadderRows, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = [FEATURES.index(name) for name in ("slope", "margin")]
 
@@ -392,24 +370,6 @@ def test_a_ladder_keeps_of_positions_that_it_has_not_seen_what_was_wanted(kind: 
 def cuts(screen: Screen, k: int, net_q: float, net_best: int, q: list[float], best: list[int]) -> bool:
     """Whether a position leaves the ladder after k rungs."""
     return judge(screen, k, net_q, net_best, q[max(0, k - 2) : k], best[max(0, k - 2) : k]).cut_at is not None
-
-
-@pytest.mark.parametrize("kind", [kind.name for kind in KINDS.values() if kind.in_package])
-def test_the_packages_positions_go_through_a_curve_of_their_own(kind: str) -> None:
-    nodes = int(package_positions(kind).nodes[-1])
-    plain = Question(threshold=0.3, alpha=100.0)  # far from what the net's Q is like
-    one, other = (
-        package_rows(kind, nodes, rungs_of(nodes), replace(plain, calibration=fitted)) for fitted in ("none", "fitted")
-    )
-    assert one is not None
-    assert other is not None
-    assert (one.q == other.q).all()
-    off = [calibration.net_q - calibration.q[:, -1] for calibration in (one, other)]
-    assert (off[1] ** 2).mean() < (0.8 if kind == "stockfish" else 1.02) * (off[0] ** 2).mean()
-    # In order, but for the folds: two that lie close may change places.
-    order = np.argsort(one.net_q)
-    assert np.diff(other.net_q[order]).min() > -0.1
-    assert (np.sign(other.net_q) * np.sign(one.net_q) >= 0).all()
 
 
 def test_of_the_packages_positions_the_nearest_searches_are_taken() -> None:

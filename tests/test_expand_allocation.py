@@ -99,7 +99,7 @@ def test_a_batch_is_planned_when_the_one_before_the_last_is_known() -> None:
     start = Position(chess.STARTING_FEN, chess.STARTING_FEN, (), 0)
 
     def search(number: int, outcome: NeighbourOutcome | None = None) -> PlannedSearch:
-        return PlannedSearch(number, start, 0.0, 0.0, 0, 1, number, 1, outcome)
+        return PlannedSearch(number, start, 0.0, 0, 1, number, 1, outcome)
 
     searches = PlannedSearches()
     first = search(11)

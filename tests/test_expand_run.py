@@ -174,21 +174,6 @@ def test_summary_and_store_say_the_same(expansion: tuple[Path, ExpandSummary]) -
     assert section["roots"]["hill"][1] > section["roots"]["sampled"] / 2
 
 
-def test_beyond_scale_candidates_are_those_of_the_calibrated_net(archive: Path, tmp_path: Path) -> None:
-    path = mined(tmp_path, games=120)
-    question = replace(QUESTION, calibration="fitted")
-    summary = expand_store(path, question=question, screen=None)
-    with Store.open(path) as store:
-        frame = store.frame(replace(question, expanded="all"))
-        section = store_figures(store, question)["expanded"]
-    assert summary.figures == section
-    hits, reached = frame["disagreement"].abs() >= QUESTION.threshold, frame["step"].notna()
-    raw = (frame["net_q"] - frame["deep_q"]).abs() >= QUESTION.threshold
-    assert (hits != raw).sum() > 20
-    assert summary.tally.found == (hits & reached & ~frame["inferred"]).sum() > 0
-    assert summary.tally.inferred == section["inferred"]["candidates"]
-
-
 def test_nodes_go_where_most_is_found(archive: Path, tmp_path: Path) -> None:
     """Of as many searches, chosen ones find more than those that are drawn by chance."""
     path = Path(shutil.copy(archive, tmp_path / "b.db"))

@@ -70,12 +70,6 @@ def test_positions_reached_from_candidates_do_not_count(tmp_path: Path, expanded
     assert headline(figures_of(path, expanded=expanded)) == headline(figures_of(path))
 
 
-def test_calibrated_q_is_said() -> None:
-    assert "misjudged beyond scale by 0.4 or more (" in headline(
-        figures_of(SAMPLE, threshold=0.4, calibration="fitted")
-    )
-
-
 def test_nothing_scored_says_nothing(tmp_path: Path) -> None:
     with Store.open(tmp_path / "new.db", create=True) as store:
         assert headline(store_figures(store)) == ""

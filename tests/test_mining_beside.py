@@ -368,12 +368,12 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "mixed.db"
 
 
-def test_rates_alpha_and_calibration_are_those_of_the_games_alone(mixed: Path, tmp_path: Path) -> None:
+def test_rates_and_alpha_are_those_of_the_games_alone(mixed: Path, tmp_path: Path) -> None:
     """All figures, as if nothing lay beside; but for the lines that are of these."""
     figures = []
     for path in (mixed, without(mixed, tmp_path / "games.db")):
         with Store.open(path) as store:
-            for question in (Question(), Question(calibration="fitted"), Question(expanded="searched")):
+            for question in (Question(), Question(expanded="searched")):
                 scored = store_figures(store, question)["scored"]
                 figures.append((path == mixed, scored.pop("beside"), scored))
             pair = store.pick()
@@ -381,8 +381,8 @@ def test_rates_alpha_and_calibration_are_those_of_the_games_alone(mixed: Path, t
             figures.append((path == mixed, fits, [store.alpha(*pair), store.training_scale(*pair, Question())]))
     ours, alone = ([figure[2] for figure in figures if figure[0] is of] for of in (True, False))
     assert ours == alone
-    assert [figure[1] for figure in figures if not figure[0]][:3] == [[], [], []]
-    assert figures[3][1] == figures[7][1]
+    assert [figure[1] for figure in figures if not figure[0]][:2] == [[], []]
+    assert figures[2][1] == figures[5][1]
 
 
 def test_stats_count_each_kind_beside_the_games(mixed: Path) -> None:

@@ -14,9 +14,9 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.chess.values import Alpha, deep_q
+from valuerepair.chess.values import deep_q
 from valuerepair.question import Question
-from valuerepair.runs.summary import RunScale, SeenPositions, ValuePairs
+from valuerepair.runs.summary import SeenPositions, ValuePairs
 from valuerepair.store.rows import DeepColumns, DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 
@@ -29,7 +29,7 @@ def _result(i: int) -> DeepResult:
 
 @given(st.permutations([(kind, i) for kind in "nd" for i in range(6)]), st.integers(0, 12))
 def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], cut: int) -> None:
-    pairs, scale = ValuePairs(Question()), RunScale(Alpha(100.0, "given"))
+    pairs = ValuePairs(Question())
     found = 0
     for n, (kind, i) in enumerate(steps):
         if kind == "n":
@@ -37,11 +37,11 @@ def test_pairs_count_whichever_value_comes_first(steps: list[tuple[str, int]], c
         else:
             pairs.add_deep(i, _result(i).scores)
         if n == cut:
-            found = pairs.found(scale)
+            found = pairs.found(100.0)
     expected = sum(
         bool(abs(i / 10 - 0.5 - deep_q(np.array([_result(i).scores], np.float64), 100)[0]) >= 0.55) for i in range(6)
     )
-    assert (pairs.open, pairs.count, found + pairs.found(scale)) == (0, 6, expected)
+    assert (pairs.open, pairs.count, found + pairs.found(100.0)) == (0, 6, expected)
 
 
 @given(st.lists(st.lists(st.integers(0, 2000), max_size=12), max_size=6))

@@ -26,12 +26,10 @@ from tests.climbing_doubles import (
     THRESHOLD,
     ClimbingOracle,
     ShiftedNet,
-    SteepNet,
     climb_by_key,
     fixed_screen,
     ladder_options,
     options_for,
-    steep,
     true_q,
 )
 from tests.climbing_doubles import net_q as q_of_net
@@ -44,13 +42,11 @@ from valuerepair.nets.net import NetValues
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions
-from valuerepair.runs.sampled import run_scale
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening import ladder
-from valuerepair.screening.ladder import read_ladder_rows
-from valuerepair.screening.model import Screen, parse_screen
+from valuerepair.screening.model import parse_screen
 from valuerepair.screening.recall import figures, one_line
-from valuerepair.store.screening import climbed_rows, passages, screens
+from valuerepair.store.screening import passages, screens
 from valuerepair.store.store import Store
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "games.pgn.zst"
@@ -311,12 +307,11 @@ def changed(options: MineOptions, **changes: Any) -> MineOptions:
     [
         ({"threshold": 0.3}, "threshold 0.5, alpha 200, recall 0.9; this run is for threshold 0.3, alpha 200"),
         ({"alpha": 300.0}, "alpha 200, recall 0.9; this run is for threshold 0.5, alpha 300"),
-        ({"calibration": "fitted"}, "recall 0.9; this run is for threshold 0.5 beyond scale, alpha 200, recall 0.9"),
         ({"alpha": None}, "alpha 200, recall 0.9; this run is for threshold 0.5, alpha auto"),
         ({"screen": ladder_options(recall=0.99)}, "recall 0.9; this run is for threshold 0.5, alpha 200, recall 0.99"),
         ({"screen": ladder_options(rungs=(10, 200))}, "recall 0.9, rungs 10,100; this run is for threshold 0.5"),
     ],
-    ids=["threshold", "alpha", "calibration", "auto", "recall", "rungs"],
+    ids=["threshold", "alpha", "auto", "recall", "rungs"],
 )  # fmt: skip
 def test_another_ladder_says_so_and_judges_again(
     archive: Path, db: Path, fixed: None, whole_fixed: Climbed, changes: dict[str, Any], told: str
@@ -386,112 +381,6 @@ def test_what_was_cut_and_searched_since_counts_as_cut(archive: Path, db: Path, 
         f"{recall_words}: {len(searched)} were cut and searched since: {len(missed)} of them are candidates"
         in one_line(after)
     )
-
-
-# -- candidates beyond scale ------------------------------------------------------------------------------------------
-
-BEYOND = options_for(ladder_options(), calibration="fitted", sample=SampleOptions(per_game=14))
-
-
-def beyond_scale(
-    archive: Path, db: Path, options: MineOptions = BEYOND, oracle: ClimbingOracle | None = None
-) -> MineSummary:
-    return climb_by_key(archive, db, options, oracle, net=SteepNet())
-
-
-@pytest.fixture(scope="module")
-def steep_run(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Climbed:
-    oracle, remarks, db = ClimbingOracle(), list[str](), tmp_path_factory.mktemp("steep") / "a.db"
-    return Climbed(db, oracle, remarks, climb_by_key(archive, db, BEYOND, oracle, remarks, SteepNet()))
-
-
-def test_a_ladder_for_candidates_beyond_scale_finds_them(archive: Path, steep_run: Climbed, tmp_path: Path) -> None:
-    sampled, full = keys(steep_run.db, "screened"), keys(steep_run.db, "deep_values WHERE stage = 'full'")
-    true = {key for key in sampled if abs(q_of_net(key) - true_q(key)) >= THRESHOLD + 0.03}
-    assert len(true & full) >= 0.8 * len(true) > 10
-    assert steep_run.summary.cut > 0.3 * steep_run.summary.sampled
-    # One for candidates by the net's own Q would have spent its searches on what is only scaled otherwise.
-    plain = climb_by_key(archive, tmp_path / "plain.db", changed(BEYOND, calibration="none"), net=SteepNet())
-    assert plain.candidates.rate > 1.5 * steep_run.summary.candidates.rate
-    assert plain.scored > 1.1 * steep_run.summary.scored
-
-
-def test_the_curve_is_kept_with_the_screen_and_is_that_of_its_rows(steep_run: Climbed) -> None:
-    with Store.open(steep_run.db) as store:
-        newest, *_ = screens(store, 1, 1)
-        screen = Screen.from_json(newest.model)
-        assert screen is not None
-        curve = screen.calibration
-        assert curve is not None
-        at = np.array([0.2, 0.5, 0.7])
-        assert curve.expected(steep(at), np.zeros(3, int)) == pytest.approx(at, abs=0.12)
-        assert (curve.alpha, curve.q_from, screen.alpha) == (ALPHA, "cp", ALPHA)
-        assert curve.positions == screen.positions
-        # What it judged by: each position by the curve that its game had no part in.
-        calibration = read_ladder_rows(store, 1, 1, RUNGS, NODES, replace(BEYOND.question, alpha=ALPHA))
-        frame = store.frame(replace(BEYOND.question, alpha=ALPHA)).set_index("position_id")
-        ladder_rows = climbed_rows(store, 1, 1, RUNGS)
-        assert calibration.net_q == pytest.approx(frame.loc[ladder_rows.ids, "calibrated_q"].to_numpy(), abs=0.1)
-        assert store.connection.execute("SELECT count(*) FROM calibrations").fetchone() == (0,)
-
-
-def test_what_the_run_and_the_store_count_beyond_scale_is_the_same(steep_run: Climbed) -> None:
-    with Store.open(steep_run.db) as store:
-        frame = store.frame(BEYOND.question)
-        screening = store_figures(store, BEYOND.question)["scored"]["screening"]
-        plain = store_figures(store, OPTIONS.question)["scored"]["screening"]
-    summary = steep_run.summary
-    assert summary.candidates.count == (frame["disagreement"].abs() >= THRESHOLD).sum() == screening["found"]
-    assert plain["found"] > 1.5 * screening["found"]
-    assert {screen["calibration"] for screen in screening["screens"]} == {"fitted"}
-    assert any(line.startswith("net Q calibrated: fitted on") and "steeper" in line for line in summary.lines())
-    options = f"--threshold {THRESHOLD:g} --alpha {ALPHA:g} --calibration fitted"
-    assert summary.lines()[-1] == f"next: vr books --db {steep_run.db} {options}"
-    assert any(line.startswith("screening: 1/") and "recall" in line for line in summary.lines())
-
-
-@pytest.mark.parametrize("limits", [(30, 64, 96), pytest.param((200,), marks=pytest.mark.slow)])
-def test_a_run_beyond_scale_that_was_stopped_and_goes_on_ends_as_one_that_was_not(
-    archive: Path, steep_run: Climbed, db: Path, limits: tuple[int, ...]
-) -> None:
-    for limit in limits:
-        assert beyond_scale(archive, db, replace(BEYOND, limit=limit), ClimbingOracle(3, 0.002)).state == "limited"
-    beyond_scale(archive, db)
-    assert dump(db) == dump(steep_run.db)
-    again = ClimbingOracle()
-    beyond_scale(archive, db, oracle=again)
-    assert again.tops == {}
-    assert dump(db) == dump(steep_run.db)
-
-
-def test_a_stored_calibration_is_what_the_ladder_goes_by(archive: Path, steep_run: Climbed, db: Path) -> None:
-    shutil.copy(steep_run.db, db)
-    with Store.open(db, write=True) as store:
-        store.save_calibration(BEYOND.question)
-        used = store.calibration(BEYOND.question).calibration
-        for table in ("screened", "screens", "deep_values", "failures"):
-            store.connection.execute(f"DELETE FROM {table}")
-    beyond_scale(archive, db)
-    with Store.open(db) as store:
-        curves = [Screen.from_json(facts.model) for facts in screens(store, 1, 1)]
-        assert len(curves) > 1
-        assert all(screen is not None and screen.calibration is not None for screen in curves)
-        assert {screen.calibration.as_json() for screen in curves if screen and screen.calibration} == {used.as_json()}
-
-
-def test_before_the_scale_is_known_nothing_is_cut(archive: Path, db: Path) -> None:
-    summary = beyond_scale(archive, db, replace(BEYOND, limit=60))
-    assert summary.cut == 0
-    assert any("net Q calibrated: not yet, fewer than 300 positions" in line for line in summary.lines())
-
-
-def test_a_run_that_has_scored_nothing_yet_counts_by_net_q(archive: Path, db: Path) -> None:
-    beyond_scale(archive, db, replace(BEYOND, limit=1))
-    with Store.open(db, write=True) as store:
-        store.connection.execute("DELETE FROM deep_values")
-        scale = run_scale(store, (1, 1), BEYOND.question)
-    assert scale.expected is None
-    assert scale.alpha.value == ALPHA
 
 
 # -- rates ------------------------------------------------------------------------------------------------------------

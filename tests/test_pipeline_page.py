@@ -23,9 +23,8 @@ BESIDE = ("aside", "policy", "search")
 Figures: TypeAlias = Mapping[str, float | None]
 
 
-def row(kind: str, change: Figures) -> dict[str, Any]:
-    points = {"difference": -0.01, "low": -0.02, "high": 0.0025}
-    candidates = [{"threshold": threshold, "change": points} for threshold in (0.3, 0.55)]
+def row(kind: str, change: Figures, share: Figures) -> dict[str, Any]:
+    candidates = [{"threshold": threshold, "first": {"rate": 0.04}, "change": share} for threshold in (0.3, 0.55)]
     return {
         "kind": kind, "positions": 2200, "squared_error": [0.0662, 0.0573], "change": change, "candidates": candidates,
     }  # fmt: skip
@@ -33,15 +32,10 @@ def row(kind: str, change: Figures) -> dict[str, Any]:
 
 def judged(part: str, kinds: Mapping[str, Figures], first: str = OLD, share: Figures | None = None) -> NetComparison:
     share = share or {"difference": -0.001, "low": -0.0041, "high": 0.0036}
-    high, low = share["high"], share["low"]
-    finding = "cannot tell" if high is None or low is None else "fewer" if high < 0 else "not shown"
     figures = {
-        "by_kind": [row(kind, change) for kind, change in kinds.items()],
+        "by_kind": [row(kind, change, share) for kind, change in kinds.items()],
         "judge": {"beside": any(kind != "game" for kind in kinds)},
-        "recalibrated": {
-            "share": share, "finding": finding, "first": {"candidates": {"rate": 0.04}}, "sentence": "B is as A",
-        },
-    }  # fmt: skip
+    }
     return NetComparison(part, first, NEW, figures)
 
 
@@ -100,7 +94,12 @@ def test_the_deeper_judge_can_only_take_it_back() -> None:
     """It judges few positions: it need not show it once more, but it must not show the opposite."""
     pairs = [judged(part, ALL) for part in ("games", "families")]
     for change, shown in ((UNCLEAR, True), (BETTER, True), (WORSE, False)):
-        again = {"judge": "deep", "judged": 9, "positions": 99, "comparisons": [{"by_kind": [row("aside", change)]}]}
+        again = {
+            "judge": "deep",
+            "judged": 9,
+            "positions": 99,
+            "comparisons": [{"by_kind": [row("aside", change, change)]}],
+        }
         report = replace(outcome(*pairs), rejudged=again)
         assert report.better_judge.shown is shown
         assert ("by the deeper judge, after a random legal move (+0.0068" in report.better_judge.why) is not shown

@@ -284,7 +284,6 @@ def test_copies_of_a_net_are_told_apart(tmp_path: Path) -> None:
         (NET_NAME, f"later/{NET_NAME}"),
     ]
     assert done.stdout.count("the same net: the files have the same content, so there is nothing to compare") == 2
-    assert "beyond scale" not in done.stdout
 
 
 def test_a_book_of_a_net_that_is_gone_says_so_and_prints_no_command(tmp_path: Path) -> None:

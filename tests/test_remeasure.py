@@ -24,7 +24,6 @@ from valuerepair.chess.progress import Progress
 from valuerepair.chess.values import AlphaFit
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge import recalibration
 from valuerepair.judge.compare import CATEGORIES, Remeasured, compare, wrong_positions
 from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
@@ -80,9 +79,8 @@ def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def db(mined: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, whose intervals are quickly made."""
-    monkeypatch.setattr(recalibration, "RESAMPLES", 50)
+def db(mined: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
     return Path(shutil.copy(mined, tmp_path / "valuerepair.db"))
 
 
@@ -151,66 +149,6 @@ def test_a_net_against_itself_changed_nothing(db: Path) -> None:
     assert pair.of_first == pair.of_second
     assert pair.of_first.other_right.count == 0
     assert all(row.change.difference == 0 for row in pair.labels)
-
-
-def test_a_net_that_is_half_as_bold_shows_nothing_beyond_scale(db: Path) -> None:
-    comparison = compared(db, "key-net", "half-net")
-    (pair,) = comparison.comparisons
-    assert pair.counts["repaired"] > 20
-    assert pair.share_by_games.clear
-    beyond = pair.recalibrated
-    assert beyond is not None
-    assert beyond.first == beyond.second
-    assert beyond.share.difference == beyond.mean_abs.difference == 0
-    assert beyond.finding == "not shown"
-    nothing = "B shows nothing beyond scale in candidates and mean |disagreement|, each net by its own curve: "
-    assert comparison.lines().count(f"{nothing}both intervals contain 0") == 1
-    # Both nets' Q are noise: the best curve is nearly level, and what it leaves is deep Q itself.
-    off = np.abs(comparison.scores.recalibrated)
-    assert (off[0] == off[1]).all()
-    assert np.corrcoef(off[0], np.abs(comparison.scores.deep_q))[0, 1] > 0.95
-    wrong = (np.abs(comparison.scores.disagreement[0]) >= 0.55, off[0] >= 0.55)
-    assert beyond.of_first.total == wrong[0].sum()
-    assert beyond.of_first.count == (wrong[0] & ~wrong[1]).sum()
-
-
-def test_calibrated_comparisons_are_by_the_frames_of_calibrated_q(db: Path) -> None:
-    question = Question(alpha=300.0, threshold=0.9, calibration="fitted")
-    with Store.open(db) as store:
-        oracle = find_oracle(store, None, ["key-net", "half-net"])
-        nets = find_nets(store, ["key-net", "half-net"], oracle)
-        comparison, plain = (
-            compare(store, nets, oracle, one_question)
-            for one_question in (question, replace(question, calibration="none"))
-        )
-        frames = [store.frame(replace(question, net=name)) for name in ("key-net", "half-net")]
-        rows = wrong_positions(store, nets, oracle, comparison)
-    for i, frame in enumerate(frames):
-        assert np.array_equal(comparison.scores.disagreement[i], frame["disagreement"][frame["disagreement"].notna()])
-    wrong = [set(frame["position_id"][frame["disagreement"].abs() >= 0.9]) for frame in frames]
-    (pair,) = comparison.comparisons
-    assert pair.counts["repaired"] == len(wrong[0] - wrong[1])
-    assert pair.counts["newly wrong"] == len(wrong[1] - wrong[0])
-    assert set(rows["position_id"]) == wrong[0] | wrong[1]
-    # Half as bold is another scale and nothing else: a curve of its own takes that away.
-    (unlike,) = plain.comparisons
-    assert abs(pair.mean_abs.difference) < 0.1 * abs(unlike.mean_abs.difference)
-    assert pair.recalibrated is None
-    text = "\n".join(comparison.lines())
-    assert "each net's Q calibrated" in text
-    assert "recalibrated" not in text
-    assert comparison.as_json()["calibration"] == "fitted"
-
-
-def test_too_few_positions_for_a_curve(db: Path) -> None:
-    with Store.open(db, write=True) as store:
-        store.connection.execute("DELETE FROM net_values WHERE net_id = 2 AND position_id % 2")
-    comparison = compared(db, "key-net", "half-net")
-    assert comparison.positions == 240
-    assert comparison.comparisons[0].recalibrated is None
-    assert np.isnan(comparison.scores.recalibrated).all()
-    assert [line for line in comparison.lines() if line.startswith("recalibrated: too few positions")]
-    json.dumps(comparison.as_json(), allow_nan=False)
 
 
 def test_one_alpha_for_all(db: Path) -> None:
@@ -423,18 +361,6 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     written = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     expected = {name: pair["counts"][name] for name in CATEGORIES[1:]}
     assert {name: sum(row["category_2"] == name for row in written) for name in expected} == expected
-    repaired = [row["beyond_scale_2"] for row in written if row["category_2"] == "repaired"]
-    newly = [row["beyond_scale_2"] for row in written if row["category_2"] == "newly wrong"]
-    assert (sum(repaired), len(repaired)) == tuple(
-        pair["recalibrated"]["repaired"][name] for name in ("count", "total")
-    )
-    assert (sum(newly), len(newly)) == tuple(pair["recalibrated"]["newly"][name] for name in ("count", "total"))
-    assert {row["beyond_scale_2"] for row in written if row["category_2"] == "still wrong"} == {None}
-    assert all(
-        row["beyond_scale_2"] == (abs(row["recalibrated_1"]) >= 0.55)
-        for row in written
-        if row["category_2"] == "repaired"
-    )
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
     with Store.open(db, write=True) as store:  # what was only compared is not what is meant without --net
         store.connection.execute("UPDATE runs SET command = 'vr remeasure --net a --net b' WHERE id > 1")
@@ -461,16 +387,10 @@ def test_scale_in_the_sample_store(tmp_path: Path) -> None:
     assert compared(unsaved, "maia-1900", "maia-1100", options=question).alpha.value == pytest.approx(alphas[1])
     (own,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=alphas[0])).comparisons
     assert (own.counts["newly wrong"], own.counts["repaired"]) == (36, 26)
-    assert own.recalibrated is not None
-    assert own.recalibrated.newly.count == 11
     (by_given_alpha,) = compared(
         db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=300.0)
     ).comparisons
     assert (by_given_alpha.counts["newly wrong"], by_given_alpha.counts["repaired"]) == (17, 115)
-    assert by_given_alpha.recalibrated is not None
-    assert by_given_alpha.recalibrated.repaired.count == 55
-    assert by_given_alpha.recalibrated.finding == "fewer"
-    assert own.recalibrated.mean_abs.high < 0 > by_given_alpha.recalibrated.mean_abs.high
 
 
 def rows_of(frame: pd.DataFrame, count: int) -> list[dict[str, str]]:

@@ -58,7 +58,7 @@ def test_what_was_cut_has_the_value_of_its_deepest_rung(both: tuple[pd.DataFrame
         assert best is None or chess.Move.from_uci(best) in chess.Board(row["fen"]).legal_moves
 
 
-@pytest.mark.parametrize("question", [QUESTION, Question(expanded="all"), Question(calibration="fitted")])
+@pytest.mark.parametrize("question", [QUESTION, Question(expanded="all")])
 def test_other_rows_and_rates_stay_as_they_are(question: Question) -> None:
     with Store.open(SAMPLE) as store:
         plain, with_cut = store.frame(question), store.frame(question, cut=True)

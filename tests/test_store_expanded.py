@@ -162,17 +162,10 @@ def test_the_store_is_whole_and_merges(path: Path, tmp_path: Path) -> None:
         wrong = [check for check in integrity_checks(store) if check.wrong]
         assert not wrong
         frame = store.frame(Question(expanded="all"))
-    calibrated = tmp_path / "calibrated.db"
-    shutil.copy(path, calibrated)
-    with Store.open(calibrated, write=True) as store, store.writing() as connection:
-        curve = (1, 1, 400.0, "cp", "{}", 20, 10, "2026-01-01")
-        connection.execute("INSERT INTO calibrations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", curve)
-    merge([str(calibrated)], output=str(tmp_path / "merged.db"))
+    merge([str(path)], output=str(tmp_path / "merged.db"))
     with Store.open(tmp_path / "merged.db") as store:
         assert not [check for check in integrity_checks(store) if check.wrong]
         merged = store.frame(Question(expanded="all"))
-        # A curve of a part is not one of all.
-        assert store.connection.execute("SELECT count(*) FROM calibrations").fetchone() == (0,)
         key_of = dict(store.connection.execute("SELECT id, key FROM positions"))
         roots = [key_of[root] for root in merged["root_id"]]
     of_key = dict(zip(merged["key"], zip(roots, merged["step"], merged["inferred"], strict=True), strict=True))
@@ -196,18 +189,6 @@ def test_rows_that_cannot_be_are_found(path: Path, tmp_path: Path, change: str) 
     with Store.open(db) as store:
         wrong = [check for check in integrity_checks(store) if check.wrong]
     assert [(check.name.partition(":")[0], check.wrong) for check in wrong] == [("expanded", 1)]
-
-
-def test_calibrations_are_checked(path: Path, tmp_path: Path) -> None:
-    db = tmp_path / "calibrated.db"
-    shutil.copy(path, db)
-    for curve, wrong in (("{}", 0), ("[]", 1), ("{", 1)):
-        with Store.open(db, write=True) as store, store.writing() as connection:
-            row = (1, 1, 400.0, "cp", curve, 20, 10, "2026-01-01")
-            connection.execute("INSERT OR REPLACE INTO calibrations VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-        with Store.open(db) as store:
-            calibrations = {check.name: check for check in integrity_checks(store)}["calibrations"]
-        assert (calibrations.checked, calibrations.wrong) == (1, wrong)
 
 
 def test_other_words_are_refused() -> None:

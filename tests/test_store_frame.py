@@ -359,6 +359,6 @@ def test_a_frame_says_which_question_it_answers(path: Path) -> None:
         net_id, oracle_id = store.pick()
         net, oracle = store.names(net_id, oracle_id)
         whose = Question(net=net, oracle=oracle, alpha=123.0, q_from="wdl")
-        question = replace(whose, threshold=0.4, expanded="all", calibration="fitted")
+        question = replace(whose, threshold=0.4, expanded="all")
         assert Question.answered_by(store.frame(question).attrs, 0.4) == question
         assert all(getattr(question, field.name) != getattr(Question(), field.name) for field in fields(Question))

@@ -22,7 +22,6 @@ from valuerepair.question import Question
 from valuerepair.report import figures
 from valuerepair.report import page as page_module
 from valuerepair.report import stats as stats_module
-from valuerepair.report.show import describe
 from valuerepair.report.stats import store_figures
 from valuerepair.store import columns, queries, reached, screening, selection
 from valuerepair.store.queries import one_position, played_from
@@ -60,7 +59,7 @@ def books(store: Store, folder: Path) -> object:
 
 
 def plots(store: Store, folder: Path) -> object:
-    kinds = ("scatter", "hexbin", "calibration", "by-phase", "by-men", "by-label", "recall", "survival")
+    kinds = ("scatter", "hexbin", "results", "by-phase", "by-men", "by-label", "recall", "survival")
     return [figures.draw(kind, store, threshold=THRESHOLD) if "threshold" in figures.KINDS[kind].options
             else figures.draw(kind, store) for kind in kinds]  # fmt: skip
 
@@ -83,18 +82,13 @@ def expanded(store: Store, folder: Path) -> object:
     return store.frame(question), store.candidates(question)
 
 
-def calibrated(store: Store, folder: Path) -> object:
-    question = Question(threshold=THRESHOLD, calibration="fitted")
-    return store.frame(question), store.candidates(question), describe(store, "3", question)
-
-
 def cut(store: Store, folder: Path) -> object:
     return store.frame(Question(threshold=THRESHOLD), cut=True)
 
 
 WORKS: dict[str, Work] = {
     "stats": stats, "books": books, "plots": plots, "report": page, "show": show, "export": export,
-    "expanded": expanded, "calibrated": calibrated, "cut": cut,
+    "expanded": expanded, "cut": cut,
 }  # fmt: skip
 
 

@@ -44,11 +44,11 @@ class Writer:
         ["stats", "--json"],
         ["stats", "--worst", "3", "--ladder"],
         ["plot", "scatter", "-o", "plot.svg"],
-        ["plot", "calibration", "-o", "plot.svg"],
+        ["plot", "results", "-o", "plot.svg"],
         ["books", "-o", "books"],
         ["export", "-o", "rows.csv"],
         ["split", "-o", "split.json"],
-        ["report", "--calibration", "fitted", "-o", "report.html"],
+        ["report", "--threshold", "0.4", "-o", "report.html"],
     ],
     ids=lambda words: " ".join(words[:3]),
 )

@@ -371,21 +371,6 @@ def test_measures_of_kinds_are_those_of_their_positions_alone(samples: Samples) 
     assert both["rate"] == pytest.approx(np.average([both["rate_game"], both["rate_aside"]], weights=[2, 1]), abs=1e-3)
 
 
-def test_a_net_that_is_only_flatter_has_no_candidates_after_calibration(samples: Samples) -> None:
-    """Net Q is a third of deep Q everywhere: four numbers mend that."""
-    learner = Learner(LinearNet(), TrainOptions(), LossWeights())
-    net = LinearNet()
-    batch = samples.batch()
-    heads = net.forward(net.parameters, planes_of(jax.numpy.asarray(batch.bits), jax.numpy.asarray(batch.rule50)))
-    p = np.asarray(jax.nn.softmax(heads.wdl))
-    deep = np.tanh(6 * np.arctanh(p[:, 0] - p[:, 2]))
-    held = replace(samples, deep_q=deep.astype(np.float32))
-    judged = Validation([as_held(held)], learner, LossWeights(), THRESHOLD, 64, net.parameters)
-    measures = judged.measure(net.parameters)
-    assert measures["rate"] > 0.1
-    assert measures["rate_calibrated"] < 0.1 * measures["rate"]
-
-
 # -- stopped and gone on with -----------------------------------------------------------------------------------------
 
 
@@ -501,7 +486,6 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_one_before(
 def test_held_out_positions_may_be_fewer_than_a_batch(samples: Samples, tmp_path: Path) -> None:
     outcome = run(samples, tmp_path, samples.take(np.arange(3)), steps=10)
     assert np.isfinite([row["loss"] for row in outcome.curve]).all()
-    assert np.isnan(outcome.curve[0]["rate_calibrated"])
 
 
 def test_a_net_without_a_value_head_is_refused(samples: Samples, tmp_path: Path) -> None:

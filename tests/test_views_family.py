@@ -10,14 +10,13 @@ import chess
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from valuerepair.report.family import MARKS, Leaf, family_of, lines
 
 import valuerepair as vr
 from tests.expanded_store import expanded_store
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
-from valuerepair.report.family import MARKS, Leaf, family_of, lines
-from valuerepair.report.stats import store_figures
 from valuerepair.store.store import Store
 
 ASKED = Question(alpha=170.0)
@@ -218,19 +217,3 @@ def test_what_is_not_scored_has_no_family(tmp_path: Path, path: Path) -> None:
     with pytest.raises(ValueRepairError, match=r"is scored") as caught:
         CliRunner().invoke(cli, ["show", "1", "--family", "--db", str(db)], catch_exceptions=False)
     assert "\n" not in str(caught.value)
-
-
-def test_a_calibrated_question_judges_the_family_by_its_curve(tmp_path: Path) -> None:
-    question = Question(alpha=170.0, calibration="fitted", expanded="all")
-    with Store.open(expanded_store(tmp_path, games=100, roots=6)) as store:  # enough to draw a curve
-        frame = store.frame(question).set_index("position_id")
-        root = int(frame.loc[frame["step"].notna(), "root_id"].iloc[0])
-        leaves = [leaf for leaf in family_of(store, root, question) if leaf.position_id in frame.index]
-        figures = store_figures(store, question)["expanded"]
-    assert len(leaves) > 8
-    for leaf in leaves:
-        row = frame.loc[leaf.position_id]
-        assert leaf.net_q == pytest.approx(row["net_q"])
-        assert leaf.disagreement == pytest.approx(row["calibrated_q"] - row["deep_q"])
-    searched = frame[frame["step"].notna() & ~frame["inferred"]]
-    assert figures["candidates"] == (searched["disagreement"].abs() >= 0.55).sum() > 0

@@ -23,7 +23,7 @@ from tests.survey_intervals import korn_graubard
 from valuerepair.intervals import weighted
 from valuerepair.judge.labelled import labels_of, names
 from valuerepair.report import figures, style
-from valuerepair.report.calibration import BINS
+from valuerepair.report.results import BINS
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
@@ -215,14 +215,14 @@ def test_shares_of_labels(db: Path, frame: pd.DataFrame) -> None:
 # -- games ------------------------------------------------------------------------------------------------------------
 
 
-def test_calibration_of_games(db: Path, frame: pd.DataFrame) -> None:
+def test_results_of_games(db: Path, frame: pd.DataFrame) -> None:
     connection = sqlite3.connect(db)
     plays = pd.read_sql_query("SELECT key, z FROM plays WHERE z IS NOT NULL", connection)
     connection.close()
     z = plays.groupby("key")["z"].mean()
     played = frame.assign(z=frame["key"].astype(np.int64).map(z)).dropna(subset="z")
     assert len(played) == len(z) > 20
-    figure = draw("calibration", db)
+    figure = draw("results", db)
     for gid in ("net", "deep"):
         q = played[f"{gid}_q"]
         part = pd.cut(q, np.linspace(-1, 1, BINS + 1).tolist(), right=False, include_lowest=True)
@@ -250,6 +250,6 @@ def test_one_game_of_one_position(tmp_path: Path) -> None:
         run = store.begin_run(RunRecord("played", "selfplay", {}, 0, {}))
         add_plays(store, run, [Play(0, 0, int(row.key), row.fen, "own", "own", "1-0", 1.0, 9, "checkmate")])
         store.commit()
-        figure = figures.draw("calibration", store)
+        figure = figures.draw("results", store)
     assert [float(value[0]) for value in line(figure, "net")] == pytest.approx([row.net_q, 1])
     assert margins(figure, "net-intervals")[0] == pytest.approx([2 * 0.2065493 - 1, 1], abs=1e-5)

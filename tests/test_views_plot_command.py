@@ -32,7 +32,7 @@ OF_STORE = [name for name, kind in figures.KINDS.items() if kind.reads == figure
 @pytest.mark.parametrize("kind", OF_STORE)
 def test_every_kind_of_a_store_as_a_file(db: Path, tmp_path: Path, kind: str) -> None:
     """An SVG's words are text, with the counts that pandas finds; the line on standard output says so too."""
-    options = [] if kind == "calibration" else ["--threshold", str(THRESHOLD)]
+    options = [] if kind == "results" else ["--threshold", str(THRESHOLD)]
     done = CliRunner().invoke(cli, ["plot", kind, "--db", str(db), "-o", str(tmp_path / "a.svg"), *options])
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith(f"{tmp_path / 'a.svg'}: ")
@@ -43,7 +43,7 @@ def test_every_kind_of_a_store_as_a_file(db: Path, tmp_path: Path, kind: str) ->
         frame = store.frame(text=False)
     if kind in OF_POSITIONS:
         assert f"{len(frame):,} positions" in text
-    if kind not in ("calibration", "recall", "rate", "by-phase", "by-side", "by-men"):
+    if kind not in ("results", "recall", "rate", "by-phase", "by-side", "by-men"):
         candidates = int((frame["disagreement"].abs() >= THRESHOLD).sum())
         assert f"{candidates:,} candidates" in text or kind == "survival"
     assert f"{frame.attrs['net']['name']} · {frame.attrs['oracle']['label']} · alpha" in text
@@ -55,7 +55,7 @@ def test_every_kind_of_a_store_as_a_file(db: Path, tmp_path: Path, kind: str) ->
         pytest.param("scatter", marks=pytest.mark.slow),
         "rate",
         "by-label",
-        pytest.param("calibration", marks=pytest.mark.slow),
+        pytest.param("results", marks=pytest.mark.slow),
     ],
 )
 def test_an_open_store_and_its_path_give_the_same_figure(db: Path, tmp_path: Path, kind: str) -> None:
@@ -67,7 +67,7 @@ def test_an_open_store_and_its_path_give_the_same_figure(db: Path, tmp_path: Pat
 
 def test_no_word_is_cut_at_the_edge_of_axes_that_keep_their_aspect(tmp_path: Path) -> None:
     sample = Path(__file__).parents[1] / "data" / "sample.db"
-    style.save(figures.draw("calibration", str(sample)), tmp_path / "a.png")
+    style.save(figures.draw("results", str(sample)), tmp_path / "a.png")
     paper = imread(tmp_path / "a.png")[..., :3]
     for edge in (paper[:9], paper[-9:], paper[:, :9], paper[:, -9:]):
         assert (edge == 1).all()
@@ -102,12 +102,12 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("arguments", "said", "code"),
     [
         (["nonsense"], "no kind of plot nonsense; there are scatter, hexbin", 2),
-        (["calibration", "--threshold", "0.4"], "vr plot calibration does not take --threshold", 2),
+        (["results", "--threshold", "0.4"], "vr plot results does not take --threshold", 2),
         (["match", "match.pgn", "--db", "a.db"], "vr plot match does not take --db", 2),
         (["match"], "vr plot match reads the PGN of a match: give it, vr plot match SOURCE", 2),
         (["hexbin", "other.db"], "vr plot hexbin reads a store: give it with --db other.db", 2),
         (["hexbin", "-o", "a.gif"], "a.gif: a plot's name ends in .png, .svg or .pdf", 2),
-        (["calibration"], "no decided games from its positions; vr selfplay BOOK --db", 1),
+        (["results"], "no decided games from its positions; vr selfplay BOOK --db", 1),
         (["recall"], "nothing was screened with", 1),
         (["survival"], "vr mine --screen auto learns one", 1),
         (["by-label", "--threshold", "2"], "no candidate at 2; give a lower --threshold", 1),
@@ -133,10 +133,8 @@ def test_a_threshold_is_a_difference_of_two_q(bare: Path) -> None:
 
 
 def test_python_refuses_as_the_command_does(bare: Path) -> None:
-    with pytest.raises(
-        UsageError, match="the plot calibration does not take threshold; it takes alpha, calibration, expanded, net"
-    ):
-        figures.draw("calibration", bare, threshold=0.5)
+    with pytest.raises(UsageError, match="the plot results does not take threshold; it takes alpha, expanded, net"):
+        figures.draw("results", bare, threshold=0.5)
     with pytest.raises(UsageError, match="no kind of plot histogram"):
         figures.draw("histogram", bare)
     with Store.open(bare) as store, pytest.raises(UsageError, match="reads the PGN of a match, not a store"):

@@ -24,11 +24,10 @@ from valuerepair.judge.compare import (
     Selected,
 )
 from valuerepair.judge.labels import LabelChange
-from valuerepair.judge.recalibration import Recalibrated, Recalibration
 from valuerepair.report import remeasure_plot, style
 
 
-def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Remeasured:
+def found(nets: int = 2, positions: int = 800) -> Remeasured:
     rng = np.random.default_rng(0)
     first = rng.normal(0, 0.35, positions)
     off = np.stack([first, *(0.6 * first + rng.normal(0, 0.25, positions) for _ in range(nets - 1))])
@@ -40,10 +39,6 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
         worse = LabelChange("in-check", 1, 6, 1, 0, 5, Interval(0.01, 0.002, 0.02))
         chosen = Selected(9, wilson(3, 9), 0.7, 0.5)
         interval = Interval((counts[1] - counts[2]) / positions, -0.3, 0.3)
-        alone = Recalibrated(wilson(3, 100), 0.1)
-        rate = wilson(3, 9)
-        left = Interval(-0.004, -0.02, 0.01)
-        beyond = Recalibration(alone, alone, left, left, rate, rate, rate, "not shown") if recalibrated else None
         pairs.append(
             Comparison(
                 "one",
@@ -54,7 +49,6 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
                 chosen,
                 chosen,
                 wilson(3, 100),
-                beyond,
                 True,
                 None,
                 [],
@@ -69,7 +63,6 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
         np.zeros(positions),
         off,
         off,
-        off,
         np.full(positions, GAME, object),
     )
     return Remeasured(
@@ -77,7 +70,6 @@ def found(nets: int = 2, positions: int = 800, recalibrated: bool = False) -> Re
         oracle="stockfish 15.1 nodes=5000",
         alpha=Alpha(349.2, "fitted"),
         q_from="cp",
-        calibration="none",
         threshold=0.55,
         positions=positions,
         cut=0,
@@ -124,15 +116,6 @@ def test_differences_and_words() -> None:
     assert "net-1 against one" in text
     assert "stockfish 15.1 nodes=5000 · alpha 349 for all nets" in text
     assert "endgame" in text
-    assert "recalibrated" not in text
-
-
-def test_what_is_left_beyond_scale_stands_below_all_candidates() -> None:
-    figure = remeasure_plot.draw(found(recalibrated=True))
-    middles = [float(np.asarray(points(figure, f"change-{i}").get_xdata(), float)[0]) for i in range(1, 4)]
-    assert middles == pytest.approx([-0.4, -1.0, 1.0])
-    labels = [label.get_text() for label in figure.axes[1].get_yticklabels()]
-    assert labels[:2] == ["all candidates", "both recalibrated"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.lines import Line2D
@@ -21,10 +20,8 @@ from matplotlib.lines import Line2D
 from valuerepair.arrays import Floats
 from valuerepair.chess.values import cp_to_q
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.question import Question
-from valuerepair.report import figures, scatter, style
+from valuerepair.report import scatter, style
 from valuerepair.report.drawing import LOWESS_FRACTION, LOWESS_MIN_POSITIONS
-from valuerepair.store.store import Store
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
@@ -81,44 +78,6 @@ def test_every_position_is_drawn_once_and_candidates_by_sign(threshold: float) -
         np.testing.assert_array_equal(y, frame.net_q[rows])
     assert counts.candidates == (np.abs(difference) >= threshold).sum() > 0
     assert counts.positions == 3000
-
-
-@pytest.mark.parametrize("kind", ["scatter", "hexbin"])
-def test_the_calibration_is_drawn_beside_the_line_of_the_nets_own_q(kind: str) -> None:
-    asked = Question(net="maia-1900", alpha=170.0, threshold=0.35, calibration="fitted")
-    with Store.open(str(Path(__file__).parents[1] / "data" / "sample.db")) as store:
-        frame = store.frame(asked)
-        found = store.calibration(asked).calibration
-        figure = figures.draw(kind, store, **{name: getattr(asked, name) for name in SAID})
-    x, y = points(figure, "calibration")
-    assert (y[0], y[-1]) == (-y[-1], pytest.approx(found.reach, abs=0.02))
-    assert (x == -x[::-1]).all()
-    assert (y == -y[::-1]).all()
-    assert x == pytest.approx([found.worth(q).q for q in y], abs=1e-6)
-    (band,) = figure.findobj(lambda artist: artist.get_gid() == "calibration-interval")
-    assert isinstance(band, PolyCollection)
-    corners = np.asarray(band.get_paths()[0].vertices)
-    bounds = np.array([found.worth(q)[1:] for q in corners[:, 1]])
-    off = np.abs(corners[:, :1] - bounds)
-    assert off.min(axis=1).max() < 1e-6
-    assert (np.bincount(off.argmin(axis=1)) > 100).all()
-    if kind == "hexbin":
-        for gid, shift in (("above", -0.35), ("below", 0.35)):
-            border, q = points(figure, gid)
-            assert border - shift == pytest.approx(np.interp(q, y, x), abs=0.02)
-        return
-    for gid, rows in (
-        ("optimistic", frame["disagreement"] >= 0.35),
-        ("pessimistic", frame["disagreement"] <= -0.35),
-        ("positions", frame["disagreement"].abs() < 0.35),
-    ):
-        drawn = np.stack(points(figure, gid))
-        np.testing.assert_array_equal(drawn, frame.loc[rows, ["deep_q", "net_q"]].to_numpy().T)
-    assert "with |calibrated Q − deep Q| ≥ 0.35" in words(figure)
-    assert "\nnet Q at one node" in words(figure)
-
-
-SAID = ("net", "alpha", "threshold", "calibration")
 
 
 def test_a_disagreement_of_exactly_the_threshold_is_a_candidate() -> None:

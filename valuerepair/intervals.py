@@ -9,7 +9,7 @@ from math import hypot, isnan, nan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.text import finite, formatted, table_lines
@@ -24,6 +24,9 @@ _LOST = 1e-14
 ALIKE = 0.1
 # The assumption counts as much as this number of candidates (or of other positions, if those are fewer).
 _BELIEF = 1
+# With fewer games a comparison has no interval. A fit that judges a game is made of the games of the other folds.
+FOLDS = 8
+FEWEST_GAMES = 2 * FOLDS
 # Groups with numbers above this many times the rows are renumbered, which takes a sort, before they are counted.
 _SPARSE = 8
 RESAMPLES = 2000
@@ -501,7 +504,7 @@ def resampled(groups: int, resamples: int, rng: np.random.Generator) -> Iterator
     """How often each of `groups` is drawn in `groups` draws with replacement: `resamples` rows, in blocks [rows,
     groups]. The rows do not depend on the size of the blocks.
 
-    Every bootstrap over games draws this way, except that of `calibration`, whose published intervals would change.
+    Every bootstrap over games draws this way.
     """
     block = max(1, _BLOCK // groups)
     for start in range(0, resamples, block):
@@ -509,3 +512,15 @@ def resampled(groups: int, resamples: int, rng: np.random.Generator) -> Iterator
         # One bincount for all rows: row r counts its games from r * groups on.
         picked = rng.integers(0, groups, (rows, groups)) + np.arange(rows)[:, None] * groups
         yield np.bincount(picked.ravel(), minlength=rows * groups).reshape(rows, groups)
+
+
+def fold_of(game: ArrayLike) -> Ids:
+    """[n] folds of games identified by whole numbers [n]: a game stays in its fold when other games are added."""
+    # The finaliser of MurmurHash3 scatters neighbouring numbers, and numbers that differ in few bits.
+    x = np.array(game, np.int64, copy=True, ndmin=1).view(np.uint64)
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        x ^= x >> np.uint64(33)
+        x *= np.uint64(factor)
+    x ^= x >> np.uint64(33)
+    folds: Ids = (x % np.uint64(FOLDS)).astype(np.int64)
+    return folds

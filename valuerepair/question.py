@@ -29,9 +29,7 @@ class Question:
     from the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``. `expanded`: whether to include positions
     that were not drawn from games, which are those beside the games (`vr mine --aside`) and those reached from
     candidates (`vr expand`): ``no``; ``searched``, those searched in full; ``all``, also those whose value is inferred.
-    Rates, alpha and calibration always use positions of games only. With `calibration` ``fitted`` deep Q is
-    compared not with net Q but with the deep Q expected given net Q (`Store.calibration`), so that a different scale
-    alone makes no candidates.
+    Rates and alpha always use positions of games only.
 
     Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, and unknown words.
     """
@@ -42,7 +40,6 @@ class Question:
     q_from: QFrom = "cp"
     threshold: float = DEFAULT_THRESHOLD
     expanded: Expanded = "no"
-    calibration: Calibrated = "none"
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
@@ -51,7 +48,7 @@ class Question:
             raise UsageError(f"--alpha {alpha}: must be a positive number of centipawns, or auto (None)")
         if self.oracle == "":
             raise UsageError("--oracle '': is empty, which all oracles would fit; give a part of its name or digest")
-        for name, words in (("q_from", QFrom), ("expanded", Expanded), ("calibration", Calibrated)):
+        for name, words in (("q_from", QFrom), ("expanded", Expanded)):
             check_word(name, getattr(self, name), get_args(words))
 
     @classmethod
@@ -64,7 +61,6 @@ class Question:
             q_from=attrs["q_from"],
             threshold=threshold,
             expanded=attrs["expanded"],
-            calibration="fitted" if attrs["calibration"] else "none",
         )
 
 

@@ -1,14 +1,13 @@
 """Wanted against got: what the screening ladder keeps of positions whose whole searches are known.
 
     python -m tests.parity.screening_kept STORE... [--nodes 1000000] [--recall 0.98] [--seeds 5] [--without-package]
-        [--threshold 0.55] [--calibration fitted] [--alpha 170]
+        [--threshold 0.55] [--alpha 170]
 
 A store has positions that went up all rungs, nothing cut, as data/make_screen_package.py says. Those of games with an
 odd number are taken, which the package has none of: in five orders, each mined anew by the ladder itself, its searches
 answered from the store, at each alpha. `got` counts what a user gets:
 candidates that were searched in full, by the ladder, by calibration or by audit; `by itself` those that the ladder
-would not have cut. Nodes are those of all searches, calibration and audit included. With ``--calibration fitted`` the
-ladder is for candidates beyond scale, and a candidate is one by the calibration of all these positions.
+would not have cut. Nodes are those of all searches, calibration and audit included.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.arrays import Floats
-from valuerepair.calibration import fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.engines.kinds import EngineKind
@@ -42,7 +40,6 @@ from valuerepair.screening import ladder as ladders
 from valuerepair.screening.fit import LadderRows, curve, joined
 from valuerepair.screening.ladder import Ladder
 from valuerepair.screening.model import FEATURES, ScreenOptions, features, rungs_of
-from valuerepair.store.columns import games_of
 from valuerepair.store.rows import FULL, DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 
@@ -132,7 +129,6 @@ def one_run(path: Path, oracle: KeptOracle, question: Question, recall: float, s
             "SELECT p.id, p.key, n.q, n.best_move FROM positions p JOIN net_values n ON n.position_id = p.id "
             "WHERE n.net_id = 1 ORDER BY p.id"
         ).fetchall()
-        judged_by = scaled(store, oracle, rows, question)
         candidates = got = itself = count = 0
         for number, signed, net_q, net_best in rows[:first]:
             key = signed % 2**64
@@ -144,26 +140,11 @@ def one_run(path: Path, oracle: KeptOracle, question: Question, recall: float, s
             assert isinstance(outcome, Climb)
             passage = ladder.record(number, outcome)
             spent, count = spent + passage.nodes, count + 1
-            if abs(judged_by[number] - float(ladders.q_of([whole], alpha, "cp")[0])) >= question.threshold:
+            if abs(net_q - float(ladders.q_of([whole], alpha, "cp")[0])) >= question.threshold:
                 candidates += 1
                 got += passage.searched
                 itself += passage.cut_at is None
     return Kept(candidates, got, itself, spent / (count * oracle.whole))
-
-
-def scaled(
-    store: Store, oracle: KeptOracle, rows: Sequence[tuple[int, int, float, int]], question: Question
-) -> dict[int, float]:
-    """What is held against the whole search of each position, by number: net Q, or what it is worth."""
-    searches = [(i, q, oracle.results.get((key % 2**64, oracle.whole))) for i, key, q, _ in rows]
-    whole = [(i, q, result) for i, q, result in searches if result is not None]
-    if question.calibration == "none" or question.alpha is None:
-        return {i: q for i, q, _ in whole}
-    ids, net_q = [i for i, _, _ in whole], np.array([q for _, q, _ in whole])
-    deep_q = ladders.q_of([result for _, _, result in whole], question.alpha, "cp")
-    games = games_of(store.connection, ids)
-    curve = fit(net_q, deep_q, np.ones(len(ids)), games, resamples=0)
-    return dict(zip(ids, curve.expected(net_q, fold_of(games)).tolist(), strict=True))
 
 
 def row(kept: Sequence[Kept]) -> str:
@@ -182,7 +163,6 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, nargs="+", default=[values.DEFAULT_ALPHA])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--threshold", type=float, default=THRESHOLD)
-    parser.add_argument("--calibration", choices=["none", "fitted"], default="none")
     parser.add_argument("--first", type=int, help="only the first so many positions of each order")
     parser.add_argument(
         "--without-package", action="store_true", help="as for an oracle that the package does not know"
@@ -196,7 +176,7 @@ def main() -> None:
         if arguments.without_package:
             patched.enter_context(patch.object(ladders, "package_rows", lambda *_: None))
             patched.enter_context(patch.object(EngineKind, "in_package", False))
-        question = Question(threshold=arguments.threshold, calibration=arguments.calibration)
+        question = Question(threshold=arguments.threshold)
         print_table(
             arguments.stores,
             arguments.nodes,

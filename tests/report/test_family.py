@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import chess
 import pytest
+from valuerepair.report.family import Leaf, family_of, places
 
 from tests.expanded_store import expanded_store
 from tests.report.browser import Visit, visit
@@ -14,7 +15,6 @@ from tests.report.conftest import draw_no_charts
 from tests.report.reading import BOX, table
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
-from valuerepair.report.family import Leaf, family_of, lines, places
 from valuerepair.report.page import families_of
 from valuerepair.report.stats import headline, store_figures
 from valuerepair.store.store import Store
@@ -206,32 +206,6 @@ def test_a_store_that_was_not_expanded_has_no_families(db: Path, tmp_path: Path)
         store.connection.set_trace_callback(statements.append)
         assert families_of(store, frame.attrs, frame, 0.55) == {**families, "roots": {}, "trees": {}}
     assert len([text for text in statements if "FROM expanded" in text]) == 1
-
-
-@pytest.mark.usefixtures("without_charts")
-def test_a_calibrated_family_has_both_q_and_inferred_values_are_named(chromium: Browser, tmp_path: Path) -> None:
-    path, question = (
-        tmp_path / "report.html",
-        Question(alpha=170.0, expanded="all", calibration="fitted", threshold=0.2),
-    )
-    with Store.open(expanded_store(tmp_path, games=100, roots=6)) as store:  # enough to draw a curve
-        page_module.write(store, path, question)
-        frame = store.candidates(question).set_index("position_id")
-        inferred = int(frame.index[frame["inferred"]][0])
-        leaves = family_of(store, inferred, question)
-        text = "\n".join(lines(leaves, inferred, 0.2))
-    with visit(chromium, path) as page:
-        show(page, inferred)
-        labels = [point["label"].replace("−", "-") for point in points(page)]
-        facts = page.text(".facts")
-    assert "inferred from the line of another search" in facts
-    assert len(labels) == len(leaves) > 5
-    for leaf, label in zip(leaves, labels, strict=True):
-        if leaf.position_id in frame.index:
-            row = frame.loc[leaf.position_id]
-            both = f"net {row['net_q']:+.3f} (calibrated {row['calibrated_q']:+.3f})"
-            assert f"{both}, deep {row['deep_q']:+.3f}, difference {row['disagreement']:+.3f}" in label
-            assert f"{both}  deep {row['deep_q']:+.3f}  {row['disagreement']:+.3f}" in text
 
 
 def test_on_a_phone_the_picture_stays_within_the_page(narrow: Visit) -> None:

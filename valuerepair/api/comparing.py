@@ -43,12 +43,11 @@ def remeasure(
     only then is the store written to. `question.oracle` gives the scores, None means the oracle with the most scores;
     the question's net is ignored. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and
     the rows (`scores`). Judge by all positions: the first net's own candidates were chosen as its worst errors, and any
-    other net looks better on them. `recalibrated` of a comparison is the difference after each net's Q went through its
-    own curve. With a `split` the positions are those that it holds out, or one `part` of them: ``games``, ``families``,
-    ``archives``. With `cut` (``--all``) they include those that screening cut, by the value of the last rung, and each
-    position has the weight 1. `by_kind` and `judge` of a comparison say for each kind of position whether the net is
-    the better judge. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``,
-    a deeper oracle judges positions again, and `rejudged` of the result is the comparison by its values. `output` is a
+    other net looks better on them. With a `split` the positions are those that it holds out, or one `part` of them:
+    ``games``, ``families``, ``archives``. With `cut` (``--all``) they include those that screening cut, by the value of
+    the last rung, and each position has the weight 1. `by_kind` and `judge` of a comparison say for each kind of
+    position whether the net is the better judge. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``, a
+    deeper oracle judges positions again, and `rejudged` of the result is the comparison by its values. `output` is a
     file (.parquet, .jsonl, .csv) for the positions on which any net is wrong, `plot` one (.png, .svg, .pdf) for the
     figure (`plot_remeasured`). Raises UsageError for an unknown net, ValueRepairError if there is nothing to compare.
     """

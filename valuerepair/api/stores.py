@@ -35,7 +35,7 @@ class Candidate:
     """A position that net and deep search judge differently. All values are from its side to move, Q in [-1, 1].
 
     `deep_q` comes from `cp` (centipawns) or `mate` (moves, negative: mated) or the search's own Q; `disagreement` is
-    net Q - deep Q, in [-2, 2], above 0 if the net is too optimistic, with the calibrated net Q if the question says so;
+    net Q - deep Q, in [-2, 2], above 0 if the net is too optimistic;
     `moves` (UCI) lead from `start_fen` to `fen`; `ply` counts half-moves since move 1. `net_best`, `deep_best` and
     `played` are the moves that the net's policy, the search and the game chose, None if unknown; `pv` is the search's
     line. `weight` is the number of positions that the row represents (1 without screening). `labels` are the words of
@@ -117,12 +117,12 @@ class MinedStore(Store):
         - `outcomes` joins ``z``, the mean result of the games played from the position (for its side to move, in
           [-1, 1], NaN without any), and ``z_games``, their number.
 
-        attrs: net, oracle, alpha {value, origin}, q_from, calibration. Raises ValueRepairError if no position is scored
+        attrs: net, oracle, alpha {value, origin}, q_from. Raises ValueRepairError if no position is scored
         or a name matches none, UsageError for `only` with columns to join or with an unknown column.
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
-        columns = (*queries.COLUMNS, "calibrated_q", *OF_EXPANDED, *OF_CUT)
+        columns = (*queries.COLUMNS, *OF_EXPANDED, *OF_CUT)
         if unknown := next((name for name in only or () if name not in columns), None):
             raise UsageError(f"only= names columns of a frame, not {unknown!r}{nearest(unknown, columns)}")
         frame = super().frame(resolved(self, question), text=text or labels, only=only, cut=cut)

@@ -67,7 +67,7 @@ def train(
     Returns the `Training`; its `lines()` are the output of `vr train`. Its `curve` is a frame with a row each time the
     net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean since the row before), and for held-out
     games `loss`, `value`, `policy`, `moves_left`, `policy_kl`, `top_1`, `judge_move`, `mean_dq`, `rate`,
-    `rate_calibrated`, `newly_wrong`. Its `about`: net, options, games, `amplitude` (`lambda`, and `measures` of the
+    `newly_wrong`. Its `about`: net, options, games, `amplitude` (`lambda`, and `measures` of the
     written net), and `written`: the step whose net was written, and the difference (`q`, `p`) of the file from the
     trained parameters. Raises UsageError, also for a net without values in the store, and ValueRepairError.
     """

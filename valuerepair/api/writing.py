@@ -185,7 +185,7 @@ def _stream(file: str | None, kind: FileKind) -> Iterator[IO[bytes]]:
 def plot(kind: str, source: Stored, path: Path | None = None, question: Asked = None, **options: Any) -> Drawing:
     """Draws one of the project's figures: `vr plot`. `path` also writes it (.png, .svg or .pdf).
 
-    `kind` is one of `valuerepair.report.figures.KINDS` (``scatter``, ``calibration``, ...), `source` a store, open
+    `kind` is one of `valuerepair.report.figures.KINDS` (``scatter``, ``results``, ...), `source` a store, open
     or by its path, or the file that the kind reads. A kind uses the fields of the `question` that it shows; `options`
     are those of the kind, as `threshold`, `net`, `oracle`, `alpha`, `weighted`. The figure is matplotlib's, made
     without pyplot: a notebook shows it as the last line of a cell; its `description` is what `vr plot` prints of it.

@@ -42,8 +42,8 @@ MANIFEST = "manifest.json"
 _MOST_LISTED = 3  # candidates in the tag of a parent
 # The columns that `pgn_tags` and `epd_operations` use.
 _ENTRY_COLUMNS = (
-    "event", "date", "white", "black", "source", "game", "ply", "net_q", "calibrated_q", "deep_q", "disagreement",
-    "cp", "mate", "book_weight", "plies_before", "parent_of",
+    "event", "date", "white", "black", "source", "game", "ply", "net_q", "deep_q", "disagreement", "cp",
+    "mate", "book_weight", "plies_before", "parent_of",
 )  # fmt: skip
 # The files of a book, by their ending: the kind of the file, and the function that writes an entry.
 _FORMATS: dict[str, tuple[outputs.FileKind, Callable[[BookLine, dict[Hashable, Any]], str]]] = {
@@ -116,9 +116,9 @@ def game_tags(row: Mapping[Any, Any]) -> dict[str, str]:
 def pgn_tags(row: Mapping[Any, Any]) -> dict[str, str]:
     """The tags of the game, then the position's values, its weight, and the candidates that it is a parent of."""
     tags = game_tags(row)
-    names = {"NetQ": "net_q", "CalibratedQ": "calibrated_q", "DeepQ": "deep_q", "Disagreement": "disagreement"}
+    names = {"NetQ": "net_q", "DeepQ": "deep_q", "Disagreement": "disagreement"}
     if not row["plies_before"]:
-        tags |= {tag: formatted(row[name], "+.3f") for tag, name in names.items() if name in row}
+        tags |= {tag: formatted(row[name], "+.3f") for tag, name in names.items()}
     tags["Weight"] = _weight(row)
     if row["parent_of"]:
         tags["ParentOf"] = _parent_of(row)
@@ -136,8 +136,8 @@ def epd_operations(row: Mapping[Any, Any]) -> dict[str, str | int]:
         operations["c2"] = _parent_of(row)
     if row["plies_before"]:
         return operations
-    names = {"net_q": "net_q", "calibrated_q": "calibrated_q", "deep_q": "deep_q", "difference": "disagreement"}
-    operations["c0"] = " ".join(f"{word} {formatted(row[name], '+.3f')}" for word, name in names.items() if name in row)
+    names = {"net_q": "net_q", "deep_q": "deep_q", "difference": "disagreement"}
+    operations["c0"] = " ".join(f"{word} {formatted(row[name], '+.3f')}" for word, name in names.items())
     if pd.notna(row.get("cp")):
         operations["ce"] = int(row["cp"])
     elif pd.notna(row.get("mate")) and row["mate"] > 0:
@@ -242,7 +242,6 @@ class Manifest:
     oracle: dict[str, Any]
     alpha: dict[str, Any]
     q_from: str
-    calibration: dict[str, Any] | None
     threshold: float
     expanded: str
     confirmed: dict[str, Any] | None
@@ -262,8 +261,6 @@ class Manifest:
     def summary(self, directory: str) -> list[str]:
         """The contents of the files, in lines for a terminal."""
         values = f"net {self.net['name']}, {self.oracle['label']}, {Alpha(**self.alpha).source(self.q_from)}"
-        if self.calibration is not None:
-            values += f"; net Q calibrated, {self.calibration['origin']}"
         candidates, scored = quantity(self.candidates, "candidate"), quantity(self.scored, "scored position")
         lines = [f"{candidates} at {self.threshold:g} of {scored}: {values}"]
         if self.left_out:
@@ -334,7 +331,6 @@ def make_manifest(
         net=attrs["net"],
         oracle=attrs["oracle"],
         alpha=attrs["alpha"],
-        calibration=attrs["calibration"],
         **{name: getattr(question, name) for name in ("q_from", "threshold", "expanded")},
         confirmed=attrs.get("confirmed"),
         labels=list(options.labels),

@@ -37,7 +37,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Look": {
         "stats": "Show what is in the store: counts, candidate rates, labels, costs; fit alpha.",
         "show": "Show one position: board, values, labels, where it came from.",
-        "plot": "Draw plots: scatter, rates, calibration, recall, Elo and more.",
+        "plot": "Draw plots: scatter, rates, results, recall, Elo and more.",
         "report": "Write a report: one HTML file to look at, filter and walk the positions.",
         "export": "Write the store's rows as Parquet, JSONL or CSV, or for NNUE trainers.",
     },

@@ -19,7 +19,7 @@ from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
         "Most used": "positions deep net threshold min-elo jobs seed db",
         "Sampling": "per-game game-share aside min-ply max-pieces time-control no-check quiet-positions",
         "Machine": "device cluster limit retry-failed",
-        "Values": "screen alpha calibration heads",
+        "Values": "screen alpha heads",
     },
 )
 @click.argument("archives", nargs=-1, type=ARCHIVE, required=True, metavar="ARCHIVE...")

@@ -173,7 +173,6 @@ def question(
     *,
     default: float | None = DEFAULT_THRESHOLD,
     scale: bool = True,
-    calibrated: bool = True,
     oracle: bool = True,
     net: str | None = "Net in the store, by name, file or SHA-256.  [default: the one with the most scored positions]",
     expanded: str | None = EXPANDED,
@@ -181,7 +180,7 @@ def question(
     """The options that make up a `Question`; the command gets them as one `question`.
 
     If the `default` is None, the command also gets `candidates_only`: whether a threshold was given. The flags leave
-    options out if they are False: the question then uses the store's alpha (`scale`), the net's own Q (`calibrated`) or
+    options out if they are False: the question then uses the store's alpha (`scale`) or
     the oracle with the most scored positions (`oracle`). `threshold`, `net` and `expanded` are the help of these
     options; None leaves them out, too.
     """
@@ -199,11 +198,10 @@ def question(
         "net": net and click.option("--net", shell_complete=nets, help=net),
         "oracle": oracle and ORACLE,
         "alpha": scale and ALPHA,
-        "calibration": scale and calibrated and CALIBRATION,
         "expanded": expanded
         and click.option("--expanded", type=click.Choice(get_args(Expanded)), default="no", help=expanded),
     }
-    fields = [name for name in ("net", "oracle", "calibration", "expanded") if options[name]]
+    fields = [name for name in ("net", "oracle", "expanded") if options[name]]
 
     def decorate(command: Command) -> Callable[..., Any]:
         @functools.wraps(command)

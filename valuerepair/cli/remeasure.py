@@ -68,10 +68,8 @@ def command(
 
     Every net is compared with the first, A. Values that the store lacks are computed from the net's file and stored;
     stop with Ctrl-C, and the same command continues. Judge by all positions: A's candidates were chosen because they
-    are A's worst errors, and any other net looks better on them. At the end each net's Q is calibrated, by a
-    curve that is fitted to other games: what B repairs beyond that is more than a change of scale. With --calibration
-    fitted the whole comparison is by such curves. Then there is a row for each kind of position, in games and beside
-    them, and whether B is the better judge of all of them. With --rejudge a deeper oracle judges
+    are A's worst errors, and any other net looks better on them. At the end there is a row for each kind of position,
+    in games and beside them, and whether B is the better judge of all of them. With --rejudge a deeper oracle judges
     positions again: where two nets' verdicts differ, where one is near the threshold, and some of all others; the nets
     are then compared by it, each position weighed by its inverse chance.
 

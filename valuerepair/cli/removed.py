@@ -39,7 +39,6 @@ INSTEAD = {
     "books --json": "was removed: it is manifest.json in the folder",
     "chunks --json": "was removed: it is manifest.json in the folder",
     "mix --json": "was removed: it is manifest.json in the folder",
-    "split --calibration": "was removed: values play no part in a split",
     "train --json": "was removed: it is the .training.json next to the net",
 }  # fmt: skip
 

@@ -22,7 +22,7 @@ from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
     help="Fields to change: the search's values (q), the result (1, 0 or -1 drawn by the judge's W/D/L), or both.",
 )
 @SPLIT(help="A file of vr split: rescore its part train; leave out chunks with a position that it holds out.")
-@question(None, expanded=None, calibrated=False, oracle=False)
+@question(None, expanded=None, oracle=False)
 @JSON
 def command(chunks: tuple[str, ...], db: str, output: str, json: bool, **options: Any) -> None:
     """Put the judge's values into training chunks: those of the positions that the store has judged.

@@ -18,7 +18,7 @@ from valuerepair.cli.options import DB, question
 @click.option("--svg", type=Output(outputs.BOARD), metavar="FILE", help="Also write the board with arrows as SVG.")
 @click.option("--json", is_flag=True, help="One JSON object, and no board.")
 @DB
-@question(None, expanded=None, calibrated=False)
+@question(None, expanded=None)
 def command(position: tuple[str, ...], svg: str | None, json: bool, db: str, question: vr.Question | vr.Worst) -> None:
     """Show a position of the store: the board, what net and search say of it, and where it came from.
 

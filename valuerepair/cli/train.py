@@ -32,7 +32,7 @@ _DEFAULTS = TrainOptions()
     sections={
         "Most used": "net output store split steps lr only seed set",
         "Which positions": "threshold expanded share draw",
-        "Targets": "oracle alpha calibration policy heads",
+        "Targets": "oracle alpha policy heads",
     },
 )
 @click.argument("chunks", type=ARCHIVE, nargs=-1, metavar="[CHUNKS]...")

@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.arrays import Floats, Ids
-from valuerepair.calibration import FEWEST_GAMES, FOLDS, fold_of
 from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.intervals import (
+    FEWEST_GAMES,
+    FOLDS,
     Interval,
     Rate,
     bootstrap,
+    fold_of,
     resampled_bounds,
     resamples_within,
     share_change,

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.arrays import Flags, Floats, Ids
-from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, CrossFit
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.errors import ValueRepairError
@@ -24,10 +23,9 @@ from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_f
 from valuerepair.judge.labelled import complete, labels_of, lacks_priors
 from valuerepair.judge.labels import OF_POLICY, LabelChange, Labels, label_changes, label_lines, shown_labels
 from valuerepair.judge.q_scale import QScale, q_scale_of
-from valuerepair.judge.recalibration import Recalibration, own_curve, recalibrate, sentence
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.two_phase import DeeperValues
-from valuerepair.question import Calibrated, QFrom, Question, is_candidate, no_deep_score
+from valuerepair.question import QFrom, Question, is_candidate, no_deep_score
 from valuerepair.store.selection import selection_weights
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
@@ -45,9 +43,7 @@ CATEGORIES = ("right both", "newly wrong", "repaired", "still wrong")
 class ComparedScores:
     """The n positions compared, by ascending id, and the values of k nets; Q is for the side to move.
 
-    Columns of positions are [n], `net_q`, `disagreement` and `recalibrated` [k, n]. `recalibrated` is the disagreement
-    after the net's Q is mapped by its curve, NaN where there are too few positions for curves. `kind` is one of
-    `chess.origins.KINDS`.
+    Columns of positions are [n], `net_q` and `disagreement` [k, n]. `kind` is one of `chess.origins.KINDS`.
     """
 
     position_id: NDArray[np.int64]
@@ -56,7 +52,6 @@ class ComparedScores:
     deep_q: Floats
     net_q: Floats
     disagreement: Floats
-    recalibrated: Floats
     kind: NDArray[np.object_]
 
     @property
@@ -111,7 +106,6 @@ class Comparison:
     that of the mean |disagreement|, with intervals of resampled games. `of_first` and `of_second` are the candidates of
     each net; the second repaired something only if it is right on more of the first's candidates than the first is on
     the second's. `newly` is the share of the second's candidates among the positions that are not the first's.
-    `recalibrated` compares the nets after each went through its curve; None if positions are too few for curves.
     `policies`: both nets' priors are in the store; without them `labels` lacks those that need a policy. A search or a
     match with `q_scale` has the second net's Q on the first one's scale; None if that cannot be determined. `by_kind`
     has a row for each kind of position, including those beside the games; by these rows `judge` says whether the second
@@ -126,7 +120,6 @@ class Comparison:
     of_first: Selected
     of_second: Selected
     newly: Rate
-    recalibrated: Recalibration | None
     policies: bool
     q_scale: QScale | None
     by_kind: list[KindRow]
@@ -144,15 +137,13 @@ class Remeasured:
     otherwise by its weight of screening. `effective` is the number of equal positions that these weights are worth.
 
     `scores` are of positions of games; only the rows by kind are of `all_kinds`, which also has those beside the games.
-    `rejudged` is by a deeper judge, None unless requested. With
-    `calibration` ``fitted`` everything is by calibrated Q, each net's by its own curve, and `recalibrated` is None.
+    `rejudged` is by a deeper judge, None unless requested.
     """
 
     oracle: str
     part: str | None
     alpha: values.Alpha
     q_from: QFrom
-    calibration: Calibrated
     threshold: float
     positions: int
     cut: int
@@ -189,25 +180,21 @@ class Remeasured:
                 lines += ["", f"A = {comparison.first}, B = {comparison.second}"]
                 lines += ["the same net: the files have the same content, so there is nothing to compare"]
             else:
-                lines += ["", *_comparison(comparison, self.calibration)]
+                lines += ["", *_comparison(comparison)]
         if self.rejudged is not None:
             lines += ["", *rejudged_lines(self.rejudged)]
         return lines
 
     def _scale(self) -> str:
-        """How scores became deep Q, and whether net Q is calibrated."""
-        calibrated = "; each net's Q calibrated" if self.calibration == "fitted" else ""
+        """How scores became deep Q."""
         if self.q_from == "wdl" or self.alpha.origin == values.OWN_Q:
-            return self.alpha.source(self.q_from) + calibrated
-        return f"alpha {self.alpha.value:.1f} for all nets ({self.alpha.origin}){calibrated}"
+            return self.alpha.source(self.q_from)
+        return f"alpha {self.alpha.value:.1f} for all nets ({self.alpha.origin})"
 
     def as_json(self) -> dict[str, Any]:
         """All but the positions themselves, for JSON; NaN is None."""
         left_out = ("scores", "all_kinds")
         plain: dict[str, Any] = {name: json_fields(value) for name, value in vars(self).items() if name not in left_out}
-        for fields, comparison in zip(plain["comparisons"], self.comparisons, strict=True):
-            if comparison.recalibrated is not None:
-                fields["recalibrated"]["sentence"] = sentence(comparison.recalibrated)
         return plain
 
 
@@ -239,19 +226,14 @@ def compare(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, q
     scores = all_kinds.of_games()
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
-    curves = _curves(scores) if question.calibration == "none" else None
-    if curves is not None:
-        by_curves = [curve.expected(scores.weight) - scores.deep_q for curve in curves]
-        scores = replace(scores, recalibrated=np.stack(by_curves))
     wrong = is_candidate(scores.disagreement, question.threshold)
     labels = [candidate_labels(store, net_question, oracle) for net_question in questions]
-    common = _CommonPositions(names, scores, all_kinds, question.threshold, wrong, curves, labels)
+    common = _CommonPositions(names, scores, all_kinds, question.threshold, wrong, labels)
     return Remeasured(
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
         alpha=alpha,
         q_from=question.q_from,
-        calibration=question.calibration,
         threshold=question.threshold,
         positions=len(scores.position_id),
         cut=cut,
@@ -264,18 +246,6 @@ def compare(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, q
         scores=scores,
         all_kinds=all_kinds,
     )
-
-
-def _curves(scores: ComparedScores) -> list[CrossFit] | None:
-    """The curve of each net; None if positions or games are too few."""
-    counting = scores.weight > 0
-    games = len(np.unique(scores.game_id[counting]))
-    if np.count_nonzero(counting) < FEWEST_POSITIONS or games < FEWEST_GAMES:
-        return None
-    weight, game, deep = scores.weight, scores.game_id, scores.deep_q
-    first, *others = scores.net_q
-    other_curves = [own_curve(net_q, deep, weight, game, like=first) for net_q in others]
-    return [CrossFit(first, deep, weight, game), *other_curves]
 
 
 @dataclass(frozen=True)
@@ -291,7 +261,6 @@ class _CommonPositions:
     all_kinds: ComparedScores
     threshold: float
     wrong: Flags
-    curves: Sequence[CrossFit] | None
     labels: Sequence[tuple[Labels, bool]]
 
     def rate(self, i: int, key: str) -> NetRate:
@@ -319,7 +288,6 @@ class _CommonPositions:
             of_first=self._selected(0, i),
             of_second=self._selected(i, 0),
             newly=weighted(second[~first], weight[~first], game[~first]),
-            recalibrated=self._recalibration(i),
             policies=policies,
             q_scale=self._q_scale(i),
             by_kind=by_kind,
@@ -334,13 +302,6 @@ class _CommonPositions:
         sizes = [np.abs(self.scores.disagreement[net][chosen]) for net in (own, other)]
         means = [float(np.average(size, weights=weight)) if len(weight) else float("nan") for size in sizes]
         return Selected(len(weight), weighted(~self.wrong[other][chosen], weight, game), *means)
-
-    def _recalibration(self, i: int) -> Recalibration | None:
-        if self.curves is None:
-            return None
-        scores, curves = self.scores, (self.curves[0], self.curves[i])
-        disagreement = scores.disagreement[0], scores.disagreement[i]
-        return recalibrate(curves, disagreement, scores.deep_q, scores.weight, scores.game_id, self.threshold)
 
     def _q_scale(self, i: int) -> QScale | None:
         with contextlib.suppress(ValueRepairError):
@@ -399,7 +360,6 @@ def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -
         of_first["deep_q"].to_numpy(np.float64),
         net_q,
         disagreement,
-        np.full_like(disagreement, np.nan),
         of_first["kind"].to_numpy(object),
     )
     cut = int(of_first["rung"].notna().sum()) if oracle.cut else 0
@@ -475,9 +435,7 @@ def wrong_positions(
     """One row for each position that any net is wrong on, by id; values are for the side to move.
 
     The columns are those of the store and ``weight``. Each net has a number N in the order of `nets`, from 1, and the
-    columns ``net_N`` (its name), ``disagreement_N`` and ``recalibrated_N`` (the disagreement after its Q is mapped by
-    its curve, NaN without one). From the second net on there is ``category_N``, against the first net, and for
-    positions repaired or newly wrong ``beyond_scale_N``: whether the wrong net stays wrong with its own curve.
+    columns ``net_N`` (its name) and ``disagreement_N``; from the second net on also ``category_N``, against the first.
     """
     import pandas as pd
 
@@ -486,7 +444,6 @@ def wrong_positions(
         alpha=remeasured.alpha.value,
         q_from=remeasured.q_from,
         threshold=remeasured.threshold,
-        calibration=remeasured.calibration,
     )
     frames = [store.candidates(replace(question, net=words_for(store, net, oracle))) for net in nets]
     if oracle.cut:
@@ -499,22 +456,16 @@ def wrong_positions(
     rows = np.flatnonzero(wrong.any(0))
     table = stored.loc[scores.position_id[rows]].reset_index().assign(weight=scores.weight[rows])
     names = np.array(CATEGORIES, object)
-    without_curve = np.isnan(scores.recalibrated[0, rows])
-    stays_wrong = is_candidate(scores.recalibrated[:, rows], remeasured.threshold)
     for i, net in enumerate(remeasured.nets):
         table[f"net_{i + 1}"] = net.name
         table[f"disagreement_{i + 1}"] = scores.disagreement[i, rows]
-        table[f"recalibrated_{i + 1}"] = scores.recalibrated[i, rows]
         if i:
             table[f"category_{i + 1}"] = names[categories(scores, remeasured.threshold, i)[rows]]
-            same = wrong[0, rows] == wrong[i, rows]
-            beyond_scale = np.where(wrong[0, rows], stays_wrong[0], stays_wrong[i])
-            table[f"beyond_scale_{i + 1}"] = np.where(without_curve | same, None, beyond_scale)
     result: pd.DataFrame = table
     return result
 
 
-def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
+def _comparison(pair: Comparison) -> Iterator[str]:
     counts = pair.counts
     yield f"A = {pair.first}, B = {pair.second}"
     yield "all positions (judge by these; B - A, with 95 % intervals of resampled games; below 0 is a repair)"
@@ -531,8 +482,6 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
     yield f"  of A's {pair.of_first.count:,} candidates, B is right on {_selected_words(pair.of_first)}"
     yield f"  of B's {pair.of_second.count:,} candidates, A is right on {_selected_words(pair.of_second)}"
     yield f"  of the positions that are not A's candidates, B is newly wrong on {pair.newly}"
-    if calibration == "none":
-        yield from _recalibrated_lines(pair)
     label_figures = shown_labels(pair.labels)
     if label_figures:
         yield from label_lines(label_figures)
@@ -541,28 +490,6 @@ def _comparison(pair: Comparison, calibration: Calibrated) -> Iterator[str]:
     yield from kind_lines(pair.by_kind)
     yield pair.judge.sentence
     yield from (f"  {note}" for note in pair.judge.notes)
-
-
-def _recalibrated_lines(pair: Comparison) -> Iterator[str]:
-    """The comparison after both nets are recalibrated: what goes beyond a change of scale."""
-    recalibrated = pair.recalibrated
-    if recalibrated is None:
-        yield (
-            f"recalibrated: too few positions to fit curves that separate scale from repair ({FEWEST_POSITIONS} of "
-            f"{FEWEST_GAMES} games are needed)"
-        )
-        return
-    yield "recalibrated: each net's Q goes through its own curve, fitted to other games (B - A, as above)"
-    for name, net in (("A", recalibrated.first), ("B", recalibrated.second)):
-        yield f"  {name}                      {net.candidates}; mean |disagreement| {net.mean_abs:.4f}"
-    yield f"  candidates             {recalibrated.share.points}"
-    yield f"  mean |disagreement|    {recalibrated.mean_abs}"
-    yield f"  of A's candidates, A's own curve repairs {recalibrated.of_first}"
-    if recalibrated.repaired.total:
-        yield f"  of those that B repaired, A's own curve leaves wrong {recalibrated.repaired}"
-    if recalibrated.newly.total:
-        yield f"  of those that B made wrong, B's own curve leaves wrong {recalibrated.newly}"
-    yield sentence(recalibrated)
 
 
 def _selected_words(selected: Selected) -> str:

@@ -129,7 +129,7 @@ def _judged(frame: pd.DataFrame, by_position: pd.DataFrame, **attrs: dict[str, A
     looked = rows["second_nodes"].notna().to_numpy()
     after_moves = rows[["after_net_q", "after_deep_q", "after_second_q"]]
     decided = decide(
-        frame["calibrated_q" if "calibrated_q" in frame else "net_q"].to_numpy(np.float64),
+        frame["net_q"].to_numpy(np.float64),
         frame["deep_q"].to_numpy(np.float64),
         rows["second_q"].to_numpy(),
         after_moves.max(axis=1).to_numpy(),

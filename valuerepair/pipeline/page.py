@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
+from valuerepair.chess.origins import GAME
 from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.files import written_whole
@@ -20,6 +20,7 @@ from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
 from valuerepair.play.elo import MatchScore
+from valuerepair.question import DEFAULT_THRESHOLD
 from valuerepair.report.static_page import document, escape
 from valuerepair.text import formatted, table_lines
 
@@ -71,18 +72,12 @@ class NetComparison:
         return rows
 
     @property
-    def recalibrated(self) -> Mapping[str, Any] | None:
-        """The candidates among positions of games, each net recalibrated; see `judge.recalibration.Recalibration`."""
-        recalibrated: Mapping[str, Any] | None = self.figures["recalibrated"]
-        return recalibrated
-
-    @property
-    def sentence(self) -> str:
-        """What the comparison shows beyond a change of scale, in words."""
-        if self.recalibrated is None:
-            return "too few positions for curves"
-        words = {"A": self.first, "B": self.second}
-        return re.sub(r"\b[AB]\b", lambda match: words[match[0]], self.recalibrated["sentence"])
+    def candidates(self) -> Mapping[str, Any]:
+        """The candidates among positions of games at the default threshold, each net's Q scaled; see
+        `judge.by_kind.CandidatesAt`."""
+        of_games = next(row for row in self.rows if row["kind"] == GAME)
+        at: Mapping[str, Any] = next(each for each in of_games["candidates"] if each["threshold"] == DEFAULT_THRESHOLD)
+        return at
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +142,14 @@ class RepairOutcome:
         if pair is None:
             return None
         name, where = "owed to the candidates", f"on {_PLACES['families']}"
-        if (comparison := pair.recalibrated) is None:
-            return Claim(name, False, f"too few positions {where} for curves")
-        why = f"{where}, each net recalibrated, {Interval.of_figures(comparison['share']).points} against the control"
+        comparison = pair.candidates
+        change = Interval.of_figures(comparison["change"])
+        why = f"{where}, each net's Q scaled, candidates {change.points} against the control"
         if (power := power_of(comparison)) is None:
             return Claim(name, False, f"{why}; too few games to tell")
         best = f"{100 * BEST_KNOWN:g} % fewer candidates"
         why += f"; the best effect known ({best}) would be shown with a probability of {100 * power:.0f} %"
-        return Claim(name, comparison["finding"] == "fewer", why)
+        return Claim(name, change.high < 0, why)
 
     @property
     def claims(self) -> list[Claim]:
@@ -197,10 +192,10 @@ class RepairOutcome:
 def power_of(comparison: Mapping[str, Any]) -> float | None:
     """The probability that the test against the control would show the best effect known, with an interval this wide.
 
-    `comparison` is a recalibrated comparison with the control, as JSON. None if it has no interval.
+    `comparison` are the candidates of the control and of the repaired net, as JSON. None if it has no interval.
     """
-    low, high = comparison["share"]["low"], comparison["share"]["high"]
-    rate = comparison["first"]["candidates"]["rate"]
+    low, high = comparison["change"]["low"], comparison["change"]["high"]
+    rate = comparison["first"]["rate"]
     if None in (low, high, rate) or low == high:
         return None
     standard_error = (high - low) / (2 * Z95)
@@ -350,10 +345,7 @@ def _claims(outcome: RepairOutcome) -> str:
 
 
 def _by_kind(outcome: RepairOutcome) -> str:
-    tables = []
-    for pair in outcome.judged:
-        beyond = f'<p class="small">Positions of games, each net recalibrated: {escape(pair.sentence)}.</p>'
-        tables.append(f"<h3>{escape(_title(pair))}</h3>\n{_table_by_kind(pair.rows)}\n{beyond}")
+    tables = [f"<h3>{escape(_title(pair))}</h3>\n{_table_by_kind(pair.rows)}" for pair in outcome.judged]
     note = (
         "Squared error: the mean square of net Q &minus; deep Q, each net's Q times one number that was fitted to "
         "other games, so that a mere change of scale does not count. Candidates: positions where scaled Q is off by "

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Scored:
     """The rows of a frame that have both values: `net`, `deep` (Q, side to move) and `weight` are [n].
 
-    `net` is calibrated if the frame's question is for calibrated Q. `rows` [m] marks the frame's rows with both values.
+    `rows` [m] marks the frame's rows with both values.
     `weight` is 1 without weights, or with `by_weight` off; `game` [n] numbers the games.
     """
 
@@ -34,7 +34,6 @@ class Scored:
     game: Ids
     rows: Flags
     weighted: bool
-    calibrated: bool
 
     @property
     def disagreement(self) -> Floats:
@@ -57,8 +56,7 @@ def scored(frame: pd.DataFrame, *, by_weight: bool) -> Scored:
     Raises ValueRepairError if no row has both values.
     """
     deep = frame["deep_q"].to_numpy(np.float64)
-    calibrated = "calibrated_q" in frame
-    net = frame["calibrated_q" if calibrated else "net_q"].to_numpy(np.float64)
+    net = frame["net_q"].to_numpy(np.float64)
     usable = ~(np.isnan(deep) | np.isnan(net))
     if not usable.any():
         raise ValueRepairError(f"nothing to plot: {no_deep_score(len(frame), frame.attrs.get('q_from', 'cp'))}")
@@ -67,7 +65,7 @@ def scored(frame: pd.DataFrame, *, by_weight: bool) -> Scored:
         weight = frame["weight"].to_numpy(np.float64)
     game = frame["game_id"].to_numpy(np.int64) if "game_id" in frame else np.arange(len(frame))
     net, deep, weight, game = net[usable], deep[usable], weight[usable], game[usable]
-    return Scored(net, deep, weight, game, usable, bool((weight != 1).any()), calibrated)
+    return Scored(net, deep, weight, game, usable, bool((weight != 1).any()))
 
 
 def names(frame: pd.DataFrame) -> tuple[str, str]:
@@ -78,11 +76,10 @@ def names(frame: pd.DataFrame) -> tuple[str, str]:
 
 
 def scale(frame: pd.DataFrame) -> str:
-    """The source of deep Q, and whether net Q is calibrated."""
+    """The source of deep Q."""
     if "alpha" not in frame.attrs:
         return "alpha unknown"
-    source = Alpha(**frame.attrs["alpha"]).source(frame.attrs.get("q_from", "cp"))
-    return f"{source}, net Q calibrated" if frame.attrs.get("calibration") else source
+    return Alpha(**frame.attrs["alpha"]).source(frame.attrs.get("q_from", "cp"))
 
 
 def made_from(frame: pd.DataFrame) -> str:
@@ -97,7 +94,7 @@ def counted(rows: Scored, threshold: float) -> str:
     left_out = f"; {rows.left_out:,} without a deep score left out" if rows.left_out else ""
     return (
         f"{len(wrong):,} positions, {int(wrong.sum()):,} candidates ({100 * rows.rate(wrong).rate:.2f} %{weighting}) "
-        f"with |{'calibrated' if rows.calibrated else 'net'} Q − deep Q| ≥ {threshold:g}{left_out}"
+        f"with |net Q − deep Q| ≥ {threshold:g}{left_out}"
     )
 
 

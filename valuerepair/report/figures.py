@@ -51,9 +51,7 @@ KINDS: Mapping[str, PlotKind] = MappingProxyType(
         "scatter": PlotKind("Net Q against deep Q, one point a position, lowess.", STORE, _WEIGHTED, "scatter:drawing"),
         "hexbin": PlotKind("The same as density, for many positions.", STORE, _WEIGHTED, "scatter:hexbin"),
         "residuals": PlotKind("Net Q - deep Q against deep Q, lowess.", STORE, _WEIGHTED, "scatter:residuals"),
-        "calibration": PlotKind(
-            "Results of games played against both Q, binned.", STORE, _VALUES, "calibration:drawing"
-        ),
+        "results": PlotKind("Results of games played against both Q, binned.", STORE, _VALUES, "results:drawing"),
         "rate": PlotKind("Rate of candidates by threshold.", STORE, _WEIGHTED, "rates:by_threshold"),
         "by-phase": PlotKind("Rate of candidates by phase of the game.", STORE, _WEIGHTED, "rates:by_phase"),
         "by-side": PlotKind("Rate of candidates by side to move.", STORE, _WEIGHTED, "rates:by_side"),

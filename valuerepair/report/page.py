@@ -131,9 +131,8 @@ def _add_words(columns: Columns, labels: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: ShownRows) -> None:
-    for name in (*_REALS, "calibrated_q"):
-        if name in rows:
-            columns.add(name, rows[name].to_numpy(np.float64))
+    for name in _REALS:
+        columns.add(name, rows[name].to_numpy(np.float64))
     for name in _PER_MILLE:
         columns.add(name, rows[name].to_numpy(np.float64) / 1000)
     factor = np.array(shown.factors)[shown.stratum]
@@ -163,8 +162,7 @@ def _add_moves(columns: Columns, rows: PageRows) -> None:
 
 def _lowess(scored: pd.DataFrame) -> list[list[float]] | None:
     """The line of all positions; if they are too many, of `_LOWESS_ROWS` spread evenly by weight along deep Q."""
-    judged = "calibrated_q" if "calibrated_q" in scored else "net_q"
-    x, y, weights = (scored[name].to_numpy(np.float64) for name in ("deep_q", judged, "weight"))
+    x, y, weights = (scored[name].to_numpy(np.float64) for name in ("deep_q", "net_q", "weight"))
     if len(x) > _LOWESS_ROWS:
         order = np.argsort(x, kind="stable")
         copies = copies_by_weight(weights[order] * (_LOWESS_ROWS / weights.sum()), 1, 0.5)
@@ -322,7 +320,7 @@ def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> N
     return rows if len(rows) <= count else dice.choice(rows, count, replace=False)
 
 
-# The columns read for all positions; also calibrated_q and step, if the question needs them.
+# The columns read for all positions; also step, if the question needs it.
 OF_ALL = ("position_id", "net_q", "deep_q", "disagreement", "weight")
 _GAME_WORDS = ("source", "number", "white", "black", "event", "date", "result")
 _HEADERS = {"site": "Site", "round": "Round", "white_elo": "WhiteElo", "black_elo": "BlackElo"}
@@ -402,9 +400,8 @@ def write(
     with written_whole(path, outputs.REPORT) as partial:
         with snapshot(store.connection):
             on_step("values")
-            calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
             expanded = ("step",) if question.expanded != "no" else ()
-            frame = store.frame(question, only=(*OF_ALL, *calibrated, *expanded))
+            frame = store.frame(question, only=(*OF_ALL, *expanded))
             scored = frame[~np.isnan(frame["disagreement"])]
             if frame.empty and question.expanded == "no":
                 raise ValueRepairError(

@@ -34,8 +34,7 @@ def draw(remeasured: Remeasured) -> Figure:
     Left: the second net's disagreement (y) against the first's (x), both net Q - deep Q from the side to move;
     positions on the diagonal did not change. Artists have a gid: ``right-both``, ``still-wrong``, ``repaired``,
     ``newly-wrong``, numbered from the second row on. Right: second minus first in percentage points of all positions,
-    with the paired 95 % intervals, in the order of the table; left of 0 is a repair. Its second line is the difference
-    after both nets were recalibrated.
+    with the paired 95 % intervals, in the order of the table; left of 0 is a repair.
     """
     rows = len(remeasured.comparisons)
     with style.house_style():
@@ -95,8 +94,6 @@ def _words(result: Remeasured) -> list[str]:
 
 def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
     rows: list[tuple[str, Interval]] = [("all candidates", pair.share_by_games)]
-    if pair.recalibrated is not None:
-        rows.append(("both recalibrated", pair.recalibrated.share))
     rows += [(label.label, label.change) for label in shown_labels(pair.labels)]
     axes.axvline(0, color=style.GREY, lw=0.8)
     for i, (_, interval) in enumerate(rows):

@@ -10,7 +10,6 @@ from matplotlib.colors import LogNorm
 from matplotlib.ticker import FuncFormatter
 
 from valuerepair.arrays import Flags, Floats
-from valuerepair.calibration import POINTS, Calibration
 from valuerepair.question import DEFAULT_THRESHOLD, Question, check_threshold, is_candidate
 from valuerepair.report import style
 from valuerepair.report.drawing import Scored, counted, lowess_line, made_from, names, scale, scored
@@ -29,11 +28,7 @@ class ScatterCounts(NamedTuple):
 
 
 def draw(
-    frame: pd.DataFrame,
-    threshold: float = DEFAULT_THRESHOLD,
-    *,
-    weighted: bool = True,
-    calibration: Calibration | None = None,
+    frame: pd.DataFrame, threshold: float = DEFAULT_THRESHOLD, *, weighted: bool = True
 ) -> tuple[style.Drawing, ScatterCounts]:
     """Net Q (y) against deep Q (x) of a store's `frame`, both from the side to move.
 
@@ -42,30 +37,22 @@ def draw(
     attrs for the subtitle. The line and the rate of candidates are weighted; if not `weighted`, or without the column,
     each row counts as one.
 
-    For a frame of calibrated Q, y is calibrated Q. With its `calibration` y is the net's own Q, and the plot has the
-    curve with its interval: the expected deep Q (x) of each net Q (y). The band then follows the curve, and candidates
-    are those beyond scale; the cross-fitted curve that judges the positions of a game may differ a little.
-
     Raises UsageError for a threshold outside (0, 2], ValueRepairError if no row has a score.
 
-    Artists have a gid: ``positions``, ``optimistic``, ``pessimistic``, ``lowess``, ``diagonal``, ``band``,
-    ``calibration``, ``calibration-interval``.
+    Artists have a gid: ``positions``, ``optimistic``, ``pessimistic``, ``lowess``, ``diagonal``, ``band``.
     """
     check_threshold(threshold)
     rows = scored(frame, by_weight=weighted)
-    y = rows.net if calibration is None else frame["net_q"].to_numpy(np.float64)[rows.rows]
     wrong = is_candidate(rows.disagreement, threshold)
     counts = ScatterCounts(len(rows.net), int(wrong.sum()))
     with style.house_style():
         figure, axes = style.new_figure(6.4, 7.25)
-        _draw_ground(axes, threshold, calibration)
-        draw_points(axes, rows, y, wrong)
-        draw_line(axes, rows, y, "lowess of net Q")
-        if calibration is not None:
-            draw_curve(axes, calibration)
+        _draw_ground(axes, threshold)
+        draw_points(axes, rows, rows.net, wrong)
+        draw_line(axes, rows, rows.net, "lowess of net Q")
         # Below the axes: inside, it would hide the worst candidates, which lie in the corners.
         figure.legend(loc="outside lower center", ncols=4, handletextpad=0.4, columnspacing=1.2)
-        label_axes(axes, frame, own=calibration is not None)
+        label_axes(axes, frame)
         style.title(axes, "Net Q against deep Q", made_from(frame), counted(rows, threshold))
     return figure, counts
 
@@ -73,8 +60,7 @@ def draw(
 def drawing(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """`draw` for a store."""
     frame = store.frame(question, text=False)
-    curve = _calibration(store, question)
-    figure, counts = draw(frame, question.threshold, weighted=by_weight, calibration=curve)
+    figure, counts = draw(frame, question.threshold, weighted=by_weight)
     return figure.described(summary(frame, counts.positions, counts.candidates, question.threshold))
 
 
@@ -91,34 +77,14 @@ def draw_line(axes: Axes, rows: Scored, y: Floats, label: str, colour: str = sty
         axes.plot(*line, color=colour, lw=1.8, gid="lowess", label=words)
 
 
-def _calibration(store: Store, question: Question) -> Calibration | None:
-    return store.calibration(question).calibration if question.calibration == "fitted" else None
-
-
-def _mirrored(values: Floats, others: Floats) -> Floats:
-    """[2 n - 1] a curve at -q ... q from `values` [n] at 0 ... q; at negative q it is minus `others` [n]."""
-    return np.concatenate([-others[:0:-1], values])
-
-
-def draw_curve(axes: Axes, calibration: Calibration) -> None:
-    """Draws the expected deep Q (x) of each net Q (y) within the calibration's reach, with its interval."""
-    count = max(int(np.searchsorted(POINTS, calibration.reach, "right")), 2)
-    q = _mirrored(POINTS[:count], POINTS[:count])
-    curve, low, high = (values[:count] for values in (calibration.curve, calibration.low, calibration.high))
-    ends = _mirrored(low, high), _mirrored(high, low)
-    axes.fill_betweenx(q, *ends, color=style.GREEN, alpha=0.3, lw=0, gid="calibration-interval")
-    axes.plot(_mirrored(curve, curve), q, color=style.GREEN, lw=1.8, gid="calibration", label="calibration")
-
-
-def label_axes(axes: Axes, frame: pd.DataFrame, *, own: bool) -> None:
-    """Labels axes of net Q over deep Q: limits, ticks, names; net Q is the net's `own` or the frame's, calibrated."""
+def label_axes(axes: Axes, frame: pd.DataFrame) -> None:
+    """Labels axes of net Q over deep Q: limits, ticks, names."""
     net, oracle = names(frame)
     axes.set(xlim=(-1.04, 1.04), ylim=(-1.04, 1.04), aspect="equal")
     axes.set_xticks(np.linspace(-1, 1, 5))
     axes.set_yticks(np.linspace(-1, 1, 5))
     axes.set_xlabel(f"deep Q, side to move ({oracle})")
-    calibrated = "calibrated " if frame.attrs.get("calibration") and not own else ""
-    axes.set_ylabel(f"{calibrated}net Q at one node, side to move ({net})")
+    axes.set_ylabel(f"net Q at one node, side to move ({net})")
 
 
 def point_of(positions: int) -> tuple[float, float]:
@@ -142,24 +108,12 @@ def draw_points(axes: Axes, rows: Scored, y: Floats, wrong: Flags) -> None:
         axes.plot(rows.deep[group], y[group], marker, color=colour, ms=size + 1.5, gid=gid, label=label, **shape)
 
 
-def _draw_ground(axes: Axes, threshold: float, calibration: Calibration | None) -> None:
+def _draw_ground(axes: Axes, threshold: float) -> None:
     """Draws the ground below the points: the band of agreement and the diagonal."""
     ends = np.array([-1.0, 1.0])
     shape: dict[str, Any] = {"color": style.PALE, "lw": 0, "gid": "band", "label": f"within ±{threshold:g}"}
-    if calibration is None:
-        axes.fill_between(ends, ends - threshold, ends + threshold, **shape)
-    else:
-        worth, q = _expected(calibration)
-        axes.fill_betweenx(q, worth - threshold, worth + threshold, **shape)
+    axes.fill_between(ends, ends - threshold, ends + threshold, **shape)
     axes.plot(ends, ends, color=style.GREY, lw=0.8, ls="--", gid="diagonal")
-
-
-def _expected(calibration: Calibration | None) -> tuple[Floats, Floats]:
-    """(expected deep Q, net Q) from -1 to 1; the two are equal without a calibration."""
-    if calibration is None:
-        return np.array([-1.0, 1.0]), np.array([-1.0, 1.0])
-    q = _mirrored(POINTS, POINTS)
-    return _mirrored(calibration.curve, calibration.curve), q
 
 
 _CELLS = 44  # hexagons across
@@ -168,35 +122,29 @@ _CELLS = 44  # hexagons across
 def hexbin(store: Store, question: Question, by_weight: bool) -> style.Drawing:
     """Positions that each hexagon represents, by weight, on a logarithmic scale of colour; lowess line as in `scatter`.
 
-    Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``, for calibrated Q instead the threshold on both sides
-    of the calibration curve, which is drawn with its interval. Artists have a gid: ``density``, ``lowess``,
-    ``diagonal``, ``above``, ``below``, ``calibration``, ``calibration-interval``.
+    Dashed: the diagonal; dotted: ``net Q = deep Q ± threshold``. Artists have a gid: ``density``, ``lowess``,
+    ``diagonal``, ``above``, ``below``.
     """
     frame = store.frame(question, text=False)
     rows = scored(frame, by_weight=by_weight)
-    curve = _calibration(store, question)
-    net_q = frame["net_q"].to_numpy(np.float64)[rows.rows]
     ends = np.array([-1.0, 1.0])
     with style.house_style():
         figure, axes = style.new_figure(7.4, 6.9)
         cells = axes.hexbin(
-            rows.deep, net_q, C=rows.weight, reduce_C_function=np.sum, gridsize=_CELLS, extent=(-1, 1, -1, 1),
+            rows.deep, rows.net, C=rows.weight, reduce_C_function=np.sum, gridsize=_CELLS, extent=(-1, 1, -1, 1),
             cmap="cividis", linewidths=0.2, gid="density",
         )  # fmt: skip
         # A hexagon of rows with weight 0 is empty.
         cells.set_array(np.ma.masked_less_equal(np.asarray(cells.get_array(), np.float64), 0))
         cells.set_norm(LogNorm())
         axes.plot(ends, ends, color=style.GREY, lw=0.9, ls="--", gid="diagonal")
-        worth, q = _expected(curve)
         for gid, shift in (("above", question.threshold), ("below", -question.threshold)):
-            axes.plot(worth - shift, q, color=style.GREY, lw=0.9, ls=":", gid=gid)
-        draw_line(axes, rows, net_q, "lowess of net Q", style.VERMILLION)
-        if curve is not None:
-            draw_curve(axes, curve)
-        label_axes(axes, frame, own=True)
+            axes.plot(ends - shift, ends, color=style.GREY, lw=0.9, ls=":", gid=gid)
+        draw_line(axes, rows, rows.net, "lowess of net Q", style.VERMILLION)
+        label_axes(axes, frame)
         bar = figure.colorbar(cells, ax=axes, shrink=0.8, format=FuncFormatter(lambda count, _: f"{count:,g}"))
         bar.set_label("positions, by weight" if rows.weighted else "positions")
-        lines = [line for line in axes.lines if line.get_gid() in ("lowess", "calibration")]
+        lines = [line for line in axes.lines if line.get_gid() == "lowess"]
         if lines:
             axes.legend(handles=lines, loc="upper left")
         style.title(axes, "Net Q against deep Q: density", made_from(frame), counted(rows, question.threshold))

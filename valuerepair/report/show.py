@@ -102,15 +102,11 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     row = one_position(store, position_id, *(pair or (0, 0)))
     if pair is not None:
         alpha = store.alpha(*pair, question.alpha)
-        attrs = attrs_of(store.connection, pair, question, alpha, None)
+        attrs = attrs_of(store.connection, pair, question, alpha)
     board = chess.Board(row["fen"])
     row["deep_q"] = None if alpha is None else _deep_q(row, alpha.value, question)
     both = row["net_q"] is not None and row["deep_q"] is not None
-    calibrated = {}
-    if both and question.calibration == "fitted":
-        calibrated["calibrated_q"] = float(store.judged_q(question, [position_id], [row["net_q"]])[0])
-    row |= calibrated
-    disagreement = row.get("calibrated_q", row["net_q"]) - row["deep_q"] if both else None
+    disagreement = row["net_q"] - row["deep_q"] if both else None
     candidate = disagreement is not None and is_candidate(disagreement, question.threshold)
     judged: dict[str, Any] = {"labels": [], "opening": None, "priors": {}, "verdict": None}
     if disagreement is not None:
@@ -121,7 +117,6 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
         "deep": None if row["nodes"] is None else _deep_of(attrs["oracle"], row, board),
         "without_net": "has not evaluated it" if pair and row["net_q"] is None else None,
         "without_deep": _without_deep(row) if pair and row["nodes"] is None else None,
-        **calibrated,
         "disagreement": disagreement,
         "threshold": question.threshold,
         "candidate": candidate,
@@ -207,7 +202,7 @@ def _judged(
     from valuerepair.judge.labelled import labels_of, names
     from valuerepair.judge.verdict import evidence
 
-    cells = {name: row.get(name) for name in ([*COLUMNS, "calibrated_q"] if "calibrated_q" in row else COLUMNS)}
+    cells = {name: row.get(name) for name in COLUMNS}
     cells |= {"moves": " ".join(row["moves"]), "pv": " ".join(row["pv"]), "disagreement": disagreement}
     numbers = ("cp", "mate", "net_w", "net_d", "net_l", "deep_w", "deep_d", "deep_l")
     cells |= {name: np.nan if row[name] is None else float(row[name]) for name in numbers}
@@ -334,8 +329,6 @@ def _disagreement(facts: dict[str, Any]) -> list[str]:
         words = [f"{disagreement:+.3f}, a candidate at {facts['threshold']:g}: the net is {errs}"]
     is_mate = facts["deep"]["mate"] is not None
     words.append("Q of a mate" if is_mate else Alpha(**facts["alpha"]).source(facts["q_from"]))
-    if "calibrated_q" in facts:
-        words.append(f"net Q calibrated: {facts['calibrated_q']:+.3f}")
     weight = facts["weight"]
     if weight != 1:
         words.append(

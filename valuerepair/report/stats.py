@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.arrays import Flags, Floats, Ids
-from valuerepair.calibration import TooFewPositions, beyond_scale
 from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
@@ -24,7 +23,7 @@ from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.question import Question, is_candidate
 from valuerepair.screening import recall
 from valuerepair.store import schema
-from valuerepair.store.columns import GAME_KEY, KIND
+from valuerepair.store.columns import KIND
 from valuerepair.store.plays import outcomes
 from valuerepair.store.queries import net_label, snapshot, table
 from valuerepair.store.selection import other_ladders
@@ -43,8 +42,7 @@ SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id =
 """
 OF_KINDS = "SELECT kind, count(*) FROM positions WHERE kind IS NOT 'game' GROUP BY kind"
 # Reads the game's key with its number: reading it later would take a second pass over the positions.
-_COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms", "game_id", GAME_KEY)
-_SCALE_COLUMNS = ("net_q", "deep_q", "weight", GAME_KEY)
+_COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms", "game_id")
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -145,7 +143,6 @@ def _scored(store: Store, question: Question) -> dict[str, Any]:
             {"sign": "pessimistic", **_candidate_rate(hits & (disagreement < 0), weight, game)},
         ],
         "beside": _beside(store, question),
-        "beyond_scale": scale_figures(store, question),
         "training_scale": None if scale is None else scale.figures(),
         "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(with_q) else None,
         "screening": recall.figures(store, net_id, oracle_id, columns, threshold),
@@ -172,22 +169,6 @@ def _beside(store: Store, question: Question) -> list[dict[str, Any]]:
         rate = _candidate_rate(hits, np.ones(len(hits)), columns["game_id"][members])
         rows.append({"kind": kind, "positions": counts[kind], **rate})
     return rows
-
-
-def scale_figures(store: Store, question: Question) -> dict[str, Any] | None:
-    """The candidates that remain with net Q on the oracle's scale, JSON-able; None with too few scores.
-
-    `left` is the share of the candidates by plain net Q that are also candidates by calibrated Q, with an interval by
-    games as clusters; `new` are candidates by calibrated Q only. The other keys are `UsedCalibration.figures`.
-    """
-    try:
-        used = store.calibration(question)
-    except TooFewPositions:
-        return None
-    columns, _ = table(store.connection, replace(question, calibration="none"), _SCALE_COLUMNS)
-    net_q, deep_q, weight, game = (columns[name] for name in _SCALE_COLUMNS)
-    remaining, new = beyond_scale(used.calibration, net_q, deep_q, weight, game, question.threshold)
-    return {**used.figures(), "left": remaining.figures("count", "total"), "new": new}
 
 
 def _failures(store: Store, oracle_id: int) -> int:
@@ -232,7 +213,7 @@ def headline(figures: dict[str, Any]) -> str:
     threshold, row = scored["threshold"], _at_threshold(scored)
     if row["rate"] is None:
         return ""
-    misjudged = f"misjudged {'beyond scale ' if scored['calibration'] else ''}by {threshold:g} or more"
+    misjudged = f"misjudged by {threshold:g} or more"
     if not row["candidates"]:
         most = _out_of(row["high"])
         return f"No position of these games was found to be {misjudged} (at most {row['high'] * most:,.0f} of {most:,})"
@@ -273,8 +254,6 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
 
 def _scored_lines(scored: dict[str, Any]) -> list[str]:
     source = values.Alpha(**scored["alpha"]).source(scored["q_from"])
-    if scored["calibration"]:
-        source += f"; net Q calibrated, {scored['calibration']['origin']}"
     lines = [
         f"{scored['net']['name']} against {scored['oracle']['label']}, {source}",
         "; ".join([f"{scored['positions']:,} positions scored in full", *_cost(scored)]),
@@ -283,8 +262,6 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
         lines.append(f"{scored['without_q']:,} of them have no Q of the requested kind and are left out below")
     if scored["training_scale"] is not None:
         lines.append(f"training: {scored['training_scale']['words']}")
-    if scored["beyond_scale"] is not None:
-        lines.append(_beyond_scale_line(scored["beyond_scale"], scored["threshold"]))
     lines += _table("threshold", scored["by_threshold"], lambda row: f"{row['threshold']:g}")
     at = f"at {scored['threshold']:g}"
     sides = {"w": "White to move", "b": "Black to move"}
@@ -309,15 +286,6 @@ def _cost(scored: dict[str, Any]) -> list[str]:
         return [format_nodes(scored["nodes"])] if scored["nodes"] else []
     time = f"{format_nodes(scored['nodes'])} in {format_duration(scored['search_seconds'])} of searching"
     return [f"{time}, {format_rate(scored['nodes_per_second'])} an engine" if scored["nodes_per_second"] else time]
-
-
-def _beyond_scale_line(figures: dict[str, Any], threshold: float) -> str:
-    share = Rate.of_figures(figures["left"])
-    remaining = (
-        f"{share} of the candidates at {threshold:g} are left" if share.total else f"no candidates at {threshold:g}"
-    )
-    new = f"; {figures['new']:,} other positions become candidates" if figures["new"] else ""
-    return f"beyond scale: {remaining}{new}; {figures['words']}"
 
 
 def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:

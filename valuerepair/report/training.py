@@ -20,10 +20,10 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def drawing(path: str) -> style.Drawing:
-    """Three panels over the steps: losses; candidates, calibrated and newly wrong; the change of the policy.
+    """Three panels over the steps: losses; candidates, also newly wrong; the change of the policy.
 
     `path` is that of the new net, or of the curve's file beside it. A vertical line marks the step that was written.
-    Artists have a gid: ``loss``, ``train_loss``, ``rate``, ``rate_calibrated``, ``newly_wrong``, ``mean_dq``,
+    Artists have a gid: ``loss``, ``train_loss``, ``rate``, ``newly_wrong``, ``mean_dq``,
     ``policy_kl``, ``written``. Raises ValueRepairError for another file.
     """
     training = read_curve(path)
@@ -36,7 +36,7 @@ def drawing(path: str) -> style.Drawing:
         panels = figure.subplots(1, 3 if judged else 1, squeeze=False)[0]
         _draw_lines(panels[0], rows, {"train_loss": "of training", "loss": "of games held out"}, "loss")
         if judged:
-            names = {"rate": "candidates", "rate_calibrated": "after calibration", "newly_wrong": "newly wrong"}
+            names = {"rate": "candidates", "newly_wrong": "newly wrong"}
             _draw_lines(panels[1], rows, names, "% of the positions held out", 100)
             _draw_lines(
                 panels[2], rows, {"policy_kl": "KL to the old policy (nats)", "mean_dq": "mean |net Q − deep Q|"}, ""

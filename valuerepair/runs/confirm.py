@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # In the order of the text: what the search got wrong deserves more attention than what it got right.
 _RESOLVED = (verdict.NET_RIGHT, verdict.SEARCH_RIGHT)
 _WORST = 5  # cases of each verdict in the report
-_Q_OF_FRAME = ("net_q", "calibrated_q", "deep_q", "disagreement")
+_Q_OF_FRAME = ("net_q", "deep_q", "disagreement")
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,10 @@ class Confirmed:
         report = self.report
         first = report["alpha_of_first"]
         source = values.Alpha(**first).source(report["q_from"])
-        calibrated = ", net Q calibrated" if report["calibration"] else ""
         seconds, nodes = report["seconds"], report["nodes"]
         speed = f", {format_rate(nodes / seconds)}" if nodes and seconds else ""
         text_lines = [
-            f"{report['net']['name']} against {report['oracle']['label']}, {source}{calibrated}",
+            f"{report['net']['name']} against {report['oracle']['label']}, {source}",
             f"searches: {report['searches']:,}, {self.summary.workers} at once, {report['failed']:,} failed; "
             f"{format_duration(seconds)}{speed}",
             *verdict.lines(report["verdicts"]),
@@ -128,7 +127,6 @@ def confirm_report(
         "store": store.path,
         "pair_options": store.pair_options(*store.pick(frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])),
         **{str(name): value for name, value in frame.attrs.items() if name in ("net", "oracle", "q_from", "expanded")},
-        "calibration": frame.attrs["calibration"],
         "split": split_file(store),
         "alpha_of_first": frame.attrs["alpha"],
         **{name: figure for name, figure in asdict(summary).items() if name != "workers"},
@@ -154,9 +152,9 @@ def _next(report: dict[str, Any]) -> list[str]:
     if report["state"] == "limited":
         return ["done for this --limit: give a larger one, or none, to look at the other candidates"]
     if (report["verdicts"].get("rates") or {}).get(verdict.SEARCH_RIGHT, {}).get("count"):
-        alpha, calibrated = values.Alpha(**report["alpha_of_first"]), bool(report["calibration"])
+        alpha = values.Alpha(**report["alpha_of_first"])
         question = (report["store"], report["pair_options"], report["verdicts"]["threshold"], alpha, report["q_from"])
-        options = {"calibrated": calibrated, "expanded": report["expanded"], "split": report["split"]}
+        options = {"expanded": report["expanded"], "split": report["split"]}
         return [f"next: {next_command('vr books', *question, **options)} --confirmed"]
     return [f"next: {shlex.join(['vr', 'stats', *db_option(report['store'])])}"]
 
@@ -194,8 +192,6 @@ def confirm(
     Raises ValueRepairError when the oracle as a whole is broken, and the errors of oracle and store.
     """
     settings = {name: frame.attrs[name] for name in ("net", "oracle", "alpha", "q_from")}
-    if frame.attrs["calibration"]:
-        settings["calibration"] = "fitted"
     work = {"second look": oracle.identity.digest, **settings}
     with store.running(RunRecord.of(work, options.command, settings)) as run:
         if run.resumed and (made := second_looks.searches_made(store.connection, run.id)):

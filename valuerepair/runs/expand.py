@@ -107,7 +107,7 @@ def expand(
     """
     start = Expansion.of(store, net, oracle.identity, options.question, options.split)
     settings = {
-        "question": [getattr(options.question, name) for name in ("alpha", "q_from", "threshold", "calibration")],
+        "question": [getattr(options.question, name) for name in ("alpha", "q_from", "threshold")],
         "screen": options.screen and [options.screen.recall, options.screen.audit, options.screen.rungs],
         **({} if options.split is None else {"split": asdict(options.split)}),
     }
@@ -329,7 +329,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         """Counts a search; returns whether it found a candidate."""
         threshold = self._start.question.threshold
         is_hit = outcome.deep is not None and is_candidate(
-            entry.judged - float(self._start.deep_q([outcome.deep])[0]), threshold
+            entry.net_q - float(self._start.deep_q([outcome.deep])[0]), threshold
         )
         self._start.tally.add(outcome, found=is_hit, own=outcome.run_id in (None, self._run.id))
         return is_hit
@@ -379,14 +379,13 @@ class _Expanding(SearchLoop[PlannedSearch]):
     def _waiting_of(self, window: _Window) -> Waiting:
         near, net_values = window.near, window.values
         sources = [window.sources[i] for i in near.source.tolist()]
-        judged = self._start.judged(net_values.q, near.batch)
-        expected = judged - np.where(near.same_side, 1, -1) * np.array([source.deep_q for source in sources])
+        net_q = net_values.q.astype(np.float64)
+        expected = net_q - np.where(near.same_side, 1, -1) * np.array([source.deep_q for source in sources])
         phase = phases(boards(near.batch.fen))
         threshold = self._start.question.threshold
         return Waiting(
             near.batch,
             net_values,
-            judged,
             groups_of(near.step, near.distance, near.later, expected, phase, threshold),
             np.array([is_drawn(key) for key in near.batch.key.tolist()], np.bool_),
             np.array([source.root_id for source in sources], np.int64),
@@ -406,7 +405,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         values = DeepColumns.of([results[row] for row in new.tolist()])
         self._store.add_deep_columns(ids[new], self._oracle_id, values, self._run, INFERRED)
         deep_q = self._start.deep_q([result.scores for result in results])
-        candidates = is_candidate(line.judged - deep_q, self._start.question.threshold).tolist()
+        candidates = is_candidate(line.values.q.astype(np.float64) - deep_q, self._start.question.threshold).tolist()
         for i, (position_id, candidate) in enumerate(zip(ids.tolist(), candidates, strict=True)):
             root, round_ = int(line.root[i]), int(line.round[i])
             audited = candidate and uniform(int(line.batch.key[i]), "audit") < AUDITED

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import read_games
 from valuerepair.arrays import Floats, Moves
-from valuerepair.calibration import Calibration, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch, encode_moves
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
@@ -25,7 +24,6 @@ from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question, is_candidate
 from valuerepair.runs.summary import NOT_DONE, Deep, next_command
 from valuerepair.store import reached
-from valuerepair.store.columns import game_keys
 from valuerepair.store.reached import ExpansionSource, NeighbourOutcome, games_by_archive
 from valuerepair.store.rows import OracleIdentity, game_row
 from valuerepair.store.store import Store
@@ -57,7 +55,7 @@ class ExpansionTally:
 @dataclass(frozen=True)
 class Expansion:
     """The starting point of an expansion: net and oracle, the question with its alpha, the sampled candidates (those of
-    a split's part ``train``), the calibration if the question is for calibrated Q, and the file of the store's split.
+    a split's part ``train``), and the file of the store's split.
 
     Sampling found `sampled_found` candidates with `sampled_nodes` nodes.
     """
@@ -73,7 +71,6 @@ class Expansion:
     net: str
     oracle: str
     pair_options: Sequence[str]
-    scale: Calibration | None
     split_file: str
     tally: ExpansionTally = field(default_factory=ExpansionTally)
 
@@ -97,10 +94,9 @@ class Expansion:
             )
         pair = store.pick(*names)
         alpha = store.alpha(*pair, question.alpha)
-        scale = store.calibration(question).calibration if question.calibration == "fitted" else None
         return Expansion(
             store, pair, names, replace(question, alpha=alpha.value), alpha, chosen, len(candidates),
-            reached.sampled_nodes(store, *pair), net.identity.name, oracle.label, store.pair_options(*pair), scale,
+            reached.sampled_nodes(store, *pair), net.identity.name, oracle.label, store.pair_options(*pair),
             split_file(store),
         )  # fmt: skip
 
@@ -114,17 +110,6 @@ class Expansion:
         assert self.question.alpha is not None
         cells = np.array(deep, np.float64).reshape(-1, 6)
         return values.deep_q(cells, self.question.alpha, self.question.q_from)
-
-    def judged(self, net_q: NDArray[np.float32], batch: PositionBatch) -> Floats:
-        """[n] the net's Q; for calibrated Q, the deep Q that a curve fitted to other games expects at it."""
-        q = net_q.astype(np.float64)
-        if self.scale is None:
-            return q
-        games = batch.origin.game
-        row_by_game = {id(game): game_row(game) for game in games}  # one object per game
-        rows = [row_by_game[id(game)] for game in games]
-        numbers, digests = (np.array([row[i] for row in rows], np.int64) for i in (1, 2))
-        return self.scale.expected(q, fold_of(game_keys([row[0] for row in rows], numbers, digests)))
 
     def full_nodes(self, oracle: OracleIdentity) -> float:
         """The nodes of a full search; if the oracle has another limit, the nodes per sampled candidate."""
@@ -197,9 +182,8 @@ class ExpandSummary:
         if self.state == "interrupted":
             return [NOT_DONE]
         if self.tally.found or self.tally.inferred:
-            fitted = question.calibration == "fitted"
             words = (start.store.path, start.pair_options, question.threshold, start.alpha, question.q_from)
-            books = next_command("vr books", *words, calibrated=fitted, expanded="all", split=start.split_file)
+            books = next_command("vr books", *words, expanded="all", split=start.split_file)
             return [f"next: {books}"]
         return ["no further candidates: mine more"]
 

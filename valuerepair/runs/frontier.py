@@ -142,14 +142,13 @@ _LARGEST, _SMALL = 2.0, 4.0
 class PlannedSearch:
     """A position that is searched, or has been searched.
 
-    `judged` is the net's Q, calibrated if the question is for calibrated Q; `net_q` is its plain Q and `net_best` its
-    best move. `group` is that of `groups_of`, None for an audit of an inferred value. `root` is the sampled
-    candidate that the position was reached from, in round `round`; `outcome` is None until it is searched.
+    `net_q` is the net's Q and `net_best` its best move. `group` is that of `groups_of`, None for an audit of an
+    inferred value. `root` is the sampled candidate that the position was reached from, in round `round`; `outcome` is
+    None until it is searched.
     """
 
     position_id: int
     position: Position
-    judged: float
     net_q: float
     net_best: int
     group: int | None
@@ -160,13 +159,11 @@ class PlannedSearch:
 
 @dataclass(frozen=True)
 class Waiting:
-    """n neighbours as columns: their positions (`batch`), the net's `values`, its Q, calibrated if the question is for
-    calibrated Q (`judged`, float64[n]), their `group` (`groups_of`), whether they were `drawn` at random,
-    and how they were reached (`root` to `round`, as in the store's table ``expanded``)."""
+    """n neighbours as columns: their positions (`batch`), the net's `values`, their `group` (`groups_of`), whether they
+    were `drawn` at random, and how they were reached (`root` to `round`, as in the store's table ``expanded``)."""
 
     batch: PositionBatch
     values: NetValues
-    judged: NDArray[np.float64]
     group: NDArray[np.int64]
     drawn: NDArray[np.bool_]
     root: NDArray[np.int64]
@@ -189,7 +186,6 @@ class Waiting:
         return PlannedSearch(
             position_id,
             self.batch[row],
-            float(self.judged[row]),
             float(self.values.q[row]),
             int(self.values.best_move[row]),
             None if is_audit else int(self.group[row]),

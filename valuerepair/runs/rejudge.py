@@ -103,7 +103,7 @@ def _estimate(remeasured: Remeasured, judge: str, plan: rejudged.Draw, deep_q: F
     all_kinds, is_of_game = remeasured.all_kinds, remeasured.all_kinds.kind == GAME
     deeper, strata = rejudged.deeper_values(plan, deep_q)
     scores, of_games = all_kinds.of_games(), deeper.of(is_of_game)
-    net_q = scores.disagreement + scores.deep_q  # calibrated if the question is for calibrated Q
+    net_q = scores.net_q
     by_game = (scores.weight, scores.game_id, remeasured.threshold)
     nets: list[RejudgedNet] = [
         rejudged.rejudged_net(net.name, q, scores.deep_q, of_games, plan.stratum[is_of_game], *by_game)

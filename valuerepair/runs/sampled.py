@@ -8,14 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import signals
 from valuerepair.archives.checkpoint import SampleCheckpoint
-from valuerepair.calibration import FEWEST_GAMES, FEWEST_POSITIONS, TooFewPositions
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.positions import PositionBatch
@@ -24,14 +22,13 @@ from valuerepair.intervals import Rate, audit_weights, weighted, wilson
 from valuerepair.judge.labelled import PolicyNet, add_priors
 from valuerepair.judge.split import split_file
 from valuerepair.nets.net import NetFacts
-from valuerepair.question import Calibrated, Question, is_candidate
+from valuerepair.question import Question, is_candidate
 from valuerepair.runs.beside import lines_of
 from valuerepair.runs.loop import Failures, Loop
 from valuerepair.runs.options import MineOptions, mining_work, sampling_options
 from valuerepair.runs.progress import RunCounts, RunProgress
 from valuerepair.runs.summary import (
     MineSummary,
-    RunScale,
     SeenPositions,
     ValuePairs,
     nothing_sampled,
@@ -41,7 +38,6 @@ from valuerepair.runs.workers import ArchiveReader, Evaluated, Event, NetBroke, 
 from valuerepair.store.columns import KIND, both_q, columns
 from valuerepair.store.queries import net_label
 from valuerepair.store.rows import EXPANDED, FULL, OracleIdentity, Run, RunRecord, StoredValues
-from valuerepair.store.scale import calibrated_of, used_calibration
 from valuerepair.store.screening import passage_columns
 from valuerepair.store.store import Store
 
@@ -121,29 +117,13 @@ def run_sampled(
     return summary
 
 
-def run_scale(store: Store, pair: tuple[int, int], question: Question) -> RunScale:
-    """The scale by which candidates of `pair`, net and oracle, are counted, from the present values of the store."""
-    alpha = store.alpha(*pair, question.alpha)
-    if question.calibration == "none":
-        return RunScale(alpha)
-    try:
-        used = used_calibration(store.connection, *pair, alpha, question.q_from)
-    except TooFewPositions:
-        few = f"not yet, fewer than {FEWEST_POSITIONS} positions of {FEWEST_GAMES} games are scored"
-        return RunScale(alpha, calibration=few)
-    expected = partial(calibrated_of, store.connection, used.calibration)
-    return RunScale(alpha, expected, f"{used.origin}; {used.calibration.words()}")
-
-
 def keep_priors(store: Store, net: NetFacts, pair: tuple[int, int], question: Question, *, beside: bool) -> None:
     """Stores the priors of the moves that matter in candidates of `pair`, net and oracle, if the net has a policy; with
     `beside` also in candidates beside the games."""
     if not isinstance(net, PolicyNet):
         return
-    scale = run_scale(store, pair, question)
     sha256, digest = store.names(*pair)
-    calibration: Calibrated = "fitted" if scale.expected is not None else "none"
-    of_pair = replace(question, net=sha256, oracle=digest, alpha=scale.alpha.value, calibration=calibration)
+    of_pair = replace(question, net=sha256, oracle=digest, alpha=store.alpha(*pair, question.alpha).value)
     question = replace(of_pair, expanded="searched" if beside else "no")
     frame = store.frame(question, only=("position_id", "disagreement", "kind"))
     wanted = is_candidate(frame["disagreement"], question.threshold) & frame["kind"].notna()
@@ -187,7 +167,7 @@ class SampledPositions:
         self._chunk_requested, self._in_net = False, 0
         self._seen, self._sampled, self._sampled_twice, self._valued = SeenPositions(), 0, 0, 0
         alpha = options.question.alpha
-        self._scale = RunScale(values.Alpha(alpha or values.DEFAULT_ALPHA, "given" if alpha else "default"))
+        self._alpha = alpha or values.DEFAULT_ALPHA
         self._refit_at = self._found = 0
 
     @property
@@ -274,13 +254,13 @@ class SampledPositions:
         ladder in this run; `remarks` and `turned` are as in `MineSummary`."""
         self._store.commit()
         question = self._options.question
-        scale = run_scale(self._store, self.pair, question)
+        alpha = self._store.alpha(*self.pair, question.alpha)
         report = replace(  # a position beside a game that came later in a game was sampled twice
             self._reader.report,
             positions=self._reader.report.positions - self._sampled_twice,
             duplicates=self._reader.report.duplicates + self._sampled_twice,
         )
-        rates = self._rates(scale)
+        rates = self._rates(alpha.value)
         return MineSummary(
             run_id=self._run.id,
             state=state,
@@ -294,8 +274,7 @@ class SampledPositions:
             candidates=rates.pop(GAME, wilson(0, 0)),
             beside=rates,
             threshold=question.threshold,
-            alpha=scale.alpha,
-            calibration=scale.calibration,
+            alpha=alpha,
             q_from=question.q_from,
             net=net_label(self._store.connection, self.pair[0]),
             provider=self._net.provider,
@@ -309,16 +288,16 @@ class SampledPositions:
             split=split_file(self._store),
         )
 
-    def _rates(self, scale: RunScale) -> dict[Kind, Rate]:
-        """The rate of candidates among the run's positions that have both values, by kind, on this scale.
+    def _rates(self, alpha: float) -> dict[Kind, Rate]:
+        """The rate of candidates among the run's positions that have both values, by kind, by this alpha.
 
         Audited positions represent those of the run that the ladder cut (`intervals.audit_weights`).
         """
         question, connection = self._options.question, self._store.connection
         read = columns(connection, *self.pair, ("game_id", KIND), "searched")
-        net_q, deep_q = both_q(connection, *self.pair, scale.alpha.value, question.q_from, "searched")
+        net_q, deep_q = both_q(connection, *self.pair, alpha, question.q_from, "searched")
         ids, weights = read["position_id"], np.ones(len(net_q))
-        disagreement = scale.disagreement(ids, net_q, deep_q)
+        disagreement = net_q - deep_q
         passages = passage_columns(self._store, *self.pair)
         left_ladder = self._seen.among(passages.ids) & ~np.isnan(passages.cut_at)
         probability = np.where(passages.searched, passages.probability, np.inf)[left_ladder]
@@ -334,11 +313,11 @@ class SampledPositions:
 
     def show(self, begun: int, *, searching: int = 0, nodes: int = 0) -> None:
         """Updates the progress: `begun` deep values, `searching` of them in flight."""
-        self._found += self.pairs.found(self._scale)
+        self._found += self.pairs.found(self._alpha)
         if (count := self.pairs.count) >= self._refit_at:
-            self._scale = run_scale(self._store, self.pair, self._options.question)
+            self._alpha = self._store.alpha(*self.pair, self._options.question.alpha).value
             self._refit_at = count + max(50, count // 2)
-            self._found = sum(rate.count for rate in self._rates(self._scale).values())
+            self._found = sum(rate.count for rate in self._rates(self._alpha).values())
         candidates = self._found if count else None
         before = self.earlier.scored + self.earlier.cut + self.failures.earlier
         counts = RunCounts(self._valued, before, begun, searching, nodes, candidates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.rows import ReadReport
-from valuerepair.arrays import Flags, Floats, Ids
+from valuerepair.arrays import Flags, Floats
 from valuerepair.chess import values
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.progress import format_duration, format_rate
@@ -71,7 +71,6 @@ def next_command(
     alpha: Alpha,
     q_from: str,
     *,
-    calibrated: bool,
     expanded: str = "no",
     split: str = "",
 ) -> str:
@@ -86,8 +85,6 @@ def next_command(
         words += ["--alpha", q_from]
     elif alpha.origin == "given":
         words += ["--alpha", f"{alpha.value:g}"]
-    if calibrated:
-        words += ["--calibration", "fitted"]
     if expanded != "no":
         words += ["--expanded", expanded]
     if split:
@@ -107,10 +104,9 @@ class MineSummary:
     is the rate at the threshold, by `alpha`, among positions of games; `beside` has that of each other kind. `nodes`
     and `seconds` are of this run only. `workers` is the number of searches at a time, None if evaluations were recorded
     and nothing was searched; `remarks` are on these evaluations, or on the ladder. `turned` are warnings that values
-    seem to be from another point of view; then no next command is proposed. `calibration` describes the calibration of
-    candidates beyond scale, empty without one; `pair` are the options that choose net and oracle, empty if the store
-    needs none; `split` is the file of the store's split. `state` is ``finished``, ``interrupted`` (by a signal) or
-    ``limited`` (by ``--limit``).
+    seem to be from another point of view; then no next command is proposed. `pair` are the options that choose net and
+    oracle, empty if the store needs none; `split` is the file of the store's split. `state` is ``finished``,
+    ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
     """
 
     run_id: int
@@ -135,7 +131,6 @@ class MineSummary:
     seconds: float
     remarks: Sequence[str]
     turned: Sequence[str]
-    calibration: str
     pair: Sequence[str]
     split: str
 
@@ -170,7 +165,6 @@ class MineSummary:
             *self.turned,
             f"{scored}{earlier}; {format_duration(self.seconds)}{speed}",
             f"deep Q from: {self.alpha.source(self.q_from)}",
-            *([f"net Q calibrated: {self.calibration}"] if self.calibration else ()),
             f"candidates at {self.threshold:g}: {self.candidates}{f'; {why_loose}' if why_loose else ''}",
             *(f"beside the games ({kind}): {rate}" for kind, rate in self.beside.items()),
             *self._next(),
@@ -183,8 +177,8 @@ class MineSummary:
             return []
         if self.candidates.count or any(rate.count for rate in self.beside.values()):
             words = (self.store, self.pair, self.threshold, self.alpha, self.q_from)
-            expanded, calibrated = "no" if self.candidates.count else "searched", bool(self.calibration)
-            books = next_command("vr books", *words, calibrated=calibrated, expanded=expanded, split=self.split)
+            expanded = "no" if self.candidates.count else "searched"
+            books = next_command("vr books", *words, expanded=expanded, split=self.split)
             return [f"next: {books}"]
         stats = shlex.join(["vr", "stats", *db_option(self.store)])
         return [f"no candidates at {self.threshold:g}: mine more, or see other thresholds by {stats}"]
@@ -193,23 +187,6 @@ class MineSummary:
 _MORE = 256
 
 Deep: TypeAlias = tuple[float | None, ...]  # cp, mate, win, draw, loss, own Q
-
-
-@dataclass(frozen=True)
-class RunScale:
-    """The scale by which a run's candidates are counted: `alpha`, and the function that calibrates net Q of positions
-    [n], `expected`; None leaves net Q as it is.
-
-    `calibration` describes the calibration in words.
-    """
-
-    alpha: Alpha
-    expected: Callable[[Ids, Floats], Floats] | None = None
-    calibration: str = ""
-
-    def disagreement(self, ids: Ids, net_q: Floats, deep_q: Floats) -> Floats:
-        """float64[n] net Q, calibrated if the scale is, minus deep Q of the positions `ids` [n]."""
-        return (net_q if self.expected is None else self.expected(ids, net_q)) - deep_q
 
 
 class ValuePairs:
@@ -234,7 +211,7 @@ class ValuePairs:
         if deep is None:
             self._net[position_id] = net_q
         else:
-            self._add(position_id, net_q, deep)
+            self._add(net_q, deep)
 
     def add_deep(self, position_id: int, deep: Deep) -> None:
         """Adds the deep value of a position."""
@@ -244,23 +221,22 @@ class ValuePairs:
         if net_q is None:
             self._deep[position_id] = deep
         else:
-            self._add(position_id, net_q, deep)
+            self._add(net_q, deep)
 
-    def _add(self, position_id: int, net_q: float, deep: Deep) -> None:
-        self._fresh.append((position_id, net_q, *deep))
+    def _add(self, net_q: float, deep: Deep) -> None:
+        self._fresh.append((net_q, *deep))
         self.count += 1
 
     def drop(self, position_id: int) -> None:
         """Forgets a position that gets no deep value."""
         self._net.pop(position_id, None)
 
-    def found(self, scale: RunScale) -> int:
-        """The number of candidates, on this scale, among the pairs that came since the last call."""
-        ids, net_q, *scores = np.array(self._fresh, np.float64).reshape(-1, 8).T
+    def found(self, alpha: float) -> int:
+        """The number of candidates, by this alpha, among the pairs that came since the last call."""
+        net_q, *scores = np.array(self._fresh, np.float64).reshape(-1, 7).T
         self._fresh.clear()
-        deep_q = values.deep_q(np.stack(scores, 1), scale.alpha.value, self._question.q_from)
-        disagreement = scale.disagreement(ids.astype(np.int64), net_q, deep_q)
-        return int(is_candidate(disagreement, self._question.threshold).sum())
+        deep_q = values.deep_q(np.stack(scores, 1), alpha, self._question.q_from)
+        return int(is_candidate(net_q - deep_q, self._question.threshold).sum())
 
 
 class SeenPositions:

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from valuerepair.arrays import Floats, Ids
-from valuerepair.calibration import Calibration, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.engines.kinds import OWN_SEARCH, STOCKFISH, kind_of
 from valuerepair.question import Question, is_candidate
@@ -56,7 +55,7 @@ class LadderRows:
 
     `rungs` are k node counts, `nodes` that of the full search; `weights` [n] are inverse probabilities of each
     position's full search. `game` [n] numbers the games that the positions are of or beside; positions of one game are
-    alike, so they share a fold. With a `scale`, `net_q` is already calibrated by it.
+    alike, so they share a fold.
     """
 
     rungs: tuple[int, ...]
@@ -67,7 +66,6 @@ class LadderRows:
     best: Ids
     weights: Floats
     game: NDArray[np.int64]
-    scale: Calibration | None = None
 
     def __len__(self) -> int:
         return len(self.q)
@@ -149,7 +147,6 @@ def fit_screen(climbed: LadderRows, question: Question, recall: float, price: fl
         int(is_candidate(climbed.disagreement, threshold).sum()),
         share,
         expected_recall,
-        climbed.scale,
         price,
     )
 
@@ -369,7 +366,7 @@ def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question
     """The package's positions as if an oracle of this kind had searched them at these rungs; None without any.
 
     Kinds that are not in the package borrow the positions of our own search or of Stockfish; those of Stockfish have no
-    W/D/L. For candidates beyond scale, net Q is calibrated on these positions, as if each came from a different game.
+    W/D/L.
     """
     assert question.alpha is not None
     engine = kind_of(kind)
@@ -386,7 +383,5 @@ def package_rows(kind: str, nodes: int, rungs: Sequence[int], question: Question
         q = np.where(np.abs(score) >= MATE_CP, np.sign(score), values.cp_to_q(score, question.alpha))
     net_q, net_best = positions.net_q.astype(np.float64), positions.net_best.astype(np.int64)
     games = np.arange(len(net_q))
-    if question.calibration == "fitted":
-        net_q = fit(net_q, q[:, -1], np.ones(len(q)), games, resamples=0).expected(net_q, fold_of(games))
     best = positions.best[:, columns].astype(np.int64)
     return LadderRows(tuple(rungs), nodes, net_q, net_best, q, best, np.ones(len(q)), games)

@@ -23,17 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.arrays import Floats
-from valuerepair.calibration import FEWEST_GAMES, Calibration, TooFewPositions, fit, fold_of
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, encode_move
 from valuerepair.engines.kinds import kind_of
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, Oracle
 from valuerepair.question import QFrom, Question, is_candidate
-from valuerepair.screening.fit import MIN_POSITIONS, LadderRows, enough, fit_screen, joined, package_rows, with_rate
-from valuerepair.screening.model import LadderCut, Screen, ScreenOptions, is_calibrated, judge, rungs_of
+from valuerepair.screening.fit import LadderRows, enough, fit_screen, joined, package_rows, with_rate
+from valuerepair.screening.model import LadderCut, Screen, ScreenOptions, judge, rungs_of
 from valuerepair.store import screening
 from valuerepair.store.rows import DeepResult, Run
-from valuerepair.store.scale import are_alike, calibrated_of, stored_calibration, used_calibration
+from valuerepair.store.scale import are_alike
 from valuerepair.store.screening import REACHED, SAMPLED, ClimbedRows, Passage, Population, ScreenFacts
 from valuerepair.store.store import Store
 
@@ -160,17 +159,16 @@ class Ladder:
     def _refit_message(self, last: ScreenFacts) -> str:
         """The message for a store that has a ladder for another question."""
 
-        def described(threshold: float, alpha: float | None, q_from: str, recall: float, calibrated: bool) -> str:
+        def described(threshold: float, alpha: float | None, q_from: str, recall: float) -> str:
             source = "the engine's WDL" if q_from == "wdl" else f"alpha {'auto' if alpha is None else f'{alpha:g}'}"
-            return f"threshold {threshold:g}{' beyond scale' * calibrated}, {source}, recall {recall:g}"
+            return f"threshold {threshold:g}, {source}, recall {recall:g}"
 
         question, screen = self._question, Screen.from_json(last.model)
         is_alpha_fixed = last.alpha_given or self._saved_alpha is not None
-        alpha, curved = last.alpha if is_alpha_fixed else None, is_calibrated(last.model)
-        stored = described(last.threshold, alpha, last.q_from, last.recall, curved)
-        fitted = question.calibration == "fitted"
+        alpha = last.alpha if is_alpha_fixed else None
+        stored = described(last.threshold, alpha, last.q_from, last.recall)
         alpha_used = self._saved_alpha if question.alpha is None else question.alpha
-        current = described(question.threshold, alpha_used, question.q_from, self._options.recall, fitted)
+        current = described(question.threshold, alpha_used, question.q_from, self._options.recall)
         if screen is None:
             stored += ", of an earlier version"
         elif (nodes := tuple(rung.nodes for rung in screen.rungs)) != self.rungs:
@@ -191,7 +189,6 @@ class Ladder:
             and same_alpha
             and facts.threshold == question.threshold
             and facts.q_from == question.q_from
-            and (screen.calibration is not None) == (question.calibration == "fitted")
             and facts.recall == self._options.recall
             and screen.price == self._options.price
             and tuple(rung.nodes for rung in screen.rungs) == self.rungs
@@ -228,9 +225,6 @@ class Ladder:
         index = bisect.bisect_left(self._positions, position_id)
         if self._positions[index : index + 1] != [position_id]:  # else it failed before
             self._positions.insert(index, position_id)
-        if screen is not None and screen.calibration is not None:
-            (net_q,) = calibrated_of(self._store.connection, screen.calibration, [position_id], [net_q]).tolist()
-            screen = replace(screen, calibration=None)  # already applied
         judge = Judge(net_q, net_best, screen, in_full)
         self._ascents[position_id] = _Ascent(judge, screen_id, full_share)
         return self._oracle.climb(position, self.rungs, judge)
@@ -277,13 +271,7 @@ class Ladder:
         climbed = screening.climbed_rows(self._store, self._net_id, self._oracle_id, self.rungs, last, self._population)
         alpha = self._alpha(climbed)
         question = replace(self._question, alpha=alpha)
-        try:
-            own = ladder_rows(climbed, self.rungs, self._nodes, question, self._calibration(alpha))
-        except TooFewPositions:
-            if fitted_count:
-                needed = f"{MIN_POSITIONS} of {FEWEST_GAMES} games are needed to fit the net's scale"
-                log.debug(f"screening: {len(climbed.ids):,} positions searched in full, {needed}; nothing is cut yet")
-            return None, None
+        own = ladder_rows(climbed, self.rungs, self._nodes, question)
         package = package_rows(self._oracle.identity.kind, self._nodes, self.rungs, question)
         if package is not None and self._population is REACHED:
             package = with_rate(package, question.threshold, _rate_near(own, question.threshold))
@@ -315,21 +303,6 @@ class Ladder:
         cp, mate = climbed.scores[:, -1, 0], climbed.scores[:, -1, 1]
         return values.auto_alpha(climbed.net_q, cp, mate, 1 / climbed.probability, climbed.game).value
 
-    def _calibration(self, alpha: float) -> Calibration | None:
-        """The calibration for this alpha if the question is for candidates beyond scale, otherwise None.
-
-        A ladder of sampled positions uses the stored calibration. If the store has none, the result is None, and
-        `ladder_rows` fits one to the rows. Other ladders use the calibration of the store's sampled positions.
-        """
-        if self._question.calibration == "none":
-            return None
-        pair, q_from = (self._net_id, self._oracle_id), self._question.q_from
-        if self._population is REACHED:
-            scale = values.Alpha(alpha, values.OWN_Q if self._own_q else "")
-            return used_calibration(self._store.connection, *pair, scale, q_from).calibration
-        stored = stored_calibration(self._store.connection, *pair, alpha, q_from, own_q=self._own_q)
-        return None if stored is None else stored.calibration
-
 
 def _rate_near(own: LadderRows, threshold: float) -> float:
     """The share of candidates among positions near a candidate, from those that were searched in full."""
@@ -356,33 +329,14 @@ def read_ladder_rows(
     return ladder_rows(screening.climbed_rows(store, net_id, oracle_id, rungs), rungs, nodes, question)
 
 
-def ladder_rows(
-    climbed: ClimbedRows, rungs: Sequence[int], nodes: int, question: Question, scale: Calibration | None = None
-) -> LadderRows:
-    """The rows of a store at the question's alpha, without those that lack a score of its kind.
-
-    If the question is for candidates beyond scale, net Q is calibrated by `scale`, or else by a fit to these rows.
-    Raises TooFewPositions if there are too few rows for a fit.
-    """
+def ladder_rows(climbed: ClimbedRows, rungs: Sequence[int], nodes: int, question: Question) -> LadderRows:
+    """The rows of a store at the question's alpha, without those that lack a score of its kind."""
     assert question.alpha is not None
     alpha, q_from = question.alpha, question.q_from
     q = values.deep_q(climbed.scores, alpha, q_from)
     best = np.array([[_move(move) for move in moves[:-1]] for moves in climbed.best], np.int64).reshape(-1, len(rungs))
     net_q, weights = climbed.net_q, 1 / climbed.probability
-    if question.calibration == "fitted":
-        if scale is None:
-            scale = fit(
-                net_q,
-                q[:, -1],
-                weights,
-                climbed.game,
-                alpha=alpha,
-                q_from=q_from,
-                resamples=0,
-                fewest=MIN_POSITIONS,
-            )
-        net_q = scale.expected(net_q, fold_of(climbed.game))
-    scored = LadderRows(tuple(rungs), nodes, net_q, climbed.net_best, q, best, weights, climbed.game, scale)
+    scored = LadderRows(tuple(rungs), nodes, net_q, climbed.net_best, q, best, weights, climbed.game)
     return scored.take(np.isnan(q).sum(axis=1) == 0)
 
 

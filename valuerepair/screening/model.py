@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from valuerepair.arrays import Floats, Ids
-from valuerepair.calibration import Calibration
 from valuerepair.errors import UsageError
 from valuerepair.question import QFrom, is_candidate
 
@@ -166,8 +165,7 @@ class Screen:
 
     `positions` and `positives` (candidates) count the rows of its fit, without those of the package. `expected_share`
     (of the nodes of full searches) and `expected_recall` (share of candidates kept) are cross-validated over all rows.
-    `calibration` is the curve applied to the net's Q if the ladder is for candidates beyond scale. `price`: see
-    `ScreenOptions`.
+    `price`: see `ScreenOptions`.
     """
 
     threshold: float
@@ -179,14 +177,11 @@ class Screen:
     positives: int
     expected_share: float
     expected_recall: float
-    calibration: Calibration | None = None
     price: float | None = None
 
     def to_json(self) -> str:
         """The model as JSON; `from_json` is the inverse."""
-        content = asdict(replace(self, calibration=None))
-        content["calibration"] = None if self.calibration is None else json.loads(self.calibration.as_json())
-        content["features"] = FEATURES
+        content = asdict(self) | {"features": FEATURES}
         return json.dumps(content, default=lambda array: array.tolist())
 
     @staticmethod
@@ -195,17 +190,11 @@ class Screen:
         content: dict[str, Any] = json.loads(text)
         if tuple(content.pop("features", ())) != FEATURES:
             return None
-        curve = content.pop("calibration", None)
-        rungs: list[dict[str, Any]] = content.pop("rungs")
+        rungs: list[dict[str, Any]] = content["rungs"]
         for rung in rungs:
             rung.update({name: np.array(value) for name, value in rung.items() if isinstance(value, list)})
-        calibration = None if curve is None else Calibration.from_json(json.dumps(curve))
-        return Screen(rungs=tuple(RungModel(**rung) for rung in rungs), calibration=calibration, **content)
-
-
-def is_calibrated(text: str) -> bool:
-    """Whether the screen in this text, of any version, is for candidates beyond scale."""
-    return json.loads(text).get("calibration") is not None
+        content["rungs"] = tuple(RungModel(**rung) for rung in rungs)
+        return Screen(**{field.name: content[field.name] for field in fields(Screen)})
 
 
 @dataclass(frozen=True, slots=True)

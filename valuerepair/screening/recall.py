@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.calibration import TooFewPositions
 from valuerepair.chess.progress import format_nodes
 from valuerepair.intervals import weighted
 from valuerepair.question import Question, is_candidate
-from valuerepair.screening.model import is_calibrated
 from valuerepair.store import screening
 from valuerepair.text import json_fields, quantity
 
@@ -94,7 +92,6 @@ def _screen(facts: screening.ScreenFacts) -> dict[str, Any]:
     return {
         "threshold": facts.threshold,
         "alpha": facts.alpha,
-        "calibration": "fitted" if is_calibrated(facts.model) else "none",
         "recall": facts.recall,
         "fitted": facts.fitted,
     }
@@ -105,15 +102,11 @@ def _recall(candidates: int, missed: float) -> float | None:
 
 
 def recall_line(store: Store, net_id: int, oracle_id: int, question: Question) -> str | None:
-    """The ladder's figures in one line, for the end of a run; None if no position was screened, or if the question is
-    for candidates beyond scale and there are too few positions for a calibration."""
+    """The ladder's figures in one line, for the end of a run; None if no position was screened."""
     if not screening.any_passage(store, net_id, oracle_id):
         return None
     net, oracle = store.names(net_id, oracle_id)
-    try:
-        frame = store.frame(replace(question, net=net, oracle=oracle), only=("position_id", "disagreement"))
-    except TooFewPositions:
-        return None
+    frame = store.frame(replace(question, net=net, oracle=oracle), only=("position_id", "disagreement"))
     ladder = figures(store, net_id, oracle_id, frame, question.threshold)
     return None if ladder is None else "screening: " + one_line(ladder)
 

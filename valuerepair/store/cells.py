@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from valuerepair.calibration import Calibration
 from valuerepair.chess.origins import KINDS
 from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
@@ -205,8 +204,8 @@ _NARROWER: Mapping[str, Kind] = {
     # Per mille, rounded separately.
     **dict.fromkeys(("deep_values.w", "deep_values.d", "deep_values.l"), _whole(-3, 1003)),
     **dict.fromkeys((f"deep_values.{name}" for name in ("depth", "seldepth", "nodes", "time_ms")), _COUNT),
-    **dict.fromkeys(("alpha_fits.alpha", "screens.threshold", "screens.alpha", "calibrations.alpha"), _ABOVE_0),
-    **dict.fromkeys(("screens.q_from", "calibrations.q_from"), _one_of("cp", "wdl")),
+    **dict.fromkeys(("alpha_fits.alpha", "screens.threshold", "screens.alpha"), _ABOVE_0),
+    "screens.q_from": _one_of("cp", "wdl"),
     "positions.moves": Kind(bytes, "bytes", check=_check_moves),
     "positions.side": _one_of("w", "b"),
     "positions.phase": _one_of(*PHASES),
@@ -217,7 +216,6 @@ _NARROWER: Mapping[str, Kind] = {
     "screens.recall": _CHANCE,
     "screens.model": _read_by(_read_model),
     "expanded.step": _one_of(*STEPS),
-    "calibrations.curve": _read_by(Calibration.from_json),
     "plays.result": _RESULT,
     "plays.z": _real(-1, 1),
     "plays.plies": _COUNT,

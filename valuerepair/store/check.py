@@ -113,8 +113,6 @@ _RULES = (
      "OR searched NOT IN (0, 1) OR (searched AND NOT EXISTS (SELECT 1 FROM deep_values v "
      "WHERE v.oracle_id = expanded.oracle_id AND v.stage IN ('full', 'expanded') "
      "AND v.position_id = expanded.position_id))", "'position ' || position_id"),
-    ("calibrations", "calibrations WHERE 1", f"NOT alpha > 0 OR q_from NOT IN ('cp', 'wdl') OR n < 2 OR games < 2 OR "
-     f"{_NOT_OBJECT.format('curve')}", "'of net ' || net_id"),
     ("alpha fits", "alpha_fits WHERE 1", "NOT alpha > 0 OR n < 2 OR low > alpha OR high < alpha", "'alpha ' || alpha"),
     ("games played: result and z", "plays WHERE 1",
      "result NOT IN ('1-0', '0-1', '1/2-1/2', '*') OR plies < 0 OR (result = '1/2-1/2' AND z IS NOT 0) "

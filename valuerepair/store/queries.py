@@ -33,7 +33,7 @@ from valuerepair.store.columns import (
 )
 from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import EXPANDED, FULL, value_condition
-from valuerepair.store.scale import UsedCalibration, alpha, calibrated_q, used_calibration
+from valuerepair.store.scale import alpha
 from valuerepair.store.selection import selection_weights
 
 if TYPE_CHECKING:
@@ -91,9 +91,6 @@ def frame(
     how many positions a row represents (`selection.selection_weights`): 1 without screening; a cut position that
     something else had searched weighs 0.
 
-    If `question.calibration` is ``fitted`` there is one more column, `calibrated_q`: the expected deep Q given net_q,
-    by a curve that was fitted without the position's game; then disagreement = calibrated_q - deep_q.
-
     If `question.expanded` includes positions beyond those sampled from games, there are three more columns: `root_id`,
     the sampled candidate from which a position was reached (a sampled position is its own root); `step`, how it was
     reached from a candidate (None for a sampled one); `inferred`, whether its value was inferred from the search of
@@ -107,8 +104,7 @@ def frame(
     Without `text` the columns `_TEXTS` are left out. With `candidates_only` the frame has only the candidates, with
     `ids` only the positions with these position_ids. Fewer columns take less time and memory.
 
-    attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from, expanded,
-    calibration {origin, ...} (see `UsedCalibration.figures`; None without).
+    attrs: net {name, sha256, history_fill}, oracle {label, digest}, alpha {value, origin}, q_from, expanded.
     """
     with snapshot(connection):
         pair = pick(connection, question.net, question.oracle)
@@ -134,7 +130,7 @@ def table(
     only: Sequence[str],
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Columns of `frame` as arrays [n] by name, and its attrs; `only` are some of `columns.NUMBERS`, `CODES`,
-    `OF_EXPANDED` and `GAME_KEY`, deep_q, calibrated_q and disagreement."""
+    `OF_EXPANDED` and `GAME_KEY`, deep_q and disagreement."""
     with snapshot(connection):
         pair = pick(connection, question.net, question.oracle)
         numbers = [name for name in only if name in (*NUMBERS, *CODES, *OF_EXPANDED, GAME_KEY)]
@@ -149,8 +145,7 @@ def _rows_of(table: dict[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[st
 def _judged(
     connection: StoreConnection, pair: tuple[int, int], question: Question, names: Sequence[str], cut: bool = False
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The columns `names`, position_id, net_q, deep_q, disagreement and, if the question is calibrated, calibrated_q of
-    all rows; and the frame's attrs."""
+    """The columns `names`, position_id, net_q, deep_q and disagreement of all rows; and the frame's attrs."""
     expanded, q_from = question.expanded, question.q_from
     # All columns at once, so that each table is read once: `alpha` uses them too.
     read = columns(connection, *pair, dict.fromkeys((*OF_Q, *shares(q_from), *names)), expanded, cut)
@@ -158,18 +153,12 @@ def _judged(
     net_q, deep_q = both_q(connection, *pair, chosen.value, q_from, expanded, cut)
     by_name = {name: read[name] for name in ("position_id", *names)}
     by_name |= {"net_q": net_q, "deep_q": deep_q, "disagreement": net_q - deep_q}
-    calibration = None
-    if question.calibration == "fitted":
-        calibration = used_calibration(connection, *pair, chosen, q_from)
-        judged = calibrated_q(connection, *pair, calibration.calibration, expanded, cut)
-        by_name |= {"calibrated_q": judged, "disagreement": judged - deep_q}
-    return by_name, attrs_of(connection, pair, question, chosen, calibration)
+    return by_name, attrs_of(connection, pair, question, chosen)
 
 
 def _more_columns(question: Question, cut: bool) -> tuple[str, ...]:
     """The columns that a frame has besides `COLUMNS`."""
-    calibrated = ("calibrated_q",) if question.calibration == "fitted" else ()
-    return (*calibrated, *(OF_EXPANDED if question.expanded != "no" else ()), *(OF_CUT if cut else ()))
+    return (*(OF_EXPANDED if question.expanded != "no" else ()), *(OF_CUT if cut else ()))
 
 
 @contextmanager
@@ -229,18 +218,14 @@ def _assemble(table: dict[str, Any], attrs: dict[str, Any], wanted: Sequence[str
     rows = len(table["position_id"])
     table |= {"net": [attrs["net"]["name"]] * rows, "oracle": [attrs["oracle"]["label"]] * rows}
     result: pd.DataFrame = pd.DataFrame(
-        {column: table[column] for column in (*COLUMNS, "calibrated_q", *OF_EXPANDED, *OF_CUT) if column in wanted}
+        {column: table[column] for column in (*COLUMNS, *OF_EXPANDED, *OF_CUT) if column in wanted}
     )
     result.attrs.update(attrs)
     return result
 
 
 def attrs_of(
-    connection: StoreConnection,
-    pair: tuple[int, int],
-    question: Question,
-    chosen: values.Alpha,
-    calibration: UsedCalibration | None,
+    connection: StoreConnection, pair: tuple[int, int], question: Question, chosen: values.Alpha
 ) -> dict[str, Any]:
     """The attrs of a frame of this net and oracle; `chosen` is the alpha."""
     net_id, oracle_id = pair
@@ -252,7 +237,6 @@ def attrs_of(
         "alpha": {"value": chosen.value, "origin": chosen.origin},
         "q_from": question.q_from,
         "expanded": question.expanded,
-        "calibration": None if calibration is None else calibration.figures(),
     }
 
 

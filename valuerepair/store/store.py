@@ -42,7 +42,7 @@ from valuerepair.store.rows import (
     position_rows,
     signed,
 )
-from valuerepair.store.scale import TrainingScale, UsedCalibration
+from valuerepair.store.scale import TrainingScale
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -394,39 +394,6 @@ class Store:
         row = (net_id, oracle_id, fit.alpha, *interval, fit.norm, fit.n, fit.residual, now())
         with self.writing() as connection:
             connection.execute("INSERT OR REPLACE INTO alpha_fits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        self.commit()
-
-    def calibration(self, question: Question | None = None) -> UsedCalibration:
-        """The calibration of the question's net and oracle at its alpha: the stored one, else a fit to the scored
-        positions.
-
-        A fit needs `calibration.FEWEST_POSITIONS` positions of `FEWEST_GAMES` games. Raises TooFewPositions for less.
-        """
-        question = question or Question()
-        with queries.snapshot(self.connection):
-            pair = self.pick(question.net, question.oracle)
-            alpha = self.alpha(*pair, question.alpha)
-            return scale.used_calibration(self.connection, *pair, alpha, question.q_from)
-
-    def judged_q(self, question: Question, ids: Sequence[int], net_q: Sequence[float]) -> NDArray[np.float64]:
-        """[n] what deep Q is compared with: the net values `net_q` [n] of these positions, or their calibrated values
-        if the question is calibrated. Raises TooFewPositions."""
-        if question.calibration == "none" or not len(ids):
-            return np.array(net_q, np.float64)
-        return scale.calibrated_of(self.connection, self.calibration(question).calibration, ids, net_q)
-
-    def save_calibration(self, question: Question | None = None) -> None:
-        """Fits a calibration to the positions that the question's net and oracle scored, stores it and commits.
-
-        It is fitted at the question's alpha and replaces an earlier one; later questions with this alpha use it. Raises
-        TooFewPositions.
-        """
-        question = question or Question()
-        net_id, oracle_id = self.pick(question.net, question.oracle)
-        alpha = self.alpha(net_id, oracle_id, question.alpha)
-        fitted = scale.fitted_calibration(self.connection, net_id, oracle_id, alpha, question.q_from)
-        with self.writing() as connection:
-            scale.store_calibration(connection, net_id, oracle_id, fitted)
         self.commit()
 
     def frame(

@@ -19,8 +19,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import calibration, signals
-from valuerepair.arrays import Floats
+from valuerepair import signals
 from valuerepair.chess.origins import KINDS
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
@@ -35,7 +34,7 @@ from valuerepair.training.sources import Held, TrainingStream
 # `loss` is what training minimizes, over all positions; then its parts.
 MEASURES = (
     *("loss", "value", "policy", "moves_left", "policy_kl"),
-    *("top_1", "judge_move", "mean_dq", "rate", "rate_calibrated", "newly_wrong"),
+    *("top_1", "judge_move", "mean_dq", "rate", "newly_wrong"),
 )
 # For each of several kinds of positions: mean |net Q - deep Q|, mean of its square, share of candidates.
 OF_KINDS = ("mean_dq", "squared", "rate")
@@ -55,7 +54,6 @@ class Validation:
     ) -> None:
         """`old` are the trained parameters before the first step."""
         self._samples = Samples.concat([part.samples for part in held])
-        self._game = np.concatenate([part.game for part in held])
         kind = np.concatenate([part.kind for part in held])
         among = {name: kind == name for name in KINDS}
         # With only one kind its measures would equal those of all positions.
@@ -90,7 +88,6 @@ class Validation:
             measures["mean_dq"] = self._mean(np.abs(disagreement), is_known)
             measures["rate"] = self._mean(wrong, is_known)
             measures["newly_wrong"] = self._mean(wrong & ~is_candidate(before, self._threshold), is_known)
-            measures["rate_calibrated"] = self._calibrated_rate(new.q, is_known)
         for kind, rows in self._kinds.items():
             columns = (np.abs(disagreement), disagreement**2, is_candidate(disagreement, self._threshold))
             for name, column in zip(OF_KINDS, columns, strict=True):
@@ -111,16 +108,6 @@ class Validation:
 
     def _sum(self, means: Mapping[str, float]) -> float:
         return float(sum(getattr(self._weights, name) * value for name, value in means.items()))
-
-    def _calibrated_rate(self, q: Floats, is_known: NDArray[np.bool_]) -> float:
-        """The rate of candidates if the curve of other games judges each position; NaN with too few positions."""
-        game = self._game.view(np.int64)
-        try:
-            curve = calibration.fit(q, self._deep, np.where(is_known, self._weight, 0), game, resamples=0)
-        except ValueRepairError:
-            return np.nan
-        disagreement = curve.expected(q, calibration.fold_of(game)) - self._deep
-        return self._mean(is_candidate(disagreement, self._threshold), is_known)
 
     def _mean(self, values: NDArray[Any], among: NDArray[np.bool_] | None = None) -> float:
         weight = self._weight if among is None else np.where(among, self._weight, 0)

@@ -347,7 +347,7 @@ def write_game_chunks(
             training_question, notes = store.for_training(question or Question())
             for line in notes:
                 log.info(line)
-            judge = JudgedBoards.of(store, replace(training_question, calibration="none"), split=split)
+            judge = JudgedBoards.of(store, training_question, split=split)
             held_out = _NOTHING_HELD if split is None else split.held_out(store)
         bar.set_total(size if options.games is None else None)  # with `games` the total is unknown
         games = _Games(archives, sample, options, policy_net, judge, split, held_out, bar)

@@ -52,7 +52,6 @@ _LINES = {
     "loss": ("loss", ".4f"),
     "mean_dq": ("mean |net Q - deep Q|", ".4f"),
     "rate": ("candidates", ".2%"),
-    "rate_calibrated": ("candidates after calibration", ".2%"),
     "newly_wrong": ("newly wrong", ".2%"),
     "policy_kl": ("KL to the old policy", ".4f"),
     "top_1": ("first move kept", ".2%"),

@@ -63,7 +63,7 @@ export function drawHistogram(points, rows, threshold) {
   const most = Math.max(...x.map((_, i) => inside[i] + outside[i]), 1);
   const edge = Math.min(x.reduce((far, at, i) => (inside[i] + outside[i] ? Math.max(far, Math.abs(at)) : far), threshold) + 0.2, 2);
   const axes = {
-    xaxis: { title: { text: `${points.calibratedQ ? "calibrated " : ""}net Q − deep Q` }, range: [-edge, edge] },
+    xaxis: { title: { text: "net Q − deep Q" }, range: [-edge, edge] },
     yaxis: { title: { text: "positions, log scale" }, type: "log", dtick: 1, range: [Math.log10(0.5), Math.log10(most * 1.5)] },
   };
   Plotly.react("histogram", traces, layout({ ...axes, barmode: "stack", bargap: 0, shapes: lines, annotations: note(!rows.length), height: 260 }), PLAIN);

@@ -36,10 +36,7 @@ export class Points {
     this.netQ = this.columns.net_q;
     this.deepQ = this.columns.deep_q;
     this.weight = this.columns.weight;
-    // What is held against deep Q: the net's own, or the calibrated one.
-    this.calibratedQ = this.columns.calibrated_q;
-    this.judgedQ = this.calibratedQ ?? this.netQ;
-    this.off = Float64Array.from(this.judgedQ, (q, i) => q - this.deepQ[i]);
+    this.off = Float64Array.from(this.netQ, (q, i) => q - this.deepQ[i]);
     this.size = this.off.map(Math.abs);
   }
 

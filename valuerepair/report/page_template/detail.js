@@ -112,7 +112,6 @@ export class Detail {
       ["net, 1 node", signed(at("net_q")), share("net_w"), share("net_d"), share("net_l"), ""],
       ["deep search", signed(at("deep_q")), share("deep_w"), share("deep_d"), share("deep_l"), score],
     ];
-    if (this.points.calibratedQ) rows.splice(1, 0, ["net, calibrated", signed(at("calibrated_q")), "", "", "", ""]);
     if (!Number.isNaN(at("second_q"))) rows.push(["second look", signed(at("second_q")), "", "", "", ""]);
     return table("Values for the side to move", ["", "Q", "win %", "draw %", "loss %", "score"], rows);
   }

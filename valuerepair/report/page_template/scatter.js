@@ -61,7 +61,7 @@ export class Scatter {
     ];
     const axes = {
       xaxis: { title: { text: "deep Q, side to move" }, range: RANGE, constrain: "domain" },
-      yaxis: { title: { text: `${this.points.calibratedQ ? "calibrated " : ""}net Q, side to move` }, range: RANGE, scaleanchor: "x", constrain: "domain" },
+      yaxis: { title: { text: "net Q, side to move" }, range: RANGE, scaleanchor: "x", constrain: "domain" },
     };
     const how = { ...axes, shapes, annotations: note(!this.rows.length), dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", hovermode: "closest", uirevision: "kept", clickmode: "event" };
     return Plotly.react(this.box, traces, layout(how), { ...PLAIN, doubleClick: "reset" }).then(() => this.listen());
@@ -78,12 +78,12 @@ export class Scatter {
 
   /** @param {Uint32Array} rows @param {any} marker @returns {any} */
   trace(rows, marker) {
-    const { deepQ, judgedQ } = this.points;
+    const { deepQ, netQ } = this.points;
     return {
       type: this.webgl ? "scattergl" : "scatter",
       mode: "markers",
       x: Float64Array.from(rows, (row) => deepQ[row]),
-      y: Float64Array.from(rows, (row) => judgedQ[row]),
+      y: Float64Array.from(rows, (row) => netQ[row]),
       marker: { ...marker, line: { width: 0 } },
       hoverinfo: "none", // `say` shows more than the library could without a text for each point
     };
@@ -96,7 +96,7 @@ export class Scatter {
       type: "scatter",
       mode: "markers",
       x: known ? [this.points.deepQ[this.marked]] : [],
-      y: known ? [this.points.judgedQ[this.marked]] : [],
+      y: known ? [this.points.netQ[this.marked]] : [],
       marker: { symbol: "circle-open", size: 17, color: colours().ink, line: { width: 3 } },
       cliponaxis: false,
       hoverinfo: "skip",

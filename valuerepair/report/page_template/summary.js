@@ -22,10 +22,8 @@ export function drawSummary(words) {
     ["Net", `${scored.net.name} (${scored.net.sha256.slice(0, 12)})`],
     ["Deep search", scored.oracle.label],
     ["Deep Q from", scored.source],
-    ["Net Q calibrated", scored.calibration ? scored.calibration.origin : ""],
     ["Scored", `${counted(scored.positions)} positions${scored.without_q ? `, ${counted(scored.without_q)} of them without a deep Q` : ""}`],
     [`Candidates at ${scored.threshold}`, at ? `${counted(at.candidates)}: ${percent(at)}` : ""],
-    ["Beyond scale", beyondScale(scored.beyond_scale)],
     ["Mean |difference|", fixed(scored.mean_abs_disagreement, 4)],
     ["Recall", recall(stats)],
     ["Cost", cost(scored)],
@@ -35,17 +33,11 @@ export function drawSummary(words) {
   element("title").textContent = `Where ${scored.net.name} is blind`;
   element("about").textContent = `Its Q against that of ${scored.oracle.label}, from ${stats.store}`;
   document.title = `${scored.net.name}: valuerepair report`;
-  if (scored.calibration) nameCalibrated();
   sayHeadline(words.figures.headline);
   element("stats").textContent = lines.join("\n");
   const rows = scored.by_threshold.map((row) => [String(row.threshold), counted(row.candidates), percent(row)]);
   element("thresholds").replaceChildren(table("Candidates by threshold", ["|net Q − deep Q| ≥", "candidates", "share"], rows));
   sampled(words.shown);
-}
-
-/** What is drawn and selected is not the net's own Q. */
-function nameCalibrated() {
-  for (const each of document.querySelectorAll(".judged")) each.textContent = each.textContent === "Net Q" ? "Calibrated net Q" : "calibrated net Q";
 }
 
 /** The sentence with its figure large and its interval apart. @param {string} sentence */
@@ -57,13 +49,6 @@ function sayHeadline(sentence) {
   large.textContent = figure;
   rest.replaceChildren(`${what} `, make("i", {}, interval));
   element("headline").hidden = false;
-}
-
-/** How many candidates are left once net Q is on the oracle's scale. @param {any} found */
-function beyondScale(found) {
-  if (!found) return "";
-  const left = found.left.total ? `${counted(found.left.count)} of ${counted(found.left.total)} candidates: ${percent(found.left)}; ` : "";
-  return left + found.words;
 }
 
 /** What the searches took: of recorded values often nothing is known. @param {any} scored */

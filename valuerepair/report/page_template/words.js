@@ -22,11 +22,6 @@ export function signed(q) {
   return Number.isNaN(q) ? "?" : (q < 0 ? "−" : "+") + fixed(Math.abs(q), 3);
 }
 
-/** A net's Q, and the calibrated one that is held against deep Q, if any. @param {number} q @param {number} [calibrated] */
-export function both(q, calibrated) {
-  return signed(q) + (calibrated === undefined || Number.isNaN(calibrated) ? "" : ` (calibrated ${signed(calibrated)})`);
-}
-
 /** A table with a caption and heads. @param {string} caption @param {string[]} heads @param {string[][]} rows */
 export function table(caption, heads, rows) {
   const head = make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)));
@@ -50,7 +45,7 @@ export function opinions(points, row) {
     const move = points.move(column, row);
     return [who, move && san(position, move, points.columns[`${column}_san`][row]), q].filter((word) => word).join(" ");
   };
-  return [said("net", "net_best", both(points.netQ[row], points.calibratedQ?.[row])), said("deep", "deep_best", signed(points.deepQ[row]))];
+  return [said("net", "net_best", signed(points.netQ[row])), said("deep", "deep_best", signed(points.deepQ[row]))];
 }
 
 /** A position's moves and numbers in one line. @param {any} points @param {number} row */

@@ -1,4 +1,4 @@
-"""The calibration plot: mean results of the games played from positions against Q of the net and of the deep search."""
+"""The plot of results: mean results of the games played from positions against Q of the net and of the deep search."""
 
 from __future__ import annotations
 
