@@ -8,8 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -182,25 +181,23 @@ def _stream(file: str | None, kind: FileKind) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def plot(kind: str, source: Stored, path: Path | None = None, question: Asked = None, **options: Any) -> Drawing:
+def plot(kind: str, source: Stored, path: Path | None = None, question: Asked = None) -> Drawing:
     """Draws one of the project's figures: `vr plot`. `path` also writes it (.png, .svg or .pdf).
 
-    `kind` is one of `valuerepair.report.figures.KINDS` (``scatter``, ``results``, ...), `source` a store, open
-    or by its path, or the file that the kind reads. A kind uses the fields of the `question` that it shows; `options`
-    are those of the kind, as `threshold`, `net`, `oracle`, `alpha`, `weighted`. The figure is matplotlib's, made
-    without pyplot: a notebook shows it as the last line of a cell; its `description` is what `vr plot` prints of it.
-    Raises UsageError for an unknown kind, option or ending, ValueRepairError if there is nothing to draw.
+    `kind` is one of `valuerepair.report.figures.KINDS` (``scatter``, ``rates``, ...), `source` a store, open or by its
+    path, or the file that the kind reads. The figure is matplotlib's, made without pyplot: a notebook shows it as the
+    last line of a cell; its `description` is what `vr plot` prints of it. Raises UsageError for an unknown kind or
+    ending, ValueRepairError if there is nothing to draw.
     """
     from valuerepair.report import figures, style
 
     if path is not None:
         style.format_of(path)
-    chosen = figures.kind_of(kind)
-    if question is not None and chosen.reads == figures.STORE:
+    if figures.kind_of(kind).reads == figures.STORE:
         with opened_store(source) as opened:
-            fields = asdict(resolved(opened, question))
-        options = {name: value for name, value in fields.items() if name in chosen.options} | options
-    figure = figures.draw(kind, source, **options)
+            figure = figures.draw(kind, opened, resolved(opened, question))
+    else:
+        figure = figures.draw(kind, os.fspath(source) if not isinstance(source, Store) else source)
     if path is not None:
         style.save(figure, path)
     return figure

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 class Scored:
     """The rows of a frame that have both values: `net`, `deep` (Q, side to move) and `weight` are [n].
 
-    `rows` [m] marks the frame's rows with both values.
-    `weight` is 1 without weights, or with `by_weight` off; `game` [n] numbers the games.
+    `rows` [m] marks the frame's rows with both values. `weight` is 1 without weights; `game` [n] numbers the games.
     """
 
     net: Floats
@@ -50,7 +49,7 @@ class Scored:
         return weighted(hits, self.weight, self.game)
 
 
-def scored(frame: pd.DataFrame, *, by_weight: bool) -> Scored:
+def scored(frame: pd.DataFrame) -> Scored:
     """The rows of `frame` with both values; without a column `game_id` each row counts as its own game.
 
     Raises ValueRepairError if no row has both values.
@@ -61,7 +60,7 @@ def scored(frame: pd.DataFrame, *, by_weight: bool) -> Scored:
     if not usable.any():
         raise ValueRepairError(f"nothing to plot: {no_deep_score(len(frame), frame.attrs.get('q_from', 'cp'))}")
     weight = np.ones(len(frame))
-    if by_weight and "weight" in frame:
+    if "weight" in frame:
         weight = frame["weight"].to_numpy(np.float64)
     game = frame["game_id"].to_numpy(np.int64) if "game_id" in frame else np.arange(len(frame))
     net, deep, weight, game = net[usable], deep[usable], weight[usable], game[usable]

@@ -50,10 +50,10 @@ def bins_of(q: Floats, z: Floats) -> list[Bin]:
     return bins
 
 
-def drawing(store: Store, question: Question, by_weight: bool) -> style.Drawing:
+def drawing(store: Store, question: Question) -> style.Drawing:
     """Mean Z of the games played from positions (y) against their Q by net and search (x), side to move.
 
-    A position counts once, with the mean of its decided games; `by_weight` changes nothing. On the diagonal Q equals Z.
+    A position counts once, with the mean of its decided games. On the diagonal Q equals Z.
     Artists have a gid: ``net``, ``deep``, each also with ``-intervals``, and ``diagonal``. Raises ValueRepairError if
     no decided game was played from a position with both values.
     """
