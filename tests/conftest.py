@@ -106,7 +106,6 @@ TOGETHER = (
     ("tests/report/",),
     ("tests/test_cluster.py", "tests/test_cluster_faults.py"),
     (
-        "tests/test_cli_completion.py",
         "tests/test_deep_forest_pool.py",
         "tests/test_engines_orphans.py",
         "tests/test_engines_pool.py",

@@ -239,7 +239,6 @@ def test_an_open_store_may_be_given_wherever_its_path_may(tmp_path: Path) -> Non
         written = vr.make_split(opened, tmp_path / "split.json", vr.Question(threshold=THRESHOLD))
         assert (tmp_path / "split.json").is_file()
         assert sum(part["positions"] for part in written.as_json()["parts"].values()) > 0
-        assert all(not check.wrong for check in vr.check_store(opened))
         compared = vr.remeasure(opened, ["maia-1900", "maia-1100"], vr.Question(threshold=THRESHOLD))
         assert [net.name for net in compared.nets] == ["maia-1900", "maia-1100"]
         assert vr.merge_stores([opened], tmp_path / "merged.db").rows

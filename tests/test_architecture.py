@@ -33,7 +33,7 @@ FLOORS = (
     {"report"},
     {"pipeline"},
     {"api"},
-    {"doctor", "selftest"},
+    {"doctor"},
     {"cli"},
 )
 HEIGHT = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -9,10 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.cli_tree import vr
 from valuerepair.cli import COMMANDS, cli
 from valuerepair.cli.reference import render, walk
-from valuerepair.cli.removed import INSTEAD
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("numpy", "pandas", "numba", "onnxruntime", "chess", "matplotlib", "statsmodels", "pyarrow")
@@ -69,32 +67,3 @@ def test_there_are_no_more_options() -> None:
         assert command is not None
         own = click.Command(name, params=command.params)
         assert option_count(own) <= most, name
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "mine a.pgn --threads 2",
-        "mine a.pgn --audit 1",
-        "train --warmup 3",
-        "books --json",
-        "export --share 0.2",
-        "export --draw w.parquet",
-        "rescore lc0-data --threshold 0.3",
-    ],
-)
-def test_an_option_that_is_gone_says_what_to_do(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = vr(words.split(), capsys)
-    (option,) = [word for word in words.split() if word in INSTEAD or f"{words.split()[0]} {word}" in INSTEAD]
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"vr: {option}: ")
-
-
-def test_what_is_gone_is_gone() -> None:
-    context = click.Context(cli)
-    for entry in INSTEAD:
-        command, _, option = entry.rpartition(" ")
-        for name in [command] if command else ["mine", "train", "books", "plot", "report"]:
-            owner = cli.get_command(context, name)
-            assert owner is not None
-            assert option not in {existing for parameter in owner.params for existing in parameter.opts}, entry

@@ -1,20 +1,26 @@
-"""What vr doctor prints: plain lines, and advice that is about the thing that is missing."""
+"""`vr doctor`: plain lines, advice that is about the thing that is missing, and verdicts about files."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
+import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import onnxruntime
 import pytest
 from click.testing import CliRunner
 
+from tests.cli_tree import SAMPLE, vr
 from valuerepair.cli import cli
-from valuerepair.doctor import Finding, examine
+from valuerepair.doctor import PERFT_4, Finding, examine
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets import providers
 from valuerepair.nets.options import CPU, CUDA
+from valuerepair.store.store import Store
 
 
 def found(part: str, db: Path) -> Finding:
@@ -74,8 +80,45 @@ def test_with_a_driver_for_this_cuda_the_extra_is_advised(cuda_13: pytest.Monkey
 
 
 def test_the_output_has_no_colours_of_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VALUEREPAIR_DB", str(tmp_path / "no.db"))
+    monkeypatch.setenv("VR_DB", str(tmp_path / "no.db"))
     done = CliRunner().invoke(cli, ["doctor"], color=True)
     assert done.exit_code == 0
     assert "\x1b" not in done.output
     assert "no.db here yet" in done.output
+
+
+def test_the_rules_are_compared_with_published_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    right = found("rules of chess", tmp_path / "no.db")
+    assert right.state == "ok"
+    assert f"{sum(PERFT_4.values()):,} leaves" in right.detail
+    fen = "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1"
+    monkeypatch.setitem(PERFT_4, fen, 43_239)
+    wrong = found("rules of chess", tmp_path / "no.db")
+    assert (wrong.state, wrong.stops_mining) == ("broken", True)
+    assert f"{fen}: perft 4 gives 43,238, not 43,239" in wrong.detail
+
+
+def test_files_are_checked_by_what_they_are(tmp_path: Path, maia_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One verdict for each file, and exit code 1 if one is unsound."""
+    book, store = tmp_path / "book.epd", tmp_path / "v.db"
+    book.write_text("6k1/5ppp/8/8/8/8/8/R5K1 w - -\n")
+    shutil.copy(SAMPLE, store)
+    with Store.open(store, write=True):
+        pass  # brought to the present version
+    code, out, _ = vr(["doctor", str(book), str(store), maia_file, "--json", "-q"], capsys)
+    checked = [json.loads(line) for line in out.splitlines()]
+    assert (code, [(file["kind"], file["sound"]) for file in checked]) == (
+        0,
+        [("book", True), ("store", True), ("net", True)],
+    )
+    book.write_text("6k1/5ppp/8/8/8/8/8/R5K1 w - -\nnonsense\n")
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("UPDATE alpha_fits SET alpha = -3")
+    code, out, _ = vr(["doctor", str(book), str(store), "-q"], capsys)
+    assert code == 1
+    assert [line for line in out.splitlines() if not line.startswith(" ")] == [
+        f"{book}: book, NOT SOUND",
+        f"{store}: store, NOT SOUND",
+    ]
+    assert "line 2: " in out
+    assert "alpha fits" in out

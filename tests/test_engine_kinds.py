@@ -340,7 +340,7 @@ def test_mine_confirm_expand_check_and_match_on_another_machine(tmp_path: Path, 
     assert json.loads(confirmed.stdout)["verdicts"]["second"]["label"].endswith("nodes=30000 host=ab")
     expanded = here("expand", *words, "--rounds", "1", cwd=tmp_path)
     assert expanded.returncode == 0, expanded.stderr
-    checked = here("store", "check", "--db", "there.db", cwd=tmp_path)
+    checked = here("doctor", "there.db", cwd=tmp_path)
     assert checked.returncode == 0, checked.stderr
     match = here("match", "ssh:ab,nodes=1", "stockfish:nodes=1", "--games", "2", "-o", "m.pgn", cwd=tmp_path)
     assert match.returncode == 0, match.stderr

@@ -62,7 +62,7 @@ def test_it_finds_the_engine_again_and_books_take_what_it_found(folder: Path, ma
             assert not game.errors
             assert not game.end().board().is_game_over()
             game = chess.pgn.read_game(file)
-    checked = here("store", "check", "--db", "a.db", cwd=folder)
+    checked = here("doctor", "a.db", cwd=folder)
     assert checked.returncode == 0, checked.stdout
 
 

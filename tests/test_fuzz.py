@@ -27,7 +27,7 @@ from tests.fuzz.targets import TARGETS
 INPUTS = int(os.environ.get("VALUEREPAIR_FUZZ_INPUTS", "1000"))
 CORPUS = Path(__file__).parent / "fuzz" / "corpus"
 # Examples in the default suite: readers that need a search, a store or all commands are slower.
-EXAMPLES = {"server": 12, "store": 8, "config": 15, "pgn": 20, "chunk": 20, "packed": 20}
+EXAMPLES = {"server": 12, "store": 8, "pgn": 20, "chunk": 20, "packed": 20}
 
 
 @pytest.mark.parametrize("name", TARGETS)

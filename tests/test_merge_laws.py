@@ -66,7 +66,7 @@ class Folder:
 
     def merged(self, *parts: Path) -> Path:
         name = self._name()
-        merge([str(part) for part in parts], output=str(name))
+        merge([str(part) for part in parts], str(name))
         return name
 
     def copy(self, part: Path) -> Path:
@@ -115,10 +115,10 @@ def test_any_order_and_again_is_the_same(first: Drawn, second: Drawn) -> None:
         assert contents(folder.merged(both, a)) == contents(both)
         assert contents(folder.merged(b, both)) == contents(both)
         into = folder.copy(a)
-        merge([str(b)], into=str(into))
+        merge([str(b)], str(into))
         assert contents(into) == contents(both)
         assert chosen(into) == chosen(both)
-        merge([str(b), str(a)], into=str(into))
+        merge([str(b), str(a)], str(into))
         assert contents(into) == contents(both)
 
     in_folder(check)(first, second)
@@ -137,8 +137,8 @@ def test_of_two_judges_with_as_many_positions_the_last_one_stays_the_one_that_is
             with closing(sqlite3.connect(part, isolation_level=None)) as connection:
                 connection.execute("UPDATE oracles SET label = 'oracle z' WHERE id = 1")
         into = [folder.copy(part) for part in parts]
-        merge([str(parts[1])], into=str(into[0]))
-        merge([str(parts[0])], into=str(into[1]))
+        merge([str(parts[1])], str(into[0]))
+        merge([str(parts[0])], str(into[1]))
         merged = [*into, folder.merged(*parts), folder.merged(folder.merged(*parts[::-1]))]
         assert [chosen(store) for store in merged] == [(NETS[0][1], ORACLES[last - 1][1])] * len(merged)
 

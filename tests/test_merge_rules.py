@@ -100,7 +100,7 @@ def test_one_history_is_kept_with_its_values(kept: Row, other: Row, tmp_path: Pa
     merged_rows = contents(merged(tmp_path, one, two)[0])
     for store, source in ((one, two), (two, one)):
         target = shutil.copy(store, tmp_path / "target.db")
-        merge([str(source)], into=str(target))
+        merge([str(source)], str(target))
         for rows in (merged_rows, contents(target)):
             assert rows["positions"] == contents(one)["positions"]
             assert rows["deep_values"] == contents(one)["deep_values"]
@@ -121,7 +121,7 @@ def test_what_was_reached_stays_where_its_candidate_has_another_history(tmp_path
     stores = [merged(tmp_path, *parts)[0] for parts in ((one, two), (two, one))]
     for store, source in ((one, two), (two, one)):
         stores.append(Path(shutil.copy(store, tmp_path / f"into-{store.name}")))
-        merge([str(source)], into=str(stores[-1]))
+        merge([str(source)], str(stores[-1]))
     for store in stores:
         with closing(sqlite3.connect(store)) as connection:
             rows = connection.execute("""

@@ -249,7 +249,7 @@ def test_a_quick_match_of_fewer_nodes_tells_the_scale_of_each_match(nodes: int, 
 def test_a_store_is_copied_and_its_time_goes_to_the_other_stages() -> None:
     mined, of_store = (plan(VARIANTS[name], MEASURED, FOLDER) for name in ("a control", "a store"))
     assert [stage.name for stage in of_store.stages] == ["copy", *(stage.name for stage in mined.stages[1:])]
-    assert of_store.stages[0].words == ("store", "merge", "valuerepair.db", "-o", "out/store.db")
+    assert of_store.stages[0].words == ("merge", "valuerepair.db", "-o", "out/store.db")
     assert not any("valuerepair.db" in stage.words for stage in of_store.stages[1:])
     assert of_store.settings.sizes.positions == MEASURED.positions
     assert of_store.seconds <= 3600

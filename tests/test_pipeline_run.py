@@ -464,7 +464,7 @@ def test_the_judge_of_most_positions_is_named_and_judges_the_nets_with_fewer_val
     assert (settings.oracle, settings.deep) == ("pp0123456789", "stockfish:nodes=100")
     with vr.open_store(store) as opened:
         assert opened.names(*opened.pick(str(new)))[1] == "qq0123456789ab"  # without a word of the judge
-    merge([str(store)], output=str(folder / "store.db"))
+    merge([str(store)], str(folder / "store.db"))
     vr.make_split(folder / "store.db", folder / "split.json", games=0.5, families=0)
     repair = Repair(folder, Plan(settings, ()), {}, StageNotes(folder))
     judges = {net: frame.attrs["oracle"]["digest"] for net, frame in _held_out(repair)}

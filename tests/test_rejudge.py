@@ -262,7 +262,7 @@ def test_the_store_is_sound_and_other_commands_do_not_take_it_for_a_judge(db: Pa
     compared(db)
     with Store.open(db) as store:
         assert len(store.frame()) == before
-    checked = CliRunner().invoke(cli, ["store", "check", "--db", str(db)]).output.splitlines()
+    checked = CliRunner().invoke(cli, ["doctor", str(db)]).output.splitlines()
     assert [line.split()[-1] for line in checked if "a known stage" in line] == ["ok"]
     shown = CliRunner().invoke(cli, ["stats", "--db", str(db)])
     assert shown.exit_code == 0

@@ -76,7 +76,7 @@ from valuerepair.store import merge
 owner, name_of = {function}
 called = getattr(owner, name_of)
 setattr(owner, name_of, lambda *given: (called(*given), come()))
-sys.argv[1:] = ["store", "merge", {str(SAMPLE)!r}, "-o", "merged.db"]
+sys.argv[1:] = ["merge", {str(SAMPLE)!r}, "-o", "merged.db"]
 main()
 """
 

@@ -20,12 +20,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
 from tests.cli_tree import SAMPLE
-from valuerepair.cli import cli, completion
+from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.store.cells import Column, columns
 from valuerepair.store.plays import outcomes
@@ -45,7 +44,7 @@ READERS: dict[str, list[str]] = {
     "split": ["split", "--families", "0.2", "-o", "{out}/split.json"],
     "report": ["report", "--threshold", "0.35", "-o", "{out}/report.html"],
     "remeasure": ["remeasure", "--net", "maia-1900", "--net", "meangirl-8"],
-    "merge": ["store", "merge", "-o", "{out}/merged.db"],
+    "merge": ["merge", "-o", "{out}/merged.db"],
     "check": ["store", "check"],
 }
 FUZZ_INPUTS = int(os.environ.get("VALUEREPAIR_FUZZ_INPUTS", "1000"))
@@ -182,7 +181,7 @@ def test_a_changed_cell_is_named(place: str, damage: str, where: str, name: str,
     line = said(run(name, path, tmp_path / "out"))
     key = ", ".join(rf"{part} \S+" for part in column.key)
     assert re.match(rf"\S+a\.db is damaged: table {column.table}, row {key}, column {column.name}: .+ is ", line), line
-    assert line.endswith(f"`vr store check --db {path}` looks at every cell")
+    assert line.endswith(f"`vr doctor {path}` looks at every cell")
 
 
 @pytest.mark.parametrize("name", ["books", "report"])
@@ -287,21 +286,6 @@ def test_other_tables_than_a_stores_are_not_asked(script: str, different: str, s
         with pytest.raises(ValueRepairError, match="is not as valuerepair made it"):
             Store.open(path, **how)
     assert path.read_bytes() == before
-
-
-def test_a_key_press_waits_for_no_view(small: Path, tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    shutil.copy(small, path)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(
-            f"ALTER TABLE nets RENAME TO hidden; CREATE VIEW nets AS {ENDLESS} SELECT h.* FROM n CROSS JOIN hidden h;"
-            "UPDATE oracles SET label = x'00' WHERE id = 1"
-        )
-        connection.commit()
-    context = click.Context(cli)
-    context.params["db"] = str(path)
-    assert [item.type for item in completion.nets(context, click.Argument(["net"]), "zz")] == ["file"]
-    assert len(completion.oracles(context, click.Argument(["oracle"]), "")) == 1
 
 
 def test_tables_and_indices_of_ones_own_are_no_harm(small: Path, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_damaged_store_is_said_in_one_line(path: Path) -> None:
 def test_a_text_among_numbers_is_said_in_one_line(path: Path) -> None:
     with closing(sqlite3.connect(path)) as other, other:
         other.execute("UPDATE net_values SET q = 'much' WHERE position_id % 7 = 0")
-    with Store.open(path) as store, pytest.raises(ValueRepairError, match="vr store check"):
+    with Store.open(path) as store, pytest.raises(ValueRepairError, match="vr doctor"):
         store.frame(text=False)
 
 

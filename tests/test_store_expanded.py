@@ -162,7 +162,7 @@ def test_the_store_is_whole_and_merges(path: Path, tmp_path: Path) -> None:
         wrong = [check for check in integrity_checks(store) if check.wrong]
         assert not wrong
         frame = store.frame(Question(expanded="all"))
-    merge([str(path)], output=str(tmp_path / "merged.db"))
+    merge([str(path)], str(tmp_path / "merged.db"))
     with Store.open(tmp_path / "merged.db") as store:
         assert not [check for check in integrity_checks(store) if check.wrong]
         merged = store.frame(Question(expanded="all"))

@@ -88,7 +88,7 @@ def test_without_locks_what_another_process_may_be_writing_is_left(tmp_path: Pat
 
 def test_long_work_and_engines_are_refused_in_a_line(tmp_path: Path) -> None:
     shutil.copy(SAMPLE, tmp_path / "all.db")
-    merged = vr_without("store", "merge", str(SAMPLE), "--into", str(tmp_path / "all.db"))
+    merged = vr_without("merge", str(SAMPLE), "--into", str(tmp_path / "all.db"))
     assert merged.returncode == 1
     assert merged.stderr.count("\n") == 1
     assert "this system has no locks that end with their process" in merged.stderr

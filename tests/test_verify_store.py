@@ -1,8 +1,7 @@
-"""`vr store check`: the sample store passes, and each way to corrupt it is found by the check that is for it."""
+"""The checks of a store: the sample store passes, and each way to corrupt it is found by the check that is for it."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -11,14 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli_tree import SAMPLE, vr
+from tests.cli_tree import SAMPLE
 from tests.merge_stores import Row, write_store
 from valuerepair.nets.net import open_net
 from valuerepair.question import Question
 from valuerepair.store.check import KINDS, StoreCheck, check_store
 from valuerepair.store.store import Store
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -182,16 +179,3 @@ def test_the_net_gives_the_values_of_the_sample_again(db: Path, maia_file: str) 
         frame = store.frame(Question(net=maia_file)).head(40)
         again = net.evaluate(store.positions(frame["position_id"].tolist()))
     np.testing.assert_allclose(again.q, frame["net_q"], atol=1e-3)  # sums of float32 in the order of another machine
-
-
-def test_the_command(db: Path, capsys: Captured) -> None:
-    code, out, err = vr(["store", "check", "--db", str(db), "--json", "-q"], capsys)
-    assert (code, err) == (0, "")
-    assert all(json.loads(text)["wrong"] == 0 for text in out.splitlines())
-    assert vr(["store", "check", "--db", str(db), "-q"], capsys) == (0, "", "")
-    corrupt(db, "UPDATE alpha_fits SET alpha = -3")
-    code, out, err = vr(["store", "check", "--db", str(db), "-q"], capsys)
-    assert code == 1
-    assert out.startswith("alpha fits")
-    assert "1 WRONG" in out
-    assert err.splitlines()[-1].startswith(f"vr: {db}: 1 of ")

@@ -17,7 +17,6 @@ from .api.repairing import plan_repair as plan_repair
 from .api.repairing import repair as repair
 from .api.stores import Candidate as Candidate
 from .api.stores import MinedStore as MinedStore
-from .api.stores import check_store as check_store
 from .api.stores import merge_stores as merge_stores
 from .api.stores import open_store as open_store
 from .api.stores import show as show
@@ -40,6 +39,7 @@ from .chess.position_text import read_positions as read_positions
 from .chess.positions import Position as Position
 from .chess.values import cp_to_q as cp_to_q
 from .chess.values import fit_alpha as fit_alpha
+from .doctor import check_file as check_file
 from .doctor import examine as examine
 from .errors import Interrupted as Interrupted
 from .errors import UsageError as UsageError

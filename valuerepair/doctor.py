@@ -1,4 +1,4 @@
-"""What is installed on this machine, and what to do about missing parts: the checks behind `vr doctor`."""
+"""What is installed on this machine, what to do about missing parts, and whether files are sound: `vr doctor`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from click import unstyle
 
 _MARKS = {"ok": "ok", "missing": "MISSING", "broken": "BROKEN", "absent": "-"}
-_RANDOM_POSITIONS = 2_000  # in which the rules of chess are compared with python-chess
+# chessprogramming.org/Perft_Results: the start position and positions 2 to 6, with their leaves at depth 4.
+PERFT_4 = {
+    "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1": 197_281,
+    "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1": 4_085_603,
+    "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1": 43_238,
+    "r3k2r/Pppp1ppp/1b3nbN/nP6/BBP1P3/q4N2/Pp1P2PP/R2Q1RK1 w kq - 0 1": 422_333,
+    "rnbq1k1r/pp1Pbppp/2p5/8/2B5/8/PPP1NnPP/RNBQK2R w KQ - 1 8": 2_103_487,
+    "r4rk1/1pp1qppp/p1np1n2/2b1p1B1/2B1P1b1/P1NP1N2/1PP1QPPP/R4RK1 w - - 0 10": 3_894_594,
+}
+_MOST_PROBLEMS = 20  # of a book that are listed
 State = Literal["ok", "missing", "broken", "absent"]  # absent: not installed, and not needed
 
 
@@ -140,7 +149,7 @@ def _net() -> Iterator[Finding]:
     if ready:
         yield Finding("nets", "ok", ", ".join(ready))
     else:
-        yield Finding("nets", "missing", "none pulled yet", "vr nets pull maia-1900 (vr mine does it by itself)")
+        yield Finding("nets", "missing", "none pulled yet", "vr mine pulls maia-1900")
 
 
 def _providers() -> Iterator[Finding]:
@@ -169,21 +178,90 @@ def _store(db: Path) -> Iterator[Finding]:
             rows = int(store.oracles().shape[0])
         yield Finding("store", "ok", f"{db}, {db.stat().st_size / 1e6:,.1f} MB, {quantity(rows, 'oracle')}")
     except ValueRepairError as error:
-        yield Finding("store", "broken", str(error), "name another with --db")
+        yield Finding("store", "broken", str(error), "set VR_DB to another")
 
 
 def _rules() -> Iterator[Finding]:
-    """Compares the rules of chess, as compiled on this machine, with published counts and python-chess."""
-    from valuerepair import selftest
+    """Compares the rules of chess, as compiled on this machine, with published counts."""
+    from valuerepair.chess.board import parse_fens, perft
     from valuerepair.chess.jit import CACHE_FOLDER
 
-    advice = f"remove {CACHE_FOLDER or 'the compiled kernels'} and run it again; if it fails again, report it"
     start = time.perf_counter()
-    wrong = list(selftest.published())
-    wrong += [line for board in selftest.random_positions(_RANDOM_POSITIONS) for line in selftest.mismatches(board)]
+    counted = {fen: perft(parse_fens([fen]), 4) for fen in PERFT_4}
+    wrong = [f"{fen}: perft 4 gives {counted[fen]:,}, not {n:,}" for fen, n in PERFT_4.items() if counted[fen] != n]
     if wrong:
-        yield Finding("rules of chess", "broken", f"{len(wrong)} wrong: {'; '.join(wrong[:5])}", advice)
+        advice = f"remove {CACHE_FOLDER or 'the compiled kernels'} and run it again; if it fails again, report it"
+        yield Finding("rules of chess", "broken", "; ".join(wrong), advice)
     else:
-        leaves = sum(counts[-1] for _, _, counts in selftest.PUBLISHED)
-        detail = f"perft as published ({leaves:,} leaves), {_RANDOM_POSITIONS:,} positions as in python-chess"
-        yield Finding("rules of chess", "ok", f"{detail}, {time.perf_counter() - start:.1f} s")
+        detail = f"perft as published ({sum(PERFT_4.values()):,} leaves), {time.perf_counter() - start:.1f} s"
+        yield Finding("rules of chess", "ok", detail)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """What a check of a store, a book or a net found: `kind` is one of these, `details` what was counted or is wrong.
+
+    `figures` are the same for programs.
+    """
+
+    path: str
+    kind: Literal["store", "book", "net"]
+    sound: bool
+    details: list[str]
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    def lines(self) -> list[str]:
+        """The verdict, and below it the details."""
+        verdict = "sound" if self.sound else "NOT SOUND"
+        return [f"{self.path}: {self.kind}, {verdict}", *(f"  {line}" for line in self.details)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields."""
+        return asdict(self)
+
+
+def check_file(path: str | os.PathLike[str], *, quiet: bool = True) -> CheckedFile:
+    """Checks a store, a book (.pgn, .epd, also .gz) or a net (.pb, .pb.gz, .onnx), by the name: `vr doctor FILE`.
+
+    `quiet`: no progress on standard error. Raises UsageError for a missing file, ValueRepairError for one that is of
+    another kind than its name says.
+    """
+    name = os.fspath(path)
+    ending = name.lower().removesuffix(".gz")
+    if ending.endswith((".pgn", ".epd")):
+        return _check_book(name)
+    if ending.endswith((".pb", ".onnx")):
+        return _check_net(name)
+    return _check_store(name, quiet)
+
+
+def _check_store(path: str, quiet: bool) -> CheckedFile:
+    """The checks of `store.check`, all rows; keys, histories and moves are replayed."""
+    from valuerepair.chess.progress import Progress
+    from valuerepair.store.check import check_store
+    from valuerepair.store.store import Store
+
+    with Store.open(path, is_raw=True) as store, Progress("checking", None, "rows", quiet=quiet) as progress:
+        checks = list(check_store(store, progress))
+    wrong = [check for check in checks if check.wrong]
+    details = [line for check in wrong or checks for line in check.lines()]
+    return CheckedFile(path, "store", not wrong, details, {check.name: check.as_json() for check in checks})
+
+
+def _check_book(path: str) -> CheckedFile:
+    """The rules of lc0's reader and of chess, line by line."""
+    from valuerepair.books.check import BookCheck
+
+    book = BookCheck(path)
+    problems = [f"line {problem.line}: {problem.reason}" for problem in book]
+    left_out = [f"and {len(problems) - _MOST_PROBLEMS:,} more"] if len(problems) > _MOST_PROBLEMS else []
+    details = [*problems[:_MOST_PROBLEMS], *left_out, *(line.removeprefix(f"{path}: ") for line in book.lines())]
+    return CheckedFile(path, "book", not problems, details, book.as_json() | {"lines": problems})
+
+
+def _check_net(path: str) -> CheckedFile:
+    """Whether the net can be read, is finite, and how it is built."""
+    from valuerepair.nets.net import describe_net
+
+    described = describe_net(path)
+    return CheckedFile(path, "net", True, described.lines(), described.as_json())

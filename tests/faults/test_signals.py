@@ -111,7 +111,7 @@ COMMANDS = {
     "mix": Command(("mix", "--repair", "some", "--normal", "normal", "--share", "0.2", "-o", "mixed"), files("mixed")),
     "rescore": Command(("rescore", "normal", "--db", "mined.db", "-o", "written"), files("written")),
     "store merge": Command(
-        ("store", "merge", "mined.db", "copy.db", "-o", "merged.db"), lambda folder: store(folder, "merged.db")
+        ("merge", "mined.db", "copy.db", "-o", "merged.db"), lambda folder: store(folder, "merged.db")
     ),
     "report": Command(
         ("report", "--db", "mined.db", *ASKED, "-o", "r.html"), lambda folder: (folder / "r.html").exists()

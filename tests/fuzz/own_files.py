@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import chess
-import click
 
 from tests.fuzz.archives import epd_seeds, legal
 from tests.fuzz.inputs import ROOT, file_of, games
@@ -76,30 +75,6 @@ def run_store(data: bytes) -> None:
             with suppress(ValueRepairError), Store.open(path, write=write) as store:
                 store.frame()
                 store.candidates(Question(threshold=0.5))
-
-
-def config_seeds() -> list[bytes]:
-    return [
-        b'[defaults]\ndb = "own.db"\nquiet = true\n[stats]\nthreshold = 0.7\njson = true\n[nets.list]\njson = false\n',
-        b'[mine]\narchives = "a"\nnet = "maia"\nalpha = 170\n'
-        b'per-game = 3\n"deep" = "stockfish:nodes=10"\n[store.check]\nsample=[1, 2]\n',
-    ]
-
-
-def run_config(data: bytes) -> None:
-    """A configuration file, and every option in it for every command."""
-    from valuerepair.cli import cli
-    from valuerepair.cli.config import read
-
-    context = click.Context(cli)
-    with file_of(data, "valuerepair.toml") as path, suppress(ValueRepairError):
-        config = read(path)
-        assert config is not None
-        config.check_names(context)
-        for name in cli.list_commands(context):
-            command = cli.get_command(context, name)
-            assert command is not None
-            config.default_map(command, name)
 
 
 def header_seeds() -> list[bytes]:

@@ -25,10 +25,8 @@ from tests.fuzz.engines import engine_seeds, run_engine, run_server, server_seed
 from tests.fuzz.mutate import BINARY, TEXT
 from tests.fuzz.own_files import (
     book_seeds,
-    config_seeds,
     header_seeds,
     run_book,
-    run_config,
     run_header,
     run_store,
     store_seeds,
@@ -70,7 +68,6 @@ TARGETS: dict[str, Target] = {
     "server": Target(server_seeds, run_server, text=True),
     "book": Target(book_seeds, run_book, text=True),
     "store": Target(store_seeds, run_store, text=False),
-    "config": Target(config_seeds, run_config, text=True),
     "header": Target(header_seeds, run_header, text=False),
     "json": Target(json_seeds, run_json, text=True),
     "repair": Target(repair_seeds, run_repair, text=True),

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from valuerepair.chess.values import FitTo
     from valuerepair.report.show import ShownPosition
     from valuerepair.report.stats import StoreStats
-    from valuerepair.store.check import StoreCheck
     from valuerepair.store.merge import Merged
 
 
@@ -251,46 +250,18 @@ def show(
     return result
 
 
-def check_store(store: Path = "valuerepair.db", *, quiet: bool = True) -> Iterator[StoreCheck]:
-    """Checks the file of a store and every row: `vr store check`. Yields each check when it is done.
-
-    A `StoreCheck` has its `name`, the number of rows `checked` and `wrong`, and an `example`; `lines()` and `as_json()`
-    are the command's output. Keys, histories and moves are replayed. After a damaged file there are no further checks.
-    `quiet`: no progress on standard error. Raises ValueRepairError for a file that is not a store.
-    """
-    from valuerepair.store import check
-
-    with (
-        Store.open(store, is_raw=True) as opened,
-        shown_progress("checking", "rows", quiet=quiet) as progress,
-    ):
-        yield from check.check_store(opened, progress)
-
-
-def merge_stores(
-    stores: Path | Iterable[Path],
-    output: Path | None = None,
-    *,
-    into: Path | None = None,
-    strict: bool = False,
-    quiet: bool = True,
-) -> Merged:
-    """Merges stores, for example those of shards, into a new one or `into` one that exists: `vr store merge`.
+def merge_stores(stores: Path | Iterable[Path], output: Path = "merged.db", *, quiet: bool = True) -> Merged:
+    """Merges stores, for example those of several machines, into a new one, or into one that exists: `vr merge`.
 
     Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
-    the order does not matter. If stores contradict each other, a rule decides; with `strict` the merge fails. The
-    result appears whole or not at all. Without `output` and `into` it is ``merged.db``. `quiet`: no progress on
-    standard error. Returns `Merged`: the `rows`, those `added`, and the `contradictions`. Raises UsageError if both
-    `output` and `into` are given, ValueRepairError for files that cannot be merged.
+    the order does not matter. If stores contradict each other, a rule decides. The result appears whole or not at all.
+    `quiet`: no progress on standard error. Returns `Merged`: the `rows`, those `added`, and the `contradictions`.
+    Raises ValueRepairError for files that cannot be merged.
     """
     from valuerepair.store.merge import merge
 
-    if output is not None and into is not None:
-        raise UsageError("--output makes a new store and --into adds to one: give one of them")
-    target = None if into is not None else os.fspath("merged.db" if output is None else output)
     with shown_progress("merging", "rows", quiet=quiet) as progress:
-        addition = None if into is None else os.fspath(into)
-        return merge(paths_of(stores), output=target, into=addition, strict=strict, progress=progress)
+        return merge(paths_of(stores), os.fspath(output), progress)
 
 
 def open_store(path: Path = "valuerepair.db") -> MinedStore:

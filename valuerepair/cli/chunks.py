@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair.cli.completion import nets, words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import ARCHIVE, FILE, NEW_FOLDER, SPLIT, AlphaOption, alpha_option
 from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
@@ -28,17 +27,20 @@ from valuerepair.training.options import parse_policy
 @click.option(
     "--net",
     metavar="NET",
-    shell_complete=nets,
     help="The net to train: it determines the input format, and gives the priors of --policy net.  [default: none]",
 )
 @click.option(
     "--policy",
     default="played",
-    shell_complete=words("played", "net", "judge", "net:", "judge:"),
     help="Policy target: the move played, the net's priors (net), the judge's move (judge), or a blend of one of these "
     "with the move played (net:0.3).",
 )
-@click.option("--db", type=FILE, help="A store whose judged values take precedence over all others.  [default: none]")
+@click.option(
+    "--db",
+    envvar="VR_DB",
+    type=FILE,
+    help="A store whose judged values take precedence over all others.  [default: none]",
+)
 @SPLIT(help="A file of vr split: leave out the games that it holds out.")
 @click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
 @click.option("--games", type=int, help="Write at most this many games, the first ones.  [default: all]")

@@ -7,8 +7,6 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair.cli.completion import words
-from valuerepair.cli.match import SIDES
 from valuerepair.cli.options import FILE, NET, NEW_FOLDER, several
 from valuerepair.cli.printing import is_quiet, print_result
 
@@ -38,7 +36,7 @@ def command() -> None:
 
 
 @command.command("selfplay")
-@click.argument("settings", nargs=-1, metavar="[SETTING]...", shell_complete=words("n_scl=", "temperature="))
+@click.argument("settings", nargs=-1, metavar="[SETTING]...")
 @click.option("--match", metavar="SETTING", help="Then match this against the temperature with the same (w + l) / d.")
 @click.option("--match-games", default=200, help="Games of that match.")
 @SHARED
@@ -63,8 +61,8 @@ def selfplay(settings: tuple[str, ...], match: str | None, match_games: int, out
 
 
 @command.command("match")
-@click.argument("sides", nargs=-1, required=True, metavar="SIDE...", shell_complete=SIDES)
-@click.option("--against", shell_complete=SIDES, default="name=plain", metavar="SIDE", help="The side that they play.")
+@click.argument("sides", nargs=-1, required=True, metavar="SIDE...")
+@click.option("--against", default="name=plain", metavar="SIDE", help="The side that they play.")
 @click.option("--odds", is_flag=True, help="Play each opening once, SIDE with less material.")
 @SHARED
 def match(sides: tuple[str, ...], against: str, odds: bool, output: str, **options: Any) -> None:

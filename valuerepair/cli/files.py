@@ -1,4 +1,4 @@
-"""The types of files on the command line, and advice for a file that is given in the wrong place."""
+"""The types of files on the command line."""
 
 from __future__ import annotations
 
@@ -7,35 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from valuerepair.errors import UsageError
 from valuerepair.outputs import FileKind, check_folder, check_output, check_regular
-
-_NET, _STORES = "--net", ("--store", "--db")
-# An option, the endings of its files, and what they contain. If a command has several of these, the first one counts.
-_PLACES = (
-    (_NET, (".pb.gz", ".pb", ".onnx"), "a net"),
-    *((option, (".db",), "a store") for option in _STORES),
-    ("--split", (".json",), "a split"),
-    (
-        "--output",
-        (".html", ".png", ".svg", ".pdf", ".parquet", ".jsonl", ".csv", ".json", ".epd", ".plain", ".bin"),
-        "the file to write",
-    ),
-)
-
-
-def misplaced(context: click.Context | None, name: str, options: tuple[str, ...] = ()) -> str | None:
-    """Advice if the file `name` belongs to an option of the command (one of `options`, if any are given); else None."""
-    if context is None:
-        return None
-    for option, endings, content in _PLACES:
-        if name.lower().endswith(endings) and (not options or option in options):
-            for parameter in context.command.params:
-                if isinstance(parameter, click.Option) and option in parameter.opts:
-                    return f"{name}: {content} is given as {parameter.opts[0]} {name}"
-    return None
 
 
 class File(click.Path):
@@ -78,15 +52,3 @@ class OutputFolder(File):
         if ctx is not None and not ctx.resilient_parsing:
             check_folder(path)
         return path
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="dir")]
-
-
-class Archive(File):
-    """A file or folder of games or positions: neither a net nor a store."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if advice := misplaced(ctx, str(value), (_NET, *_STORES)):
-            raise UsageError(advice)
-        return super().convert(value, param, ctx)

@@ -1,22 +1,23 @@
-"""The group behind `vr`, and commands whose help has headings."""
+"""The group behind `vr`, its defaults from ./valuerepair.toml, and commands whose help has headings."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
+from valuerepair import signals
 from valuerepair.cli import printing
-from valuerepair.cli.config import Config, check_environment, tree
-from valuerepair.cli.ending import explained_broken_pipe
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, nearest
+from valuerepair.files import read_toml
+
+DEFAULTS = "valuerepair.toml"  # a table for each command, with the long names of its options
 
 
-class LazyGroup(click.Group):
+class Commands(click.Group):
     """A group whose commands are modules of this package, each with a `command`, imported on first use.
 
     `sections` is heading -> name -> one-line help, as `vr --help` shows them.
@@ -26,15 +27,6 @@ class LazyGroup(click.Group):
         super().__init__(*args, **kwargs)
         self.sections = sections or {}
         self.help_by_name = {name: text for section in self.sections.values() for name, text in section.items()}
-        printing.add_options(self)
-
-    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        with explained_broken_pipe():  # for the help
-            return super().make_context(*args, **kwargs)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with explained_broken_pipe():
-            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.help_by_name)
@@ -44,9 +36,8 @@ class LazyGroup(click.Group):
             return None
         if cmd_name not in self.commands:
             command = importlib.import_module(f"valuerepair.cli.{cmd_name}").command
-            for subcommand in tree(command):
-                if not isinstance(subcommand, click.Group) or subcommand.invoke_without_command:
-                    printing.add_options(subcommand)
+            for leaf in _leaves(command):
+                printing.add_options(leaf)
             self.commands[cmd_name] = command
         return self.commands[cmd_name]
 
@@ -54,20 +45,15 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name not in self.help_by_name and not ctx.resilient_parsing and not name.startswith("-"):
-            near = difflib.get_close_matches(name, self.help_by_name, 1)
-            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        if name not in self.help_by_name and not name.startswith("-") and not ctx.resilient_parsing:
+            raise click.NoSuchCommand(name, possibilities=self.help_by_name, ctx=ctx)
         resolved = super().resolve_command(ctx, args)
-        command = resolved[1]
-        if command is not None and not ctx.resilient_parsing:
-            check_environment(ctx.auto_envvar_prefix or "", command, name)
-        if isinstance(ctx.obj, Config) and command is not None:
-            try:
-                ctx.obj.check_names(ctx)
-                ctx.default_map = {name: ctx.obj.default_map(command, name)}
-            except UsageError:
-                if not ctx.resilient_parsing:
-                    raise
+        if not ctx.resilient_parsing and not signals.is_stage() and os.path.isfile(DEFAULTS):
+            tables = read_toml(DEFAULTS)
+            for word in tables.keys() - self.help_by_name.keys():
+                raise UsageError(f"{DEFAULTS}: [{word}]: no such command{nearest(word, self.help_by_name)}")
+            if resolved[1] is not None:
+                ctx.default_map = {name: _defaults(resolved[1], tables.get(name, {}), name)}
         return resolved
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -76,12 +62,30 @@ class LazyGroup(click.Group):
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The names come from the table: no command is imported for them."""
-        names = [
-            CompletionItem(name, help=text) for name, text in self.help_by_name.items() if name.startswith(incomplete)
-        ]
-        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+def _leaves(command: click.Command) -> Iterator[click.Command]:
+    """The command, or the commands of a group; also the group, if it does something without a command."""
+    if not isinstance(command, click.Group) or command.invoke_without_command:
+        yield command
+    if isinstance(command, click.Group):
+        yield from command.commands.values()
+
+
+def _defaults(command: click.Command, table: Any, where: str) -> dict[str, Any]:
+    """Click's default map of a command. Raises UsageError for a key that is none of its options."""
+    if not isinstance(table, dict):
+        raise UsageError(f"{DEFAULTS}: {where}: is outside any table; put it under a command, as [mine]")
+    subcommands = command.commands if isinstance(command, click.Group) else {}
+    options = {option.name or "" for option in command.params if isinstance(option, click.Option)}
+    defaults: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name in subcommands:
+            value = _defaults(subcommands[name], value, f"{where}.{name}")
+        elif name not in options or isinstance(value, dict):
+            raise UsageError(f"{DEFAULTS}: [{where}] {key}: no such option{nearest(name, [*options, *subcommands])}")
+        defaults[name] = value
+    return defaults
 
 
 class SectionedCommand(click.Command):

@@ -7,16 +7,13 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair.cli.completion import words
 from valuerepair.cli.options import FILE, GAMES_FILE, JOBS, JSON, RESIGN, SEED, device_option
 from valuerepair.cli.printing import is_quiet, print_result
 
-SIDES = words("net=", "stockfish:", "lc0:")
-
 
 @click.command()
-@click.argument("side_a", metavar="A", shell_complete=SIDES)
-@click.argument("side_b", metavar="B", shell_complete=SIDES)
+@click.argument("side_a", metavar="A")
+@click.argument("side_b", metavar="B")
 @click.option("--games", type=int, help="Number of games, even.  [default: two per opening]")
 @click.option("--nodes", metavar="N", help="Nodes per move, for sides without a limit of their own.")
 @click.option(

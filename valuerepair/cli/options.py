@@ -12,17 +12,16 @@ import click
 from click.core import ParameterSource
 
 from valuerepair import outputs
-from valuerepair.cli.completion import engines, nets, oracles, words
-from valuerepair.cli.files import Archive, File, Output, OutputFolder
+from valuerepair.cli.files import File, Output, OutputFolder
 from valuerepair.errors import UsageError, pairs_of
-from valuerepair.nets.options import DEVICES, POLICY_HEADS, REFERENCE_DEVICES, VALUE_HEADS, Heads, parse_heads
+from valuerepair.nets.options import DEVICES, REFERENCE_DEVICES, Heads, parse_heads
 from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question, Worst
 from valuerepair.store import DEFAULT_PATH
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 FILE = File()
-ARCHIVE = Archive()
+ARCHIVE = FILE
 NEW_FOLDER = OutputFolder()
 GAMES_FILE = Output(outputs.GAMES, regular=True)
 PLOT_FILE = Output(outputs.PLOTS)
@@ -74,13 +73,13 @@ def _parse_alpha(value: Any) -> AlphaOption:
         raise click.BadParameter(f"{value}: give a number of centipawns, auto or wdl") from None
 
 
-DB = click.option("--db", type=FILE, default=DEFAULT_PATH, envvar="VALUEREPAIR_DB", help="The store.")
+DB = click.option("--db", type=FILE, default=DEFAULT_PATH, envvar="VR_DB", help="The store.")
 JSON = click.option("--json", is_flag=True, help="Print one JSON object.")
 JSON_LINES = click.option("--json", is_flag=True, help="Print one JSON object per line.")
 SEED = functools.partial(click.option, "--seed", type=click.IntRange(0), default=0)
 JOBS = functools.partial(click.option, "--jobs", type=int)
-NET = click.option("--net", metavar="NET", shell_complete=nets, help="Net by name or file.  [default: maia-1900]")
-DEEP = functools.partial(click.option, "--deep", metavar="SPEC", shell_complete=engines)
+NET = click.option("--net", metavar="NET", help="Net by name or file.  [default: maia-1900]")
+DEEP = functools.partial(click.option, "--deep", metavar="SPEC")
 
 
 def alpha_option(
@@ -88,10 +87,7 @@ def alpha_option(
 ) -> Callable[[Command], Command]:
     """``--alpha``; `auto` says what the value ``auto`` means in this command, by default that of `Store.alpha`."""
     help = f"Scale from centipawns to Q; wdl: take Q from the engine's W/D/L; auto: {auto}."
-    complete = words("auto", "wdl")
-    return click.option(
-        "--alpha", type=_parse_alpha, metavar="ALPHA", default="auto", shell_complete=complete, help=help
-    )
+    return click.option("--alpha", type=_parse_alpha, metavar="ALPHA", default="auto", help=help)
 
 
 ALPHA = alpha_option()
@@ -119,7 +115,6 @@ def part_option(*others: str, help: str, default: str) -> Callable[[Command], Co
 
 ORACLE = click.option(
     "--oracle",
-    shell_complete=oracles,
     help="Deep search in the store, by label or digest.  [default: the one with the most scored positions]",
 )
 
@@ -140,6 +135,7 @@ def device_option(*, reference: bool = False) -> Callable[[Command], Command]:
         "--device",
         type=click.Choice(REFERENCE_DEVICES if reference else DEVICES),
         default="auto",
+        envvar="VR_DEVICE",
         help="Device for nets: auto is CUDA where it works, else the CPU.",
     )
 
@@ -156,7 +152,6 @@ HEADS = click.option(
     type=_parse_heads,
     default="winner,vanilla",
     metavar="VALUE,POLICY",
-    shell_complete=words(*VALUE_HEADS, *POLICY_HEADS),
     help="The heads to use of a net that has several: q, soft, or q,soft.",
 )
 
@@ -192,10 +187,9 @@ def question(
             type=parse_threshold,
             metavar="THRESHOLD",
             default=default,
-            shell_complete=words("worst:"),
             help=f"{text} Or a share of the positions: worst:2%.{bracket}{default_words}",
         ),
-        "net": net and click.option("--net", shell_complete=nets, help=net),
+        "net": net and click.option("--net", help=net),
         "oracle": oracle and ORACLE,
         "alpha": scale and ALPHA,
         "expanded": expanded

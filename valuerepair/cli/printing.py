@@ -11,15 +11,17 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from valuerepair import signals
+from valuerepair.command import recorded_command
 from valuerepair.errors import Interrupted, TruncatedInput
+from valuerepair.version import __version__
 
 # Beginnings of the lines that name the next step.
 _WHAT_NEXT = ("next: ", "not done yet: ", "lc0 itself plays by ")
@@ -79,12 +81,7 @@ def print_one(result: Any, as_json: bool) -> None:
 
 
 log = logging.getLogger("valuerepair")
-# If -q and -v come from different sources, the one nearer to the user wins.
-_NEARNESS = {ParameterSource.COMMANDLINE: 0, ParameterSource.ENVIRONMENT: 1, ParameterSource.DEFAULT_MAP: 2}
-_NOT_GIVEN = 3
 _EVERYTHING = 1
-_WAITING = "lines to log"
-_RESET_AT_END = "verbosity is reset at the end"
 
 
 class _ToStandardError(logging.Handler):
@@ -129,55 +126,37 @@ def is_quiet() -> bool:
 
 def add_options(command: click.Command) -> None:
     """Adds -q and -v to a command, as new objects, because a command owns its parameters."""
-    quiet, verbose = ("-q", "--quiet"), ("-v", "--verbose")
     command.params += [
         click.Option(
-            quiet, is_flag=True, is_eager=True, expose_value=False, callback=_apply,
+            ("-q", "--quiet"), is_flag=True, is_eager=True, expose_value=False, callback=_apply,
             help="Print only the result and errors.",
         ),
         click.Option(
-            verbose, count=True, show_default=False, is_eager=True, expose_value=False, callback=_apply,
+            ("-v", "--verbose"), count=True, show_default=False, is_eager=True, expose_value=False, callback=_apply,
             help="Show what is done; -vv: also the lines to and from engines.",
         ),
     ]  # fmt: skip
 
 
-def announce(context: click.Context, line: str) -> None:
-    """Logs a line for -v as soon as that option is read, which may stand after the command."""
-    context.meta.setdefault(_WAITING, []).append(line)
-    if log.isEnabledFor(logging.DEBUG):
-        _log_waiting(context)
-
-
-def _log_waiting(context: click.Context) -> None:
-    for line in context.meta.pop(_WAITING, []):
-        log.debug(line)
-
-
 def _apply(context: click.Context, parameter: click.Parameter, value: int) -> None:
-    """Sets the verbosity of the process, from the options read so far, before and after the command."""
+    """Sets the verbosity of the process until the command ends, once both options are read."""
     global _quiet
-    if context.resilient_parsing:
+    given = context.meta.setdefault("-q and -v", {})
+    given[parameter.name] = value
+    if len(given) < 2 or context.resilient_parsing:
         return
-    if parameter.name is not None and value:
-        nearness = _NEARNESS.get(context.get_parameter_source(parameter.name) or ParameterSource.DEFAULT, _NOT_GIVEN)
-        previous, level = context.meta.get(parameter.name, (_NOT_GIVEN, 0))
-        context.meta[parameter.name] = (nearness, value + level if previous == nearness else value)
-    quiet, _ = context.meta.get("quiet", (_NOT_GIVEN, 0))
-    verbose, level = context.meta.get("verbose", (_NOT_GIVEN, 0))
-    if quiet == verbose != _NOT_GIVEN:
+    quiet, verbose = given["quiet"], given["verbose"]
+    if quiet and verbose:
         raise click.UsageError("-q and -v exclude each other", context)
-    _quiet = quiet < verbose
-    if not context.meta.get(_RESET_AT_END):  # the first callback of the root, before those that print at the end
-        context.meta[_RESET_AT_END] = True
-        context.find_root().call_on_close(_reset)
-    log.removeHandler(_handler)
-    log.setLevel(logging.ERROR if _quiet else logging.INFO)
-    if not _quiet:
+    context.call_on_close(_reset)
+    log.setLevel(logging.ERROR if quiet else (logging.INFO, logging.DEBUG, _EVERYTHING)[min(verbose, 2)])
+    if quiet:
+        _quiet = True
+    else:
         log.addHandler(_handler)
-    if verbose < quiet:
-        log.setLevel(logging.DEBUG if level == 1 else _EVERYTHING)
-        _log_waiting(context)
+    started = time.monotonic()
+    log.debug(f"valuerepair {__version__}, Python {sys.version.split()[0]}: {recorded_command()}")
+    context.call_on_close(lambda: log.debug("%.1f s in total", time.monotonic() - started))
 
 
 def _reset() -> None:

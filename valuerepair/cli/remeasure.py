@@ -8,7 +8,6 @@ import click
 
 import valuerepair as vr
 from valuerepair import outputs
-from valuerepair.cli.completion import nets
 from valuerepair.cli.files import Output
 from valuerepair.cli.options import (
     DB,
@@ -32,7 +31,6 @@ _OWNERS = {
 @click.option(
     "--net",
     multiple=True,
-    shell_complete=nets,
     help="A net by file, name or SHA-256; give at least two, the first is A.",
 )
 @DB

@@ -252,7 +252,7 @@ class _StageCommands:
             elsewhere=("--cluster", cluster) if cluster else (),
         )  # fmt: skip
         if s.store:
-            copy = ("store", "merge", s.store, "-o", self._path(STORE))
+            copy = ("merge", s.store, "-o", self._path(STORE))
             first = Stage("copy", copy, f"{positions:,} positions that were judged", self._reading("copy"), final=STORE)
         return [
             first,

@@ -439,9 +439,9 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
     so that no other repair starts while it lives. On Linux it dies with this process, also by kill -9. Its words are
     all its settings: defaults from valuerepair.toml and the environment, which may change, do not reach it.
     """
-    words = [sys.executable, "-m", "valuerepair", "--config", os.devnull, *repair.words(stage)]
+    words = [sys.executable, "-m", "valuerepair", *repair.words(stage)]
     words += ["-q"] if quiet else []
-    defaults = f"VALUEREPAIR_{stage.words[0].upper()}_"
+    defaults = (f"VR_{stage.words[0].upper()}_", "VR_DB")
     env = {name: value for name, value in os.environ.items() if not name.startswith(defaults)} | {signals.STAGE: "1"}
     if not stage.output:
         return _run_process(words, subprocess.DEVNULL if quiet else None, lock, env)

@@ -49,7 +49,7 @@ def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
     """The lines of a book: PGN (its main lines; .pgn, .pgn.gz), else EPD or FEN, one position per line.
 
     With `strict`, lc0's reader must accept the book and understand it as written, and each line must allow a game (`vr
-    books check`); EPD, which lc0 does not read at all, must have legal positions. Raises ValueRepairError with the
+    doctor`); EPD, which lc0 does not read at all, must have legal positions. Raises ValueRepairError with the
     first bad line, also for a book without lines.
     """
     name = str(path)
@@ -88,7 +88,7 @@ def _check(name: str, on_entry: Callable[[ReadEntry], None] | None = None) -> No
     problem = next(iter(BookCheck(name, on_entry)), None)
     if problem is not None:
         where = f"{name}:{problem.line}" if problem.line else name
-        raise ValueRepairError(f"{where}: {problem.reason}; `vr books check {name}` lists all errors")
+        raise ValueRepairError(f"{where}: {problem.reason}; `vr doctor {name}` lists all errors")
 
 
 def _strict_lines(name: str, content: str) -> Iterator[_Line]:
@@ -128,7 +128,7 @@ def _pgn_lines(name: str, content: str) -> Iterator[_Line]:
         number += 1
         if game.errors:
             reason = str(game.errors[0]).splitlines()[0]
-            raise ValueRepairError(f"{name}: game {number}: {reason}; `vr books check {name}` lists all errors")
+            raise ValueRepairError(f"{name}: game {number}: {reason}; `vr doctor {name}` lists all errors")
         try:
             board = game.board()
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""`vr store check`: is the file undamaged, are its positions and moves legal, are its keys and digests right?"""
+"""`vr doctor FILE`: is the file undamaged, are its positions and moves legal, are its keys and digests right?"""
 
 from __future__ import annotations
 

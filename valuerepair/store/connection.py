@@ -327,7 +327,7 @@ def _refuse_text(text: bytes) -> NoReturn:
 
 
 def _next_step(path: str) -> str:
-    return f"`vr store check --db {path}` looks at every cell"
+    return f"`vr doctor {path}` looks at every cell"
 
 
 def explained(path: str, message: str) -> str:

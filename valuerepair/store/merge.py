@@ -1,4 +1,4 @@
-"""`vr store merge`: stores of shards into one; rows are matched by their content and not by their numbers.
+"""`vr merge`: stores of shards into one; rows are matched by their content and not by their numbers.
 
 SQLite copies rows from file to file, in pieces; numbers are mapped by tables in a file next to the merged store.
 docs/methods/plots.md, "Merging", says which rows are kept if stores contradict each other.
@@ -89,36 +89,26 @@ class Merged:
         return asdict(self)
 
 
-def merge(
-    paths: Sequence[str],
-    *,
-    output: str | None = None,
-    into: str | None = None,
-    strict: bool = False,
-    progress: Progress | None = None,
-) -> Merged:
-    """Merges the stores at `paths` into a new one, `output`, or into an existing one, `into`.
+def merge(paths: Sequence[str], target: str, progress: Progress | None = None) -> Merged:
+    """Merges the stores at `paths` into the store `target`, which is added to if it exists.
 
-    The sources are not written. Either the merge is complete or nothing has changed. With `strict` contradictions are
-    an error. Raises UsageError for a store that is named twice, ValueRepairError for a file that is not a store, an
-    output that exists already, and a full disk.
+    The sources are not written. Either the merge is complete or nothing has changed. Raises UsageError for a store that
+    is named twice, ValueRepairError for a file that is not a store and a full disk.
     """
-    if (output is None) == (into is None):
-        raise ValueError("give one of output and into")
-    target = str(output if into is None else into)
     merged = Merged(target, [*paths])
-    _check_target(target, new=into is None)
+    is_new = not os.path.exists(target)
+    _check_target(target, new=is_new)
     progress = progress or Progress("merging", quiet=True)
     with _one_line(target, paths), open_sources(paths, target) as sources:
-        if into is None:
-            with written_whole(target, outputs.NEW_STORE) as partial:
-                _merge_new(sources, os.fspath(partial), merged, progress, strict)
+        if is_new:
+            with written_whole(target, None) as partial:
+                _merge_new(sources, os.fspath(partial), merged, progress)
                 if os.path.exists(target):
                     raise ValueRepairError(f"{target} was created by another process meanwhile; nothing was kept")
                 sync(partial)
                 last_check()
         else:
-            _merge_into(sources, into, merged, progress, strict)
+            _merge_into(sources, target, merged, progress)
     if merged.rows.get("alpha_fits") and len(merged.sources) > 1:
         fit = shlex.join(["vr", "stats", *db_option(target), "--save-alpha", "slope"])
         log.info(f"alpha is that of one store, as it was stored there; {fit} fits one to all")
@@ -126,21 +116,15 @@ def merge(
 
 
 def _check_target(target: str, *, new: bool) -> None:
-    if not target:
-        raise UsageError(f"{'--output' if new else '--into'} is empty; give the name of a file")
-    if new and os.path.exists(target):
-        raise UsageError(f"{target} already exists; give --into {target} to add to it, or another --output")
-    if not new and not os.path.exists(target):
-        raise ValueRepairError(f"there is no store at {target} to add to; give --output {target} to make one")
+    folder = os.path.dirname(os.path.realpath(target))
+    if not os.path.isdir(folder):
+        raise UsageError(f"{target}: there is no folder {folder}; make it, or give another --output")
+    outputs.check_folder(folder)
     for old_log in (os.path.realpath(target) + end for end in LOGS if new):
         # SQLite would replay it into the new store and overwrite its pages.
         if os.path.exists(old_log):
             reason = f"{old_log} is the log of a store that no longer exists, and would damage a new one"
             raise ValueRepairError(f"{reason}; remove it, or give another --output")
-    if new:
-        outputs.check_regular(target, outputs.NEW_STORE)
-    else:
-        outputs.check_folder(os.path.dirname(os.path.realpath(target)))
 
 
 @contextmanager
@@ -159,13 +143,11 @@ def _one_line(target: str, paths: Sequence[str]) -> Iterator[None]:
         if "malformed" in message or "not a database" in message:
             damaged = [path for path in dict.fromkeys((*paths, target)) if is_damaged(path)]
             names = ", ".join(damaged) or "one of the stores"
-            raise ValueRepairError(
-                f"{names}: damaged ({message}), vr store check says more; nothing was kept"
-            ) from error
+            raise ValueRepairError(f"{names}: damaged ({message}), vr doctor says more; nothing was kept") from error
         raise ValueRepairError(f"{target}: {message}; nothing was kept") from error
 
 
-def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progress: Progress, strict: bool) -> None:
+def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progress: Progress) -> None:
     """Merges into a new file, without a transaction: nobody sees the file before it is complete."""
     address = f"{address_of(path)}?mode=rw"
     with closing(sqlite3.connect(address, uri=True, isolation_level=None, factory=StoreConnection)) as connection:
@@ -176,10 +158,10 @@ def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progre
         schema.migrate(connection, path)
         with _workspace(connection, path):
             _merge(Sources(connection, sources), merged, progress)
-            _finish(sources, merged, strict)
+            _finish(sources)
 
 
-def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progress: Progress, strict: bool) -> None:
+def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progress: Progress) -> None:
     """Merges into a store in one transaction; several sources are merged into one first."""
     if len(sources) > 1:
         folder = os.path.dirname(os.path.realpath(into))
@@ -187,9 +169,9 @@ def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progr
             all_sources = os.path.join(scratch, "all.db")
             Path(all_sources).touch()
             # `merged` keeps the contradictions between the sources.
-            _merge_new(sources, all_sources, merged, progress, strict)
+            _merge_new(sources, all_sources, merged, progress)
             merged.rows, merged.added = {}, {}
-            _merge_into([SourceStore(all_sources, address_of(all_sources, fixed=True))], into, merged, progress, strict)
+            _merge_into([SourceStore(all_sources, address_of(all_sources, fixed=True))], into, merged, progress)
         return
     with Store.open(into, write=True) as store, _workspace(store.connection, into):
         connection = store.connection
@@ -199,7 +181,7 @@ def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progr
         connection.execute("BEGIN IMMEDIATE")
         try:
             _merge(attached, merged, progress)
-            _finish(sources, merged, strict)
+            _finish(sources)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:  # SQLite may have rolled back by itself
@@ -247,15 +229,10 @@ def _merge(sources: Sources, merged: Merged, progress: Progress) -> None:
     merged.added = {table: count - before[table] for table, count in merged.rows.items()}
 
 
-def _finish(sources: Sequence[SourceStore], merged: Merged, strict: bool) -> None:
+def _finish(sources: Sequence[SourceStore]) -> None:
     """The checks before the result is made permanent."""
     for source in sources:
         source.check_unchanged()
-    if strict and merged.contradictions:
-        kinds = "; ".join(f"{conflict.count:,} of {conflict.kind!r}" for conflict in merged.contradictions)
-        raise ValueRepairError(
-            f"the stores contradict each other: {kinds}; nothing was kept. Without --strict: by rule"
-        )
 
 
 def _counts(connection: StoreConnection, name: str) -> dict[str, int]:

@@ -80,7 +80,7 @@ class Store:
         Older versions are migrated. Raises ValueRepairError, in one line each: no such file, not a store, tables that
         differ from a store's, a newer version, another writer at work, no permission. Reading from the store later
         raises it for a damaged file and for a cell that its column cannot have; with `is_raw` not for cells, so that
-        `vr store check` can look for them.
+        `vr doctor` can look for them.
         """
         name = os.fspath(path)
         write = write or create
