@@ -8,7 +8,6 @@ import os
 import re
 import threading
 from collections.abc import Generator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ import numpy as np
 import pytest
 
 from tests.v6_records import positions_of, records_of, write_chunk
-from valuerepair.archives.checkpoint import SampleCheckpoint
-from valuerepair.archives.options import RecordedOptions, SampleOptions, fits_time_control, speed
+from valuerepair.archives.options import SampleOptions, fits_time_control, speed
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import read_games, sample
 from valuerepair.archives.select import KeySet, in_share, lowest_of_each, scrambled
@@ -311,56 +309,6 @@ def test_equal_moves_from_another_start_are_another_game(tmp_path: Path) -> None
     assert [p.origin.game for p in positions] == [1, 2, 3]
 
 
-@pytest.mark.parametrize(("per_game", "recorded"), [(None, None), (None, RecordedOptions("eval")), (3, None)])
-def test_a_sample_that_is_cut_short_is_read_on_from_there(
-    tmp_path: Path,
-    shared_data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    per_game: int | None,
-    recorded: RecordedOptions | None,
-) -> None:
-    """Whatever the place it was stopped at, positions and counts are those of one reading."""
-    monkeypatch.setattr("valuerepair.archives.checkpoint.EVERY_S", 0.0)
-    (tmp_path / "empty.pgn").touch()
-    paths = [str(tmp_path / "empty.pgn")]
-    paths += [str(shared_data / "pgn" / name) for name in ("iccf-scca.pgn", "lichess-blitz.pgn")]
-    if per_game:
-        (tmp_path / "copy.pgn").write_bytes(Path(paths[1]).read_bytes())
-        paths.append(str(tmp_path / "copy.pgn"))
-    options = SampleOptions(per_game=per_game, positions=40, recorded=recorded)
-    whole = ReadReport()
-    expected = [p for batch in sample(paths, options, whole) for p in batch]
-    saved: list[int] = []
-    save = SampleCheckpoint.save
-
-    def save_and_stop(self: SampleCheckpoint, *args: Any) -> None:
-        save(self, *args)
-        saved.append(args[0].games)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(SampleCheckpoint, "save", save_and_stop)
-    positions: list[Position] = []
-    while not positions:
-        report, checkpoint, passed = ReadReport(), SampleCheckpoint(tmp_path / "s", "x"), list[int]()
-        try:
-            batches = sample(paths, options, report, on_bytes=passed.append, checkpoint=checkpoint)
-            positions = [p for batch in batches for p in batch]
-        except KeyboardInterrupt:
-            continue
-    assert positions == expected
-    # What was dropped before its double came counts as not drawn, so these two are known by their sum.
-    assert report.not_drawn + report.duplicates == whole.not_drawn + whole.duplicates
-    assert replace(report, not_drawn=0, duplicates=0) == replace(whole, not_drawn=0, duplicates=0)
-    assert report.adds_up
-    assert sum(passed) == sum(Path(path).stat().st_size for path in paths)
-    assert len(saved) > 3
-    assert max(saved) > 100
-
-    other = SampleCheckpoint(tmp_path / "s", "another run")
-    other.load(ReadReport())
-    assert other.drawn is None
-
-
 def test_games_are_read_again_from_pgn_alone(tmp_path: Path) -> None:
     (tmp_path / "a.pgn").write_text(game() + game(white="Cleo") + game(white="Dora"))
     (tmp_path / "a.epd").write_text('8/5pk1/6p1/8/8/1P4P1/5PK1/8 w - - id "x";\n')
@@ -369,7 +317,7 @@ def test_games_are_read_again_from_pgn_alone(tmp_path: Path) -> None:
     played = ["e2e4", "e7e5"]
     write_chunk(tmp_path / "training.1.gz", records_of(positions_of(played), played))
     wanted = {str(path): {2} for path in sorted(tmp_path.iterdir())}
-    positions = [p for batch in read_games(wanted, None, ReadReport()) for p in batch]
+    positions = [p for batch in read_games(wanted, ReadReport()) for p in batch]
     assert {(p.origin.source, p.origin.headers["White"]) for p in positions} == {(str(tmp_path / "a.pgn"), "Cleo")}
     assert len(positions) == 17  # all in which a move was played
 

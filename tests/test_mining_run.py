@@ -177,20 +177,11 @@ def test_a_new_option_is_part_of_a_run_only_where_it_is_given() -> None:
     assert run_record(given).options["after_castling"] is True
 
 
-def test_what_was_read_for_a_sample_is_not_read_again(
-    archive: Path, db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("valuerepair.archives.checkpoint.EVERY_S", 0.0)
+def test_a_stopped_run_draws_the_same_sample_again(archive: Path, db: Path, tmp_path: Path) -> None:
     options = MineOptions(sample=SampleOptions(per_game=4, positions=60), limit=20)
-    kept = Path(f"{db}.sample")
     assert mine_by_key(archive, db, options=options).state == "limited"
-    assert kept.exists()
-    with monkeypatch.context() as unreadable:
-        unreadable.setattr("valuerepair.archives.sampling.Splitter.feed", None)
-        second = mine_by_key(archive, db, options=replace(options, limit=None))
+    second = mine_by_key(archive, db, options=replace(options, limit=None))
     assert (second.state, second.sampled) == ("finished", 60)
-    assert not kept.exists()
-    monkeypatch.undo()
     mine_by_key(archive, tmp_path / "whole.db", options=replace(options, limit=None))
     assert dump(db) == dump(tmp_path / "whole.db")
 

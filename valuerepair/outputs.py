@@ -158,5 +158,4 @@ GAMES = FileKind("games of vr selfplay or vr match", _TAGS + rb'\[Run "')
 
 NET = FileKind("a net in the making", rb"\x1f\x8b")
 CHECKPOINT = FileKind("a checkpoint of vr train", rb'\{"identity":\{.*?\},"notes":\{"step":\d+,"best_step":')
-SAMPLE = FileKind("a sample of vr mine", rb"ARROW1")
 NEW_STORE = FileKind("free for a new store", rb"(?!)")

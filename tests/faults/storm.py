@@ -21,7 +21,7 @@ import psutil
 SIGNALS = int(os.environ.get("VALUEREPAIR_FAULT_SIGNALS", "42"))
 SLOWEST_S = 10.0
 # What a run leaves on purpose, for the same command to go on from.
-_TO_GO_ON = (".sample", ".checkpoint", "unfinished.json")
+_TO_GO_ON = (".checkpoint", "unfinished.json")
 _LEFT = ("-wal", "-shm", "-journal", ".lock", ".part")
 
 

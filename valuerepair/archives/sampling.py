@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.aside import NetLines, beside, stood_in_game
-from valuerepair.archives.checkpoint import Place, SampleCheckpoint
 from valuerepair.archives.chunks import UNREADABLE, ChunkBlock, holds_chunks, read_blocks
 from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd
 from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump
@@ -48,7 +47,6 @@ def sample(
     report: ReadReport,
     *,
     on_bytes: Callable[[int], None] | None = None,
-    checkpoint: SampleCheckpoint | None = None,
     net: NetLines | None = None,
 ) -> Iterator[PositionBatch]:
     """Draws positions from archives, in batches of one to a few thousand rows, and fills `report`.
@@ -58,19 +56,14 @@ def sample(
     from a pipe. `on_bytes` is called, possibly from another thread, with the number of (packed) bytes as they are split
     into games. The batches depend on the archives, the seed and the other options, not on threads or timing. No two
     rows have the same key, unless a position reached beside a game (`options.aside`) is also in a game that is drawn
-    later. `net` is needed for the kinds ``policy`` and ``search`` only. With ``options.positions`` the unfinished
-    sample is saved in `checkpoint` from time to time while PGN is read, and a later call resumes there; but not with
-    training chunks, standard input or pipes.
+    later. `net` is needed for the kinds ``policy`` and ``search`` only.
 
     Raises UsageError for a missing path and ValueRepairError for a folder without archives, both before it reads; and
     ValueRepairError at the end if the files have no game. A stream that breaks off is not an error: it is listed in
     ``report.truncated``.
     """
     sources = find_sources(paths)
-    resumable = options.positions is not None and not any(
-        source.read_once or holds_chunks(source) for source in sources
-    )
-    batches = _sample(sources, options, report, on_bytes, checkpoint if resumable else None)
+    batches = _sample(sources, options, report, on_bytes)
     return _beside(batches, options, report, net) if options.shares_beside else batches
 
 
@@ -169,15 +162,12 @@ def _sample(
     options: SampleOptions,
     report: ReadReport,
     on_bytes: Callable[[int], None] | None,
-    checkpoint: SampleCheckpoint | None,
 ) -> Generator[PositionBatch]:
-    if checkpoint is not None:
-        checkpoint.load(report)
-    with closing(_blocks(sources, options, report, on_bytes, checkpoint=checkpoint)) as blocks:
+    with closing(_blocks(sources, options, report, on_bytes)) as blocks:
         if options.positions is None:
             yield from _distinct(_parse(blocks, options), report)
         else:
-            yield from _lowest(blocks, options, report, checkpoint)
+            yield from _lowest(blocks, options, report)
     _check_any_read(sources, report)
 
 
@@ -205,21 +195,17 @@ def _blocks(
     report: ReadReport,
     on_bytes: Callable[[int], None] | None,
     only: Mapping[str, NDArray[np.int64]] | None = None,
-    checkpoint: SampleCheckpoint | None = None,
-) -> Generator[Block | Place, None, None]:
-    """The games to parse, in blocks; counts all others. At a `Place` the caller saves the sample drawn so far.
+) -> Generator[Block, None, None]:
+    """The games to parse, in blocks; counts all others.
 
     `only` maps names of archives to the numbers of the wanted games; None: all games.
     """
-    begin = Place() if checkpoint is None else checkpoint.place
-    if on_bytes is not None:
-        on_bytes(sum(os.path.getsize(source.path) for source in sources[: begin.source]))
-    for are_chunks, group in groupby(sources[begin.source :], holds_chunks):
+    for are_chunks, group in groupby(sources, holds_chunks):
         if are_chunks:
             yield from read_blocks(group, options, report, on_bytes)
         else:
-            with Pieces(list(group), on_bytes, most=options.max_bytes, skip=begin.offset) as pieces:
-                yield from _text_blocks(pieces, options, report, only, checkpoint)
+            with Pieces(list(group), on_bytes, most=options.max_bytes) as pieces:
+                yield from _text_blocks(pieces, options, report, only)
 
 
 def _text_blocks(
@@ -227,18 +213,15 @@ def _text_blocks(
     options: SampleOptions,
     report: ReadReport,
     only: Mapping[str, NDArray[np.int64]] | None,
-    checkpoint: SampleCheckpoint | None,
-) -> Iterator[Block | Place]:
+) -> Iterator[Block]:
     """The games or lines of text archives."""
-    begin = Place() if checkpoint is None else checkpoint.place
-    source, games = begin.source - 1, Splitter()
+    games = Splitter()
     lines: LineSplitter | None = None
     block = GameBlock(Source("", ""))
     for piece in pieces:
         if piece.first:
             data = piece.buffer[HEADROOM : HEADROOM + min(piece.length, _HEAD)].tobytes()
-            games, lines = Splitter(begin.games, begin.offset), _line_splitter(piece.source, data)
-            source, begin = source + 1, Place()
+            games, lines = Splitter(), _line_splitter(piece.source, data)
             block = GameBlock(piece.source)
             if not piece.length and not piece.broken:
                 report.empty.append(piece.source.path)
@@ -266,13 +249,6 @@ def _text_blocks(
         if piece.last and block.games:
             yield block
             block = GameBlock(piece.source)
-        if checkpoint is not None and checkpoint.due and games.unfinished is not None:
-            if block.games:
-                yield block
-                block = GameBlock(piece.source)
-            report.bytes_read -= games.unfinished
-            yield Place(source + 1) if piece.last else Place(source, games.end_offset, games.games)
-            report.bytes_read += games.unfinished
 
 
 def _line_splitter(source: Source, head: bytes) -> LineSplitter | None:
@@ -318,21 +294,12 @@ def _lines_in_share(block: LineBlock, options: SampleOptions, report: ReadReport
     return block.take(chosen)
 
 
-def _parse(
-    blocks: Iterator[Block | Place], options: SampleOptions, save: Callable[[Place], None] | None = None
-) -> Iterator[Rows]:
-    """Parses blocks in threads and yields the results in the order of the blocks. Calls `save` with a place once the
-    results of all blocks before it have been yielded."""
+def _parse(blocks: Iterator[Block], options: SampleOptions) -> Iterator[Rows]:
+    """Parses blocks in threads and yields the results in the order of the blocks."""
     pool = ThreadPoolExecutor(options.threads, thread_name_prefix="pgn")
     pending: deque[Future[Rows]] = deque()
     try:
         for block in blocks:
-            if isinstance(block, Place):
-                while pending:
-                    yield pending.popleft().result()
-                if save is not None:
-                    save(block)
-                continue
             pending.append(pool.submit(block.parse, options))
             while pending and (len(pending) > 2 * options.threads or pending[0].done()):
                 yield pending.popleft().result()
@@ -377,23 +344,10 @@ def _of_new_games(rows: Rows, games: KeySet) -> NDArray[np.bool_]:
     return is_new[rows.game]
 
 
-def _lowest(
-    blocks: Iterator[Block | Place], options: SampleOptions, report: ReadReport, checkpoint: SampleCheckpoint | None
-) -> Iterator[PositionBatch]:
-    """A uniform sample of all distinct positions. It is known after all archives are read; until then `checkpoint` has
-    the positions drawn so far."""
+def _lowest(blocks: Iterator[Block], options: SampleOptions, report: ReadReport) -> Iterator[PositionBatch]:
+    """A uniform sample of all distinct positions, which is known after all archives are read."""
     lowest, games = LowestPriorities(options.positions or 0, options.seed), KeySet()
-    if checkpoint is not None and checkpoint.drawn is not None:
-        lowest.add(checkpoint.drawn)
-        games.add(checkpoint.games)
-
-    def save(place: Place) -> None:
-        if checkpoint is not None:
-            drawn = lowest.result()
-            dropped, seen = report.not_drawn + lowest.dropped, report.duplicates + lowest.duplicates
-            checkpoint.save(place, drawn, games.keys(), replace(report, not_drawn=dropped, duplicates=seen))
-
-    for rows in _parse(blocks, options, save):
+    for rows in _parse(blocks, options):
         rows.count(report)
         low = _of_new_games(rows, games)
         report.duplicates += int((~low).sum())
@@ -474,9 +428,8 @@ def _first_in_text(source: Source, kind_wanted: str | None = None) -> FirstEvalu
     return None
 
 
-def _with_marks(block: Block | Place, kind: str | None) -> Block:
+def _with_marks(block: Block, kind: str | None) -> Block:
     """The games and lines of a block that seem to have an evaluation: parsing all of them would take long."""
-    assert not isinstance(block, Place)
     if isinstance(block, GameBlock):
         marked = GameBlock(block.source)
         for text, number, offset in zip(block.games, block.numbers, block.offsets, strict=True):

@@ -92,16 +92,11 @@ class KeySet:
         self._table = np.zeros(1 << 12, np.uint64)
         self.size = 0
 
-    def keys(self) -> U64:
-        """uint64[size]: the keys, in no order."""
-        keys: U64 = self._table[self._table != 0]
-        return keys
-
     def add(self, keys: U64) -> NDArray[np.bool_]:
         """Adds the keys and returns bool[n]: which keys are new to the set (of equal keys, only the first)."""
         while (self.size + len(keys)) * 5 > len(self._table) * 4:
             grown = np.zeros(2 * len(self._table), np.uint64)
-            _insert(grown, self.keys())
+            _insert(grown, self._table[self._table != 0])
             self._table = grown
         fresh = _insert(self._table, np.ascontiguousarray(keys))
         self.size += int(fresh.sum())

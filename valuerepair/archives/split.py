@@ -56,23 +56,12 @@ def new_buffer(piece: int) -> Bytes:
 class Splitter:
     """Finds the games of one archive. Feed its pieces in order; the last one (it may be empty) with ``last=True``."""
 
-    def __init__(self, games: int = 0, offset: int = 0) -> None:
-        """The first piece begins at byte `offset` of the stream, after `games` games."""
-        self.games = games
+    def __init__(self) -> None:
+        self.games = 0
         self._carry = np.empty(0, np.uint8)
-        self._offset = offset  # stream offset of the next piece
+        self._offset = 0  # stream offset of the next piece
         self._inside = False  # the next piece begins inside an overlong game, which is skipped
         self._starts = np.empty(_STARTS, np.int64)
-
-    @property
-    def unfinished(self) -> int | None:
-        """The number of bytes fed so far that belong to an unfinished game; None inside an overlong game."""
-        return None if self._inside else len(self._carry)
-
-    @property
-    def end_offset(self) -> int:
-        """The offset in the stream of the end of the games returned so far."""
-        return self._offset - len(self._carry)
 
     def feed(self, buffer: Bytes, length: int, *, last: bool = False, cut: bool = False) -> list[SplitGames]:
         """The games that this piece completes. They refer to `buffer`; use them before it is filled again.
@@ -461,14 +450,11 @@ class Piece:
 class Pieces:
     """The pieces of all sources in order, at most `most` bytes of each source; a context manager that ends its thread.
 
-    Skips the first `skip` bytes of the first source. `on_bytes` is called with the number of packed bytes of each piece
-    when the piece is yielded, and of skipped bytes, in the reading thread, when they have been read.
+    `on_bytes` is called with the number of packed bytes of each piece when the piece is yielded.
     """
 
-    def __init__(
-        self, sources: Sequence[Source], on_bytes: OnBytes | None = None, most: int | None = None, skip: int = 0
-    ) -> None:
-        self._sources, self._on_bytes, self._most, self._skip = sources, on_bytes, most, skip
+    def __init__(self, sources: Sequence[Source], on_bytes: OnBytes | None = None, most: int | None = None) -> None:
+        self._sources, self._on_bytes, self._most = sources, on_bytes, most
         self._full: queue.Queue[Piece | BaseException | None] = queue.Queue()
         self._free: queue.Queue[Bytes | None] = queue.Queue()
         for _ in range(AHEAD):
@@ -512,12 +498,6 @@ class Pieces:
     def _read(self, source: Source) -> None:
         with Stream(source, self._count, self._most) as stream:
             first, last, by_returns = True, False, False
-            while self._skip and not self._stop:
-                size = min(self._skip, PIECE)
-                self._skip = self._skip - size if len(stream.read(size)) == size else 0
-                passed = self._packed_since()
-                if self._on_bytes is not None:
-                    self._on_bytes(passed)
             while not last:
                 buffer = self._free.get()
                 if buffer is None or self._stop:

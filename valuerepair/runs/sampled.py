@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import signals
-from valuerepair.archives.checkpoint import SampleCheckpoint
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.positions import PositionBatch
@@ -94,10 +93,10 @@ def run_sampled(
     sampling = sampling_options(options.sample)
     work = mining_work(paths, sampling, net, oracle)
     record = RunRecord.of(work, options.command, sampling, options.sample.seed, net.provider)
-    checkpoint, lines = SampleCheckpoint(f"{store.path}.sample", record.identity), lines_of(net, options.sample)
+    lines = lines_of(net, options.sample)
     with (
         # The reader samples from here on.
-        ArchiveReader(paths, options.sample, uncut=uncut, checkpoint=checkpoint, net=lines) as reader,
+        ArchiveReader(paths, options.sample, uncut=uncut, net=lines) as reader,
         store.running(record) as run,
     ):
         store.commit()
@@ -110,8 +109,6 @@ def run_sampled(
             if state != "interrupted" and summary.scored:
                 keep_priors(store, net, sampled.positions.pair, options.question, beside=bool(summary.beside))
     store.end_run(run, "finished" if state == "finished" else "interrupted", summary.counts())
-    if state == "finished":
-        checkpoint.remove()
     if not summary.sampled and state == "finished":
         raise ValueRepairError(nothing_sampled(paths, summary.report))
     return summary

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.aside import NetLines
-from valuerepair.archives.checkpoint import SampleCheckpoint
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
@@ -75,13 +74,12 @@ class ArchiveReader(threading.Thread):
         options: SampleOptions,
         *,
         uncut: bool = False,
-        checkpoint: SampleCheckpoint | None = None,
         net: NetLines | None = None,
     ) -> None:
         """With `uncut` the batches of the sample are the chunks, for runs without a net, which needs small ones.
-        `checkpoint` and `net` are for `sample`."""
+        `net` is for `sample`."""
         super().__init__(name="mine-reader", daemon=True)
-        self.paths, self._uncut, self._checkpoint, self._net = paths, uncut, checkpoint, net
+        self.paths, self._uncut, self._net = paths, uncut, net
         self.events: Events = SimpleQueue()
         self.report = ReadReport()
         self.bytes_read = 0  # of the packed files, up to where their games have been found
@@ -111,7 +109,6 @@ class ArchiveReader(threading.Thread):
                     self._options,
                     self.report,
                     on_bytes=self._count,
-                    checkpoint=self._checkpoint,
                     net=self._net,
                 ),
             )
