@@ -461,8 +461,8 @@ def _before_and_after(repair: Repair) -> str:
 
     settings, images, names = repair.plan.settings, [], []
     for net, frame in _held_out(repair):
-        figure, counts = scatter.draw(frame, settings.threshold)
-        images.append(_image(figure, f"{net}: {counts.candidates:,} candidates of {counts.positions:,} positions"))
+        figure = scatter.draw(frame, settings.threshold)
+        images.append(_image(figure, f"{net}: {figure.description}"))
         names.append(net)
     words = f'<p class="small">All positions of games that were held out: {escape(", ".join(names))}.</p>'
     return f'<div class="row">{"".join(images)}</div>\n{words}\n'

@@ -41,10 +41,10 @@ def drawing(store: Store, question: Question) -> style.Drawing:
     rows = scored(frame)
     wrong = is_candidate(rows.disagreement, question.threshold)
     overall = rows.rate(wrong)
-    places = [["threshold", "label"], ["men", "label"], ["phase", "side"]]
     with style.house_style():
         figure = style.Drawing(11.0, 9.5)
-        panels = figure.subplot_mosaic(places, height_ratios=(4, 3.4, 1.4))
+        by_letter = figure.subplot_mosaic("tl;ml;ps", height_ratios=(4, 3.4, 1.4))
+        panels = {name: by_letter[name[0]] for name in ("threshold", "phase", "side", "men", "label")}
         for name, axes in panels.items():
             axes.set_label(name)
         _draw_thresholds(panels["threshold"], rows, question.threshold)

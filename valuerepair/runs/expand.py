@@ -122,7 +122,7 @@ def expand(
             state = loop.work()
             summary = loop.summary(state)
     store.end_run(run, "interrupted" if state == "interrupted" else "finished", summary.counts())
-    return summary.with_figures()
+    return summary
 
 
 @dataclass(frozen=True)
