@@ -1,4 +1,4 @@
-"""For MkDocs: pages that lie outside docs/, notebooks as pages, and links to and from them.
+"""For MkDocs: pages that lie outside docs/, notebooks as pages, links to and from them, and the help of all commands.
 
 In the sources links are those that work on a code host, where the repository is read as files.
 """
@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from valuerepair.cli import cli
 
 # In the site, and where it is in the repository; notebooks join them.
 OUTSIDE = {"changelog.md": "CHANGELOG.md", "sample-games.md": "data/README.md"}
@@ -49,7 +52,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         uri = places.get(target, re.sub(r"^(notebooks/.*)\.ipynb$", r"\1.md", target.removeprefix("docs/")))
         return posixpath.relpath(uri, posixpath.dirname(here) or ".")
 
-    return LINK.sub(moved, markdown)
+    return LINK.sub(moved, markdown) + ("\n".join(helps(cli, "vr")) if here == "cli.md" else "")
+
+
+def helps(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[str]:
+    """The help of a command and of its subcommands, each under a heading."""
+    context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
+    yield f"\n## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+    if isinstance(command, click.Group):
+        for child in command.list_commands(context):
+            if (subcommand := command.get_command(context, child)) is not None:
+                yield from helps(subcommand, child, context)
 
 
 def notebook_page(path: Path) -> tuple[str, dict[str, bytes]]:

@@ -87,7 +87,7 @@ def misused(calls: list[tuple[str, list[str]]], *forgiven: type[Exception]) -> l
     for page, call in calls:
         try:
             parse(call)
-        except forgiven:
+        except (*forgiven, click.exceptions.Exit):  # of --help
             continue
         except (click.UsageError, AssertionError) as error:
             # An option may be named in a sentence without its value.
@@ -230,6 +230,17 @@ def test_pages_and_sections_that_are_cited_exist() -> None:
             heading = rf"^#+ {re.escape(section)}$" if section else ""
             if not page.exists() or not re.search(heading, page.read_text("utf-8") if section else "", re.M):
                 missing.append((name(file), written))
+    assert not missing
+
+
+def test_modules_and_names_of_the_architecture_exist() -> None:
+    missing = []
+    for path, member in re.findall(
+        r"`([\w/]+\.py)(?::(\w+))?`", (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    ):
+        file = next((folder / path for folder in (ROOT / "valuerepair", ROOT) if (folder / path).exists()), None)
+        if file is None or not re.search(rf"^(def |class )?{member}\b", file.read_text("utf-8"), re.M):
+            missing.append(f"{path}:{member}")
     assert not missing
 
 
