@@ -150,6 +150,6 @@ def test_the_help_of_training_says_that_positions_beside_the_games_are_learned_i
         if option.name == "expanded"
     }
     assert "vr books" in help
-    assert all("--aside" in text for text in help.values())
-    assert "Positions beside the games (vr mine --aside) are always learned." in help["vr train"]
+    assert all("--off-game" in text for text in help.values())
+    assert "Positions beside the games (vr mine --off-game) are always learned." in help["vr train"]
     assert "--format chunks includes positions beside the games in any case." in help["vr export"]

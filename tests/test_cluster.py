@@ -91,7 +91,7 @@ def test_the_ladder_on_a_cluster_gives_what_it_gives_here(
 
 
 def test_positions_beside_the_games_are_those_that_the_net_here_leads_to(cluster: Machines, tmp_path: Path) -> None:
-    sample = SampleOptions(per_game=None, positions=40, aside={"aside": 0.2, "policy": 0.3, "search": 0.3})
+    sample = SampleOptions(per_game=None, positions=40, off_game={"aside": 0.2, "policy": 0.3, "search": 0.3})
     for db, where in (("local.db", None), ("far.db", cluster.address)):
         run(tmp_path / db, where, MineOptions(sample=sample), [], "maia-1900", "stockfish:nodes=300")
     far = dump(tmp_path / "far.db")

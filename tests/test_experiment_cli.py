@@ -111,8 +111,21 @@ def test_interesting_positions_go_into_a_store(maia: list[str], tmp_path: Path) 
                 q, net = re.findall(r"(?:q|net)=(\S+)", node.comment)
                 comments.setdefault(node.parent.board().fen(), (float(q), float(net)))
     net = maia[1]
-    words = ["mine", str(path), "--deep", "recorded", "--net", net, "--device", "cpu", "--db", db, "--per-game", "999"]
-    mined = CliRunner().invoke(cli, [*words, "--min-ply", "0", "--threshold", str(threshold)], catch_exceptions=False)
+    words = [
+        "mine",
+        str(path),
+        "--deep",
+        "recorded",
+        "--net",
+        net,
+        "--device",
+        "cpu",
+        "--db",
+        db,
+        "--positions",
+        "9999",
+    ]
+    mined = CliRunner().invoke(cli, [*words, "--threshold", str(threshold)], catch_exceptions=False)
     assert "recorded kind=selfplay" in mined.stdout
     with open_store(db) as store:
         frame, candidates = store.frame(), store.candidates(Question(threshold=threshold))

@@ -19,7 +19,7 @@ from tests import random_nets
 from tests.lc0_oracle import backend, game_state
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
 from tests.vr_runs import here
-from valuerepair.archives.aside import beside, drawn_kinds
+from valuerepair.archives.off_game import beside, drawn_kinds
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import Position, PositionBatch, decode_moves
@@ -221,7 +221,7 @@ class PolicyKeyNet(KeyNet):
 
 
 def mined(archive: Path, path: Path, aside: object, **options: object) -> list[tuple[object, ...]]:
-    sample = SampleOptions(per_game=4, aside=aside)  # type: ignore[arg-type]
+    sample = SampleOptions(per_game=4, off_game=aside)  # type: ignore[arg-type]
     mine_by_key(archive, path, net=PolicyKeyNet(), options=MineOptions(sample=sample, **options))  # type: ignore[arg-type]
     with closing(sqlite3.connect(path)) as connection:
         query = (
@@ -258,7 +258,7 @@ def test_the_store_knows_the_kind_of_each_and_the_archive_s_frame_has_games_only
 
 
 def test_the_summary_has_a_line_for_each_kind(archive: Path, tmp_path: Path) -> None:
-    sample = SampleOptions(per_game=4, aside=MIXED)
+    sample = SampleOptions(per_game=4, off_game=MIXED)
     options = MineOptions(sample=sample, question=Question(alpha=150.0))
     summary = mine_by_key(archive, tmp_path / "a.db", net=PolicyKeyNet(), options=options)
     with Store.open(tmp_path / "a.db") as store:
@@ -289,9 +289,9 @@ def test_what_stands_in_a_game_is_of_the_game_whenever_it_comes(archive: Path, t
     short = tmp_path / "short.pgn"
     board = chess.Board()
     short.write_text("".join(f'[Result "*"]\n\n1. {board.san(move)} a6 *\n\n' for move in board.legal_moves))
-    options = MineOptions(sample=SampleOptions(per_game=None, min_ply=0, max_ply=0, aside="aside:1"))
+    options = MineOptions(sample=SampleOptions(per_game=None, min_ply=0, max_ply=0, off_game="aside:1"))
     for seed in range(8):  # first moves at random, each of which stands in a game
-        sample = SampleOptions(per_game=None, min_ply=0, max_ply=0, aside="aside:1", seed=seed)
+        sample = SampleOptions(per_game=None, min_ply=0, max_ply=0, off_game="aside:1", seed=seed)
         mine_by_key(short, path, options=MineOptions(sample=sample))
     assert options.sample.shares_beside == {"aside": 1.0}
     with Store.open(path) as store:
@@ -308,24 +308,24 @@ def test_what_stands_in_a_game_is_of_the_game_whenever_it_comes(archive: Path, t
     assert not {position.key for position in oracle.searched} & {*before["key"]}
     # And the other way round nothing is taken from the games.
     for seed in range(8):
-        sample = SampleOptions(per_game=None, min_ply=0, max_ply=0, aside="aside:1", seed=seed)
+        sample = SampleOptions(per_game=None, min_ply=0, max_ply=0, off_game="aside:1", seed=seed)
         mine_by_key(short, path, options=MineOptions(sample=sample))
     with Store.open(path) as store:
         assert store.frame()["key"].tolist() == after["key"].tolist()
 
 
 def test_an_engine_s_own_evaluation_has_no_policy_to_go_by(archive: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^--aside: the kinds policy and search need the policy of a net"):
-        mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(aside=0.5)))
-    summary = mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(aside="aside:0.5")))
+    with pytest.raises(UsageError, match=r"^--off-game: the kinds policy and search need the policy of a net"):
+        mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(off_game=0.5)))
+    summary = mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(off_game="aside:0.5")))
     assert list(summary.beside) == ["aside"]
 
 
 def test_the_old_spelling_is_refused_in_one_line(archive: Path, tmp_path: Path) -> None:
-    for words in (["--aside", "--positions", "9"], ["--positions", "9", "--aside"]):
+    for words in (["--off-game", "--positions", "9"], ["--positions", "9", "--off-game"]):
         done = here("mine", str(archive), *words, cwd=tmp_path)
         assert done.returncode == 2
-        assert "--aside" in done.stderr.splitlines()[-1]
+        assert "--off-game" in done.stderr.splitlines()[-1]
         assert "Traceback" not in done.stderr
 
 
@@ -333,7 +333,7 @@ def test_the_old_spelling_is_refused_in_one_line(archive: Path, tmp_path: Path) 
 def test_with_a_ladder_positions_beside_the_games_are_searched_in_full(
     archive: Path, tmp_path: Path, maia_file: str
 ) -> None:
-    words = ["--positions", "120", "--aside", "0.5", "--deep", "stockfish:nodes=400", "--screen", "50,150"]
+    words = ["--positions", "120", "--off-game", "0.5", "--deep", "stockfish:nodes=400", "--screen", "50,150"]
     done = here("mine", str(archive), *words, "--net", maia_file, "--db", "a.db", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
@@ -451,7 +451,7 @@ def test_a_game_takes_over_what_the_same_run_has_reached_beside_it(
     archives = [tmp_path / "start.pgn", tmp_path / "moves.pgn"]
     for archive, moves in zip(archives, (['[Result "*"]\n\n1. e4 *\n\n'], texts), strict=True):
         archive.write_text("".join(moves))
-    sample = SampleOptions(per_game=None, min_ply=0, aside="aside:0.5", seed=seed)
+    sample = SampleOptions(per_game=None, min_ply=0, off_game="aside:0.5", seed=seed)
     options = MineOptions(sample=sample, question=Question(alpha=150.0))
     with Store.open(path, create=True) as store, KeyOracle(delay=0.001) as oracle:
         summary = mine([str(archive) for archive in archives], options, store, KeyNet(), oracle)

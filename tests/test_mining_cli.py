@@ -94,7 +94,7 @@ def test_mining_a_real_archive(mined: Path) -> None:
 def test_the_same_command_and_another_one(mined: Path, shared_data: Path, net: Path) -> None:
     before = dump(mined / "valuerepair.db")
     archive = shared_data / "pgn" / "lichess-blitz.pgn"
-    again = here("mine", archive, *WORDS, "--net", net, "--quiet", cwd=mined)
+    again = here("mine", archive, *WORDS, "--net", net, "-q", cwd=mined)
     assert again.returncode == 0
     assert "scored: 60 of 60, 0 failed, 60 of them before" in again.stdout
     assert again.stderr == ""
@@ -222,7 +222,7 @@ def test_killed_with_a_real_engine_and_resumed_it_ends_as_if_never_killed(
     tmp_path: Path, shared_data: Path, net: Path, stockfish: str
 ) -> None:
     archive = shared_data / "pgn" / "iccf-scca.pgn"
-    options = ["--per-game", "4", "--net", str(net), "--deep", "stockfish:nodes=60000"]
+    options = ["--positions", "300", "--net", str(net), "--deep", "stockfish:nodes=60000"]
     dice, counts = random.Random(8), [0]
     while len(counts) < 7:
         command = [sys.executable, "-m", "valuerepair", "mine", str(archive), "--db", "killed.db", *options]

@@ -133,7 +133,7 @@ def chunk_folder(path: Path, games: int) -> Path:
 
 def test_chunks_bring_their_own_net_and_none_is_opened(tmp_path: Path) -> None:
     chunk_folder(tmp_path / "chunks", 12)
-    done = here("mine", "chunks", "--deep", "recorded", "--per-game", "50", "--min-ply", "0", cwd=tmp_path)
+    done = here("mine", "chunks", "--deep", "recorded", "--positions", "9999", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "net: recorded in chunks on recorded" in done.stdout
     assert "deep: recorded chunks kind=chunks\n" in done.stdout
@@ -151,7 +151,7 @@ def test_chunks_bring_their_own_net_and_none_is_opened(tmp_path: Path) -> None:
     assert set(frame["deep_w"] + frame["deep_d"] + frame["deep_l"]) == {1000}
     for row in frame.head(20).to_dict("records"):
         assert chess.Move.from_uci(row["deep_best"]) in chess.Board(row["fen"]).legal_moves
-    again = here("mine", "chunks", "--deep", "recorded", "--per-game", "50", "--min-ply", "0", cwd=tmp_path)
+    again = here("mine", "chunks", "--deep", "recorded", "--positions", "9999", cwd=tmp_path)
     assert f"scored: {len(frame)} of {len(frame)}, 0 failed, {len(frame)} of them before" in again.stdout
     for command in (["stats"], ["plot", "-o", "a.svg"], ["books", "--threshold", "1.0"], ["export", "-o", "a.csv"]):
         follow = here(*command, cwd=tmp_path)

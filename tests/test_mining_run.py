@@ -148,7 +148,7 @@ EARLIER_RUNS = [
         SampleOptions(recorded=RecordedOptions("eval")),
         "fbba13d461aa6e85a96eca37c2a305beff82437de1bc41f7ff209cfdeca7ddda",
     ),
-    (SampleOptions(aside=0.5), "190aebae13c191fc309a3e130118a6a413a2bb331260adac8c99f9b42e9507e9"),
+    (SampleOptions(off_game=0.5), "190aebae13c191fc309a3e130118a6a413a2bb331260adac8c99f9b42e9507e9"),
 ]
 
 
@@ -263,11 +263,11 @@ def test_candidates_of_the_summary_are_those_of_the_store(archive: Path, db: Pat
     assert summary.alpha == values.Alpha(250.0, "given")
 
 
-def test_what_failed_is_tried_again_only_on_request(archive: Path, db: Path) -> None:
+def test_what_failed_is_tried_again(archive: Path, db: Path) -> None:
     first = mine_by_key(archive, db)
     assert first.failed > 0
     well = KeyOracle(answer=lambda position: DeepResult(cp=1))
-    options = MineOptions(sample=SampleOptions(per_game=4), retry_failed=True)
+    options = MineOptions(sample=SampleOptions(per_game=4))
     again = mine_by_key(archive, db, oracle=well, options=options)
     assert len(well.searched) == first.failed
     assert (again.failed, again.scored) == (0, again.sampled)

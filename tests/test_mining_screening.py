@@ -496,7 +496,7 @@ def test_rungs_that_the_oracle_has_no_use_for(db: Path, net: Path, stockfish: st
 
 
 def test_a_search_without_nodes_is_not_screened(db: Path, net: Path, stockfish: str) -> None:
-    done = vr("mine", ARCHIVE, "--db", db, "--net", net, "--deep", "stockfish:depth=2", "--limit", "10")
+    done = vr("mine", ARCHIVE, "--db", db, "--net", net, "--deep", "stockfish:depth=2", "--positions", "10")
     assert done.exception is None
     assert "screening is off: it needs a deep search that is limited by nodes alone" in done.stderr
     with Store.open(db) as store:

@@ -301,10 +301,10 @@ def test_without_a_control_there_is_more_of_the_rest() -> None:
 
 def test_positions_are_mined_beside_the_games_and_learned() -> None:
     stages = by_name(plan(SETTINGS, MEASURED, FOLDER))
-    assert options(stages["mine"])["--aside"] == "0.5"
+    assert options(stages["mine"])["--off-game"] == "0.5"
     assert options(stages["repaired"])["--policy"] == "judge:0.3"
-    alone = by_name(plan(replace(SETTINGS, mine=Mining(aside="")), MEASURED, FOLDER))
-    assert "--aside" not in alone["mine"].words
+    alone = by_name(plan(replace(SETTINGS, mine=Mining(off_game="")), MEASURED, FOLDER))
+    assert "--off-game" not in alone["mine"].words
     head = by_name(plan(replace(SETTINGS, train=TrainSettings(only="value")), MEASURED, FOLDER))
     assert "--policy" not in head["repaired"].words
 

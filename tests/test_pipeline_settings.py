@@ -63,7 +63,7 @@ SETTINGS = st.builds(
         archives=st.just(("a.pgn",)),
         seed=st.none() | st.integers(0, 10**9),
     ),
-    mine=st.builds(Mining, aside=st.sampled_from(["", "0.5", "aside:0.25,search:0.25"])),
+    mine=st.builds(Mining, off_game=st.sampled_from(["", "0.5", "aside:0.25,search:0.25"])),
     train=st.builds(
         TrainSettings,
         policy=st.sampled_from(["net", "judge", "judge:0.3"]),
@@ -159,7 +159,7 @@ def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path
         ('archives = ["a"]\ncontrol = "yes"', "control: must be true or false, not a text"),
         ('archives = ["a"]\ncontrol = 1', "control: must be true or false, not a whole number"),
         ('archives = ["a"]\n[mine]\naside = "some"', "[mine] aside some: give a share of the positions, as 0.5"),
-        ('archives = ["a"]\n[mine]\naside = 0.5', "mine.aside: must be a text, not a number"),
+        ('archives = ["a"]\n[mine]\naside = 0.5', "mine.off_game: must be a text, not a number"),
         ('archives = ["a"]\n[train]\npolicy = "judges"', "[train] policy judges: give net, judge or judge:SHARE"),
         ('archives = ["a"]\n[train]\npolicy = ""', "[train] policy '': give net, judge or judge:SHARE"),
         ('archives = ["a"]\nsizes = 3', "[sizes]: must be a table"),

@@ -161,7 +161,7 @@ BEFORE_KINDS = "DROP INDEX positions_beside; ALTER TABLE positions DROP COLUMN k
 
 
 def test_a_store_of_before_it_knew_kinds(tmp_path: Path, archive: Path) -> None:
-    """What ``vr mine --aside`` drew is told by the options of its run, and is no part of the archive's rates any more;
+    """What ``vr mine --off-game`` drew is told by the options of its run, and is no part of the archive's rates;
     what was only reached from candidates has no kind."""
     path = tmp_path / "a.db"
     mine_by_key(archive, path)
@@ -173,7 +173,7 @@ def test_a_store_of_before_it_knew_kinds(tmp_path: Path, archive: Path) -> None:
         path,
         f"""{BEFORE_KINDS};
         INSERT INTO runs (identity, command, options, seed, versions, started, state)
-            VALUES ('other', 'vr mine --aside', '{{"aside":true}}', 0, '{{}}', '2026', 'finished');
+            VALUES ('other', 'vr mine --off-game', '{{"aside":true}}', 0, '{{}}', '2026', 'finished');
         UPDATE positions SET run_id = (SELECT max(id) FROM runs) WHERE id IN ({whole} LIMIT 5);
         INSERT INTO expanded SELECT (SELECT min(id) FROM nets), oracle_id, position_id, position_id, position_id,
             'child', 1, 1, 0, NULL, NULL, NULL, 9, 1, 1, run_id FROM deep_values

@@ -287,10 +287,10 @@ def test_the_game_s_result_is_none_of_positions_beside_it() -> None:
 def test_the_game_s_result_is_none_of_a_position_after_a_move_aside(tmp_path: Path) -> None:
     games = tmp_path / "games.pgn"
     games.write_text('[White "A"]\n[Black "B"]\n[Result "1-0"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 1-0\n')
-    for options, without in (([], 0), (["--aside", "aside:1"], 6)):
+    for options, without in (([], 0), (["--off-game", "aside:1"], 6)):
         db = str(tmp_path / f"{without}.db")
         mine = ["mine", str(games), "--db", db, "--net", "uci:stockfish", "--deep", "stockfish:nodes=100"]
-        every = ["--per-game", "10", "--min-ply", "0", "--screen", "off"]
+        every = ["--positions", "99", "--screen", "off"]
         run = CliRunner().invoke(cli, [*mine, *every, *options], catch_exceptions=False)
         assert run.exit_code == 0, run.output
         with Store.open(db) as store:

@@ -324,7 +324,7 @@ def test_vr_mine_takes_them_up(tmp_path: Path) -> None:
     writer = ChunkWriter(tmp_path / "chunks", RecordFacts())
     for i, start in enumerate(STARTS):
         writer.write(replace(fake_game(start, 100 * i, plies=20), number=i))
-    command = ["mine", str(writer.folder), "--deep", "recorded", "--per-game", "500", "--min-ply", "0"]
+    command = ["mine", str(writer.folder), "--deep", "recorded", "--positions", "9999"]
     done = CliRunner().invoke(cli, [*command, "--db", str(tmp_path / "a.db"), "--threshold", "0.5"])
     assert done.exit_code == 0, done.output
     assert f" sampled of {writer.records}" in done.output

@@ -27,7 +27,7 @@ class Question:
     text of ``--deep``; None for the pair with the most scored positions (`Store.pick`). `alpha`: centipawns of the
     logistic to Q; None for the stored or fitted ones (`Store.alpha`). `q_from`: whether deep Q comes from centipawns or
     from the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``. `expanded`: whether to include positions
-    that were not drawn from games, which are those beside the games (`vr mine --aside`) and those reached from
+    that were not drawn from games, which are those beside the games (`vr mine --off-game`) and those reached from
     candidates (`vr expand`): ``no``; ``searched``, those searched in full; ``all``, also those whose value is inferred.
     Rates and alpha always use positions of games only.
 

@@ -54,7 +54,7 @@ class NetTime:
 
 def measure(positions: int, nodes: int, aside: str | None) -> tuple[float, float, float]:
     """Processor milliseconds a position, those of them of the net, and how often the net was asked a position."""
-    options = MineOptions(SampleOptions(positions=positions, per_game=None, aside=aside))
+    options = MineOptions(SampleOptions(positions=positions, per_game=None, off_game=aside))
     with (
         tempfile.TemporaryDirectory() as folder,
         Store.open(Path(folder) / "a.db", create=True) as store,
@@ -81,7 +81,7 @@ def main() -> None:
     for _ in range(given.rounds):
         for way in WAYS:
             found[way].append(measure(given.positions, given.nodes, way))
-    print("| --aside | processor ms a position | net | else | net asked, times |\n|---|---|---|---|---|")
+    print("| --off-game | processor ms a position | net | else | net asked, times |\n|---|---|---|---|---|")
     for way, each in found.items():
         whole, net, times = (statistics.median(column) for column in zip(*each, strict=True))
         rest = statistics.median(whole - net for whole, net, _ in each)

@@ -54,7 +54,6 @@ def mine(
     device: str = "auto",
     cluster: str | None = None,
     limit: int | None = None,
-    retry_failed: bool = False,
     workers: int | None = None,
     quiet: bool = True,
 ) -> MineSummary:
@@ -64,8 +63,8 @@ def mine(
     file, `deep` a deep search such as ``stockfish:nodes=100000``, None the default of this machine. `screen` is as in
     `vr mine`: ``"auto,recall=0.99"``. `question` defines a candidate; its net and oracle are ignored. `heads` are the
     heads of the net to read, `device` is where it runs, `cluster` the Dask cluster that mines: ``tcp://HOST:8786``. At
-    most `limit` deep searches are made in this call, `workers` of them at once; with `retry_failed` also of positions
-    on which the engine failed before. `quiet`: no progress on standard error.
+    most `limit` deep searches are made in this call, `workers` of them at once; positions on which the engine failed
+    in an earlier call are searched again. `quiet`: no progress on standard error.
 
     The store is made if it is missing; the same call resumes an interrupted one. An interruption (Ctrl-C) raises
     Interrupted; everything scored so far is kept. Returns the `MineSummary`, whose `lines()` are the output of
@@ -83,7 +82,6 @@ def mine(
         question=plain(question),
         sample=sample or SampleOptions(),
         limit=limit,
-        retry_failed=retry_failed,
         screen=parse_screen(screen),
         command=recorded_command("mine", *paths),
     )

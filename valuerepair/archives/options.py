@@ -90,8 +90,8 @@ class SampleOptions:
     recorded: only positions with a recorded evaluation of this kind; None: all positions.
     every_evaluation: positions keep the evaluations in comments, of any one kind a game; otherwise only evaluations of
       the kind `recorded`, and without it those that lichess writes.
-    aside: the share of positions beside the games: 0.5 in the default mixture of kinds, or a share for each
-      kind: ``aside:0.25,search:0.1``, also as a mapping (`archives.aside`). None: only positions of games.
+    off_game: the share of positions beside the games: 0.5 in the default mixture of kinds, or a share for each
+      kind: ``aside:0.25,search:0.1``, also as a mapping (`archives.off_game`). None: only positions of games.
     max_bytes: at most n unpacked bytes of each archive; the rest counts as broken off. None: all.
     seed: the same seed gives the same positions, with any number of (parsing) `threads`.
 
@@ -113,7 +113,7 @@ class SampleOptions:
     max_pieces: int | None = None
     recorded: RecordedOptions | None = None
     every_evaluation: bool = False
-    aside: float | str | Mapping[str, float] | None = None
+    off_game: float | str | Mapping[str, float] | None = None
     max_bytes: int | None = None
     seed: int = 0
     threads: int = 2
@@ -131,7 +131,7 @@ class SampleOptions:
             raise UsageError(f"--game-share {self.game_share}: give a share above 0, up to 1")
         if self.shares_beside and self.recorded is not None:
             raise UsageError(
-                "--aside: positions that were not played have no recorded evaluation; give an engine by --deep"
+                "--off-game: positions that were not played have no recorded evaluation; give an engine by --deep"
             )
         if self.result is not None and self.result not in RESULTS:
             raise UsageError(f"--result {self.result}: give one of {', '.join(RESULTS)}")
@@ -142,9 +142,9 @@ class SampleOptions:
     @property
     def shares_beside(self) -> dict[Kind, float]:
         """The share of each kind of position beside the games; empty without any."""
-        from valuerepair.archives.aside import parse_shares
+        from valuerepair.archives.off_game import parse_shares
 
-        return {} if self.aside is None else parse_shares(self.aside)
+        return {} if self.off_game is None else parse_shares(self.off_game)
 
     @property
     def filters_headers(self) -> bool:

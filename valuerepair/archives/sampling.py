@@ -14,11 +14,11 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.aside import NetLines, beside, stood_in_game
 from valuerepair.archives.chunks import UNREADABLE, ChunkBlock, holds_chunks, read_blocks
 from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd
 from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump
 from valuerepair.archives.headers import header_reject
+from valuerepair.archives.off_game import NetLines, beside, stood_in_game
 from valuerepair.archives.open import Source, Stream, chunk_version, find_sources, looks_like_tar
 from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, RECORD_KINDS, RecordedOptions, SampleOptions
 from valuerepair.archives.pgn import GameBlock, first_kind
@@ -55,7 +55,7 @@ def sample(
     chunks; the content identifies the format), folders, or ``-`` for standard input; chunks cannot come from there or
     from a pipe. `on_bytes` is called, possibly from another thread, with the number of (packed) bytes as they are split
     into games. The batches depend on the archives, the seed and the other options, not on threads or timing. No two
-    rows have the same key, unless a position reached beside a game (`options.aside`) is also in a game that is drawn
+    rows have the same key, unless a position reached beside a game (`options.off_game`) is also in a game that is drawn
     later. `net` is needed for the kinds ``policy`` and ``search`` only.
 
     Raises UsageError for a missing path and ValueRepairError for a folder without archives, both before it reads; and

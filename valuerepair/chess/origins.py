@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 # How a position was reached. A position of the kind "game" occurred in a game or in a list of positions. The others
-# were reached from one of these (`archives.aside`): "aside" by a random legal move, "policy" by the policy's 3rd to 6th
-# move, "search" by the moves to a node of a short search.
+# were reached from one of these (`archives.off_game`): "aside" by a random legal move, "policy" by the policy's 3rd to
+# 6th move, "search" by the moves to a node of a short search.
 Kind = Literal["game", "aside", "policy", "search"]
 GAME: Kind = "game"
 BESIDE: tuple[Kind, ...] = ("aside", "policy", "search")

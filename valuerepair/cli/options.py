@@ -157,9 +157,11 @@ HEADS = click.option(
 
 
 _WHICH_EXPANDED = "exclude them, include the searched ones, or include all, also those with inferred values."
-EXPANDED = "Positions beside the games (vr mine --aside) and those of vr expand: " + _WHICH_EXPANDED
+EXPANDED = "Positions beside the games (vr mine --off-game) and those of vr expand: " + _WHICH_EXPANDED
 EXPANDED_TO_LEARN = (
-    "Positions of vr expand: " + _WHICH_EXPANDED + " Positions beside the games (vr mine --aside) are always learned."
+    "Positions of vr expand: "
+    + _WHICH_EXPANDED
+    + " Positions beside the games (vr mine --off-game) are always learned."
 )
 
 

@@ -274,7 +274,7 @@ def better_judge(rows: Sequence[KindRow], *, held_out: bool) -> BetterJudge:
     if not held_out:
         notes.append("training may have seen these positions: --split compares on what it held out")
     if not beside:
-        notes.append("positions beside the games were not looked at: vr mine --aside 0.5 adds them to the store")
+        notes.append("positions beside the games were not looked at: vr mine --off-game 0.5 adds them to the store")
     return BetterJudge(is_better, kinds, beside, held_out, sentence, notes)
 
 

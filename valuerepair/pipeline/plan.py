@@ -238,8 +238,8 @@ class _StageCommands:
         """From the archives to a store with a split."""
         s, rates, positions = self._settings, self._rates, self._sizes.positions or 0
         nodes = f"{parse_spec(s.deep).limits['nodes']:,} nodes"
-        aside = ("--aside", s.mine.aside) if s.mine.aside else ()
-        sizes = ("--positions", str(positions), *aside, "--screen", "off")
+        off_game = ("--off-game", s.mine.off_game) if s.mine.off_game else ()
+        sizes = ("--positions", str(positions), *off_game, "--screen", "off")
         mine = ("mine", *s.archives, *self._net, "--deep", s.deep, *sizes)
         held_out = s.split
         archives = tuple(word for archive in held_out.archives for word in ("--archive", archive))

@@ -372,7 +372,7 @@ def _check_store(repair: Repair, begin: int) -> None:
 
 
 def _without_size(words: list[str]) -> list[str]:
-    free = ("--positions", "--aside", "--threshold", "--alpha")
+    free = ("--positions", "--off-game", "--threshold", "--alpha")
     return [word for i, word in enumerate(words) if word not in free and (not i or words[i - 1] not in free)]
 
 

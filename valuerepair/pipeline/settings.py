@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from valuerepair.archives.aside import parse_shares
+from valuerepair.archives.off_game import parse_shares
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.engines.kinds import STOCKFISH, default_kind, parse_spec
@@ -30,7 +30,7 @@ BUDGET = "1h"
 STOCKFISH_NODES, TEST_NODES = 20_000, 1_000_000
 FEWEST_REJUDGED = 100  # as in `vr remeasure --rejudge`
 TEST_FACTOR = 10  # the factor for judges that have a Q of their own, which are slower
-ASIDE = "0.5"  # the share of positions beside the games, as in `vr mine --aside`
+OFF_GAME = "0.5"  # the share of positions beside the games, as in `vr mine --off-game`
 POLICY = "judge:0.3"  # the policy target, as in `vr train --policy`
 AMPLITUDE = 0.5  # the best on held-out games of the same archives was too much for other games and for play
 
@@ -68,9 +68,9 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mining:
-    """How positions are mined: `aside` is their share beside the games, "" for none, or the share of each kind."""
+    """How positions are mined: `off_game` is their share beside the games, "" for none, or the share of each kind."""
 
-    aside: str = _setting(ASIDE, "share of the positions that lie beside the games, or of each kind")
+    off_game: str = _setting(OFF_GAME, "share of the positions that lie beside the games, or of each kind")
 
     def __post_init__(self) -> None:
         try:
@@ -80,7 +80,7 @@ class Mining:
 
     def shares(self) -> dict[Kind, float]:
         """The share of each kind of position beside the games."""
-        return parse_shares(self.aside) if self.aside else {}
+        return parse_shares(self.off_game) if self.off_game else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

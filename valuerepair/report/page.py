@@ -202,7 +202,7 @@ def figures_of(
 def _sources(store: Store) -> list[dict[str, Any]]:
     """The archives without their folders, as a page may be published, with what was sampled of them.
 
-    `positions` counts those of the `games`, `beside` those beside the games (`vr mine --aside`).
+    `positions` counts those of the `games`, `beside` those beside the games (`vr mine --off-game`).
     """
     query = """
         SELECT g.source, count(DISTINCT CASE WHEN p.kind = 'game' THEN g.id END),

@@ -1,4 +1,4 @@
-"""Positions beside games that a net would look at (`archives.aside`): chosen by its policy, and by short searches."""
+"""Positions beside games that a net would look at (`archives.off_game`): by its policy, and by short searches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.aside import OF_NET, NetLines
+from valuerepair.archives.off_game import OF_NET, NetLines
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.select import U64
 from valuerepair.arrays import Moves
@@ -46,7 +46,7 @@ def lines_of(net: NetFacts | None, options: SampleOptions) -> NetLines | None:
         return None
     if not isinstance(net, PolicyNet) or not isinstance(net, (Net, SearchingNet)):
         raise UsageError(
-            f"--aside: the kinds {' and '.join(kinds)} need the policy of a net, and an engine has none: --aside "
+            f"--off-game: the kinds {' and '.join(kinds)} need the policy of a net, and an engine has none: --off-game "
             "aside:SHARE takes positions after a random legal move"
         )
     return LinesOfNet(net)

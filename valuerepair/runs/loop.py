@@ -82,10 +82,9 @@ class Failures:
 
     def hopeless(self) -> ValueRepairError:
         """The error of a run in which everything failed."""
-        remedy = "fix the engine or choose another with --deep" + (", then --retry-failed" if self.earlier else "")
         return ValueRepairError(
             f"{self._who} failed on each of the {self.count} positions it was given; the last error: {self._last}; "
-            f"{remedy}"
+            "fix the engine or choose another with --deep"
         )
 
 

@@ -153,7 +153,7 @@ def _rows(i: int, source: ExpansionSource, policy: Moves, steps: Sequence[str]) 
 def _earlier(i: int, source: ExpansionSource, step: str, plies: int) -> _Row:
     """The position `plies` before the source in its game."""
     common = len(source.moves) - plies
-    # If no move of the game follows the source, its last move may have been played aside (`vr mine --aside`).
+    # If no move of the game follows the source, its last move may have been played beside it (`vr mine --off-game`).
     is_of_game = plies > 1 or len(source.following)
     return _Row(i, step, plies, common, _NO_MOVES, int(source.moves[common]) if is_of_game else None)
 

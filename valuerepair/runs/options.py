@@ -22,9 +22,9 @@ class MineOptions:
     """Options of one run of mining.
 
     `sample`: which positions are drawn. `question`: how candidates are counted, and what screening looks for (its net
-    and oracle do not count: those that are open do). `limit`: the most deep searches in this run. `retry_failed`:
-    search positions again on which the oracle failed. `screen`: only positions that may be candidates are searched in
-    full; None: all are. `command`: the command line, which the store records.
+    and oracle do not count: those that are open do). `limit`: the most deep searches in this run. `screen`: only
+    positions that may be candidates are searched in full; None: all are. `command`: the command line, which the store
+    records.
 
     Raises UsageError for invalid values.
     """
@@ -32,12 +32,11 @@ class MineOptions:
     sample: SampleOptions = field(default_factory=SampleOptions)
     question: Question = field(default_factory=Question)
     limit: int | None = None
-    retry_failed: bool = False
     screen: ScreenOptions | None = None
     command: str = ""
 
     def __post_init__(self) -> None:
-        check_least("--limit", self.limit)
+        check_least("limit", self.limit)
 
 
 # The identity of a run in the first stores names all of these options, even at their defaults, so every run's does. Add
@@ -72,8 +71,8 @@ def sampling_options(sample: SampleOptions) -> dict[str, Any]:
     options.pop("threads", None)  # the number of reading threads does not change the sample
     if sample.recorded is not None:
         options["recorded"] = asdict(sample.recorded)
-    if sample.aside is not None:
-        options["aside"] = sample.shares_beside
+    if sample.off_game is not None:
+        options["off_game"] = sample.shares_beside
     return options
 
 

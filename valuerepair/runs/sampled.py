@@ -156,7 +156,6 @@ class SampledPositions:
             self.pairs,
             self.failures,
             self.kinds,
-            retry_failed=options.retry_failed,
             screening=options.screen is not None,
         )
         self._reading = True
@@ -332,11 +331,10 @@ class EarlierValues:
         failures: Failures,
         kinds: Mapping[int, Kind],
         *,
-        retry_failed: bool,
         screening: bool,
     ) -> None:
         self._store, self._pair, self._pairs, self._failures = store, pair, pairs, failures
-        self._kinds, self._retry_failed, self._screening = kinds, retry_failed, screening
+        self._kinds, self._screening = kinds, screening
         self.scored = self.cut = 0
 
     def take(
@@ -371,8 +369,6 @@ class EarlierValues:
         """Whether a position gets a deep value now; if not, counts the earlier result."""
         if stored.deep is not None:
             self.scored += 1
-        elif stored.failure is not None and not self._retry_failed:
-            self._failures.add_earlier(stored.failure)
         elif position_id in cut:
             self.cut += 1
         else:

@@ -44,12 +44,12 @@ _FILTERS = {
     "no result": "result of SampleOptions",
     "other time control": "--time-control",
     "no known time control": "--time-control",
-    "before ply ": "--min-ply",
+    "before ply ": "min_ply of SampleOptions",
     "after ply ": "max_ply of SampleOptions",
     "fewer than ": "min_pieces of SampleOptions",
-    "more than ": "--max-pieces",
-    "capture or promotion played": "--quiet-positions",
-    "in check": "--no-check or --quiet-positions",
+    "more than ": "max_pieces of SampleOptions",
+    "capture or promotion played": "quiet of SampleOptions",
+    "in check": "no_check of SampleOptions",
 }
 
 
@@ -106,7 +106,7 @@ class MineSummary:
     and nothing was searched; `remarks` are on these evaluations, or on the ladder. `turned` are warnings that values
     seem to be from another point of view; then no next command is proposed. `pair` are the options that choose net and
     oracle, empty if the store needs none; `split` is the file of the store's split. `state` is ``finished``,
-    ``interrupted`` (by a signal) or ``limited`` (by ``--limit``).
+    ``interrupted`` (by a signal) or ``limited`` (by `limit`).
     """
 
     run_id: int

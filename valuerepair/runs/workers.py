@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.aside import NetLines
+from valuerepair.archives.off_game import NetLines
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample

@@ -95,7 +95,7 @@ def frame(
     the sampled candidate from which a position was reached (a sampled position is its own root); `step`, how it was
     reached from a candidate (None for a sampled one); `inferred`, whether its value was inferred from the search of
     another position. `kind` is then not only ``game``: ``aside``, ``policy`` and ``search`` are sampled positions next
-    to the games (`archives.aside`), without a step; None is a position that was only reached from candidates.
+    to the games (`archives.off_game`), without a step; None is a position that was only reached from candidates.
 
     With `cut` there are also rows of sampled positions that a ladder cut. Their deep_q, nodes, deep_best etc. are of
     the last rung that was searched; one more column, `rung`, has its nodes (NaN: searched in full); and `weight` is 0,

@@ -223,7 +223,7 @@ CREATE TABLE files (                    -- on the machine that wrote last
 ) WITHOUT ROWID;
 """
 
-# How positions came about. Those that `vr mine --aside` drew before are known by the options of the run that brought
+# How positions came about. Those that `vr mine --off-game` drew before are known by the options of the run that brought
 # them first, and kept apart from now on: their searches are no longer those of the archive's positions.
 _VERSION_10 = """
 ALTER TABLE positions ADD COLUMN kind TEXT DEFAULT 'game'; -- aside, policy, search; NULL: only reached from candidates

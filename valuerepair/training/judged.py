@@ -33,7 +33,7 @@ class JudgedPositions:
 
     A position that the ladder cut has the value of its last rung, and is not a candidate (docs/methods/training.md,
     "Training"). If there are cut positions, all weights are 1: every sampled position is included, so audited ones need
-    not represent cut ones. Positions beside the games (`vr mine --aside`) are included; positions that `vr expand`
+    not represent cut ones. Positions beside the games (`vr mine --off-game`) are included; positions that `vr expand`
     reached are included, candidates or not, if the question includes them.
 
     Columns [n] by position_id, values from the side to move: `ids` int64, `keys` uint64 of the positions, `best` uint16

@@ -120,7 +120,7 @@ def write_stream(frame: pd.DataFrame, kind: Format, stream: IO[bytes], pawn: flo
     The score is the deep search's centipawns times `pawn` / 100, within ±31,507. It comes from Q and the frame's alpha
     if there are no centipawns, or if a net searched: its Q is not a function of its centipawns. A mate is 32,000 less
     its plies. The move is the search's best, else the played one; a row with neither, or without a score, is left out.
-    The result is the game's; positions that are not in a game (`vr expand`, `vr mine --aside`) have none. ``text`` has
+    The result is the game's; positions that are not in a game (`vr expand`, `--off-game`) have none. ``text`` has
     no move for a trainer to filter by, so it leaves out positions in check, positions with a move that captures or
     promotes, and scores beyond 10,000. Raises UsageError if `pawn` is not a positive number.
     """

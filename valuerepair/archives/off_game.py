@@ -3,7 +3,7 @@
 A share of the positions drawn from archives is followed by moves: by one random legal move (``aside``), by the policy's
 3rd to 6th move (``policy``), or by the moves to a node of a short search of the net (``search``). What happens to a
 position depends only on its key and the seed, so it is the same in any order and on any number of threads. The other
-positions are the same as without `--aside`.
+positions are the same as without `--off-game`.
 """
 
 from __future__ import annotations
@@ -56,19 +56,16 @@ def parse_shares(shares: float | str | Mapping[str, float]) -> dict[Kind, float]
             if len(parts) == 1 and not parts[0][1]:
                 return parse_shares(float(parts[0][0]))
             if len({kind for kind, _, _ in parts}) < len(parts):
-                raise UsageError(f"--aside {shares}: gives a kind twice")
+                raise UsageError(f"--off-game {shares}: gives a kind twice")
             return parse_shares({kind: float(share) for kind, _, share in parts})
         except ValueError:
-            old = "; for --aside without a value of earlier versions give --aside aside:1" if ":" not in shares else ""
-            raise UsageError(f"--aside {shares}: {_EXAMPLES}{old}") from None
-    if isinstance(shares, bool):
-        raise UsageError(f"--aside {shares}: {_EXAMPLES}; for True of earlier versions give aside:1")
+            raise UsageError(f"--off-game {shares}: {_EXAMPLES}") from None
     if not isinstance(shares, Mapping):
         return parse_shares({kind: float(shares) * part for kind, part in MIXTURE.items()})
     if unknown := [kind for kind in shares if kind not in BESIDE]:
-        raise UsageError(f"--aside {unknown[0]}: the kinds are {', '.join(BESIDE)}; {_EXAMPLES}")
+        raise UsageError(f"--off-game {unknown[0]}: the kinds are {', '.join(BESIDE)}; {_EXAMPLES}")
     if not all(0 < share <= 1 for share in shares.values()) or math.fsum(shares.values()) > 1 + 1e-9:
-        raise UsageError(f"--aside: shares lie above 0, and their sum is at most 1; {_EXAMPLES}")
+        raise UsageError(f"--off-game: shares lie above 0, and their sum is at most 1; {_EXAMPLES}")
     return {kind: float(shares[kind]) for kind in BESIDE if kind in shares}
 
 
@@ -122,7 +119,7 @@ def _followed(
         lines: Sequence[Moves] = random_moves(batch, draws)
     else:
         if net is None:
-            raise UsageError(f"--aside: the kind {kind} needs a net")
+            raise UsageError(f"--off-game: the kind {kind} needs a net")
         lines = getattr(net, kind)(batch, draws)
     movable = np.array([i for i, line in enumerate(lines) if len(line)], np.int64)
     reached, rows = positions_after(batch.take(movable), [lines[i] for i in movable.tolist()])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.vr_runs import here
-from valuerepair.archives.aside import MIXTURE, beside, drawn_kinds, parse_shares
+from valuerepair.archives.off_game import MIXTURE, beside, drawn_kinds, parse_shares
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
@@ -123,8 +123,8 @@ def test_what_was_recorded_in_the_game_is_not_of_this_position() -> None:
     recorded = Position(chess.STARTING_FEN, origin=Origin("a.pgn", 1, played="e2e4", recorded=Recorded("eval", cp=30)))
     origin = aside(PositionBatch.from_positions([recorded]), 0)[0][0].origin
     assert (origin.played, origin.recorded) == (None, None)
-    with pytest.raises(UsageError, match=r"^--aside: positions that were not played have no recorded evaluation"):
-        SampleOptions(aside=0.5, recorded=RecordedOptions("eval"))
+    with pytest.raises(UsageError, match=r"^--off-game: positions that were not played have no recorded evaluation"):
+        SampleOptions(off_game=0.5, recorded=RecordedOptions("eval"))
 
 
 # -- shares of kinds ---------------------------------------------------------------------------------------------------
@@ -162,12 +162,10 @@ def test_a_share_is_a_number_or_one_for_each_kind() -> None:
     ("asked", "why"),
     [
         ("", "give a share"),
-        ("games.pgn", "for --aside without a value of earlier versions give --aside aside:1"),
         ("game:0.5", "the kinds are aside, policy, search"),
         ("aside:much", "give a share"),
         ("aside:0.5,aside:0.1", "gives a kind twice"),
         ("aside:0.7,search:0.7", "their sum is at most 1"),
-        (True, "for True of earlier versions give aside:1"),
         ("0", "shares lie above 0"),
         ("nan", "shares lie above 0"),
         ("2", "shares lie above 0"),
@@ -175,9 +173,9 @@ def test_a_share_is_a_number_or_one_for_each_kind() -> None:
 )
 def test_other_shares_are_refused_in_one_line(asked: str | bool, why: str) -> None:
     with pytest.raises(UsageError, match=why) as caught:
-        SampleOptions(aside=asked)
+        SampleOptions(off_game=asked)
     assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith("--aside")
+    assert str(caught.value).startswith("--off-game")
 
 
 # -- in a sample ------------------------------------------------------------------------------------------------------
@@ -205,20 +203,20 @@ def drawn_from(path: str, **options: Any) -> tuple[list[Position], ReadReport]:
 def test_they_lie_beside_what_is_drawn_without_it(tmp_path: Path, options: dict[str, Any]) -> None:
     path = games(tmp_path / "games.pgn")
     plain, _ = drawn_from(path, **options)
-    beside, report = drawn_from(path, aside="aside:1", **options)
+    beside, report = drawn_from(path, off_game="aside:1", **options)
     assert len({p.key for p in beside}) == len(beside) == report.positions > 100
     assert {p.moves[:-1] for p in beside} <= {p.moves for p in plain}
     lost = report.rejected_positions["over after the move (aside)"]
     assert len(plain) - len(beside) >= lost
-    assert beside == drawn_from(path, aside="aside:1", threads=1, **options)[0]
-    assert [p.moves for p in beside] != [p.moves for p in drawn_from(path, aside="aside:1", seed=1, **options)[0]]
+    assert beside == drawn_from(path, off_game="aside:1", threads=1, **options)[0]
+    assert [p.moves for p in beside] != [p.moves for p in drawn_from(path, off_game="aside:1", seed=1, **options)[0]]
 
 
 @pytest.mark.parametrize("options", [{"per_game": 3}, {"per_game": None, "positions": 200}])
 def test_positions_of_games_are_those_of_a_sample_without_others(tmp_path: Path, options: dict[str, Any]) -> None:
     path = games(tmp_path / "games.pgn")
     plain, _ = drawn_from(path, **options)
-    mixed, report = drawn_from(path, aside="aside:0.4", **options)
+    mixed, report = drawn_from(path, off_game="aside:0.4", **options)
     of_games = [p for p in mixed if p.origin.kind == "game"]
     others = [p for p in mixed if p.origin.kind == "aside"]
     assert of_games == [p for p in plain if p.key in {one.key for one in of_games}]
@@ -227,7 +225,7 @@ def test_positions_of_games_are_those_of_a_sample_without_others(tmp_path: Path,
     assert len(mixed) == report.positions
     assert 0.25 < len(others) / len(mixed) < 0.55
     # The same as of all, where those that are drawn here are drawn there, too.
-    every, _ = drawn_from(path, aside="aside:1", **options)
+    every, _ = drawn_from(path, off_game="aside:1", **options)
     assert {p.moves for p in others} <= {p.moves for p in every}
 
 
@@ -239,7 +237,7 @@ def test_what_a_game_has_is_the_game_s(tmp_path: Path) -> None:
     plain, _ = drawn_from(str(path), per_game=None, min_ply=0)
     assert len(plain) == 21
     for seed in range(20):
-        mixed, _ = drawn_from(str(path), per_game=None, min_ply=0, aside="aside:0.5", seed=seed)
+        mixed, _ = drawn_from(str(path), per_game=None, min_ply=0, off_game="aside:0.5", seed=seed)
         kept = {p.key for p in mixed if p.origin.kind == "game"}
         stays = drawn_kinds(np.array([p.key for p in plain], np.uint64), {"aside": 0.5}, seed) == 3
         assert kept == {p.key for p, stay in zip(plain, stays.tolist(), strict=True) if stay}
@@ -248,7 +246,7 @@ def test_what_a_game_has_is_the_game_s(tmp_path: Path) -> None:
 def test_recorded_values_are_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "games.pgn"
     path.write_text('[Result "1-0"]\n\n1. e4 { [%eval 0.3] } e5 { [%eval 0.2] } 2. Nf3 { [%eval 0.2] } 1-0\n')
-    done = here("mine", path, "--aside", "0.5", "--deep", "recorded", cwd=tmp_path)
+    done = here("mine", path, "--off-game", "0.5", "--deep", "recorded", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("vr: --aside: positions that were not played")
+    assert done.stderr.splitlines()[-1].startswith("vr: --off-game: positions that were not played")
     assert "Traceback" not in done.stderr
