@@ -22,11 +22,8 @@ from .api.stores import open_store as open_store
 from .api.stores import show as show
 from .api.stores import stats as stats
 from .api.training import mix as mix
-from .api.training import rescore as rescore
 from .api.training import train as train
-from .api.training import weigh_chunks as weigh_chunks
 from .api.training import write_chunks as write_chunks
-from .api.training import write_game_chunks as write_game_chunks
 from .api.writing import export as export
 from .api.writing import make_split as make_split
 from .api.writing import plot as plot
@@ -63,11 +60,8 @@ from .report.boards import draw_boards as draw_boards
 from .report.search_tree import write_tree as write_tree
 from .report.style import house_style as house_style
 from .runs.rejudge import RejudgeOptions as RejudgeOptions
-from .training.game_chunks import GameChunkOptions as GameChunkOptions
-from .training.nnue import write_positions as write_positions
 from .training.options import TrainOptions as TrainOptions
 from .training.selfplay import SelfplayOptions as SelfplayOptions
-from .training.store_chunks import ChunkOptions as ChunkOptions
 from .version import __version__ as __version__
 
 __all__: list[str]

@@ -141,15 +141,9 @@ JSONL = FileKind("a table of valuerepair", rb'\{"position_id":')
 PARQUET = FileKind("a table of valuerepair", rb"PAR1", tail=rb'"name": "position_id"')
 EPD = FileKind("candidates of vr export", rb"[^\n]{1,999} hmvc \d+; ")
 TABLES = {"csv": CSV, "jsonl": JSONL, "parquet": PARQUET, "epd": EPD}
-WEIGHTS = FileKind("a file of weights of vr weights", rb"PAR1", tail=rb"formula")
 SWEEP_TABLE = FileKind("a table of vr experiment selfplay", rb"kind,setting,value,games,")
 MATCH_TABLE = FileKind("a table of vr experiment match", rb"kind,setting,value,first,")
 
-# Of 40 bytes of Stockfish's .bin the last two are a result and 0xff; a position without a move is not written.
-BIN = FileKind("positions of vr export", rb"(?!SQLite)(.{34}(?!\0\0)...{2}[\0\1\xff]\xff)+(?!.{40})")
-PLAIN = FileKind("positions of vr export", rb"fen [^\n]+\nmove \w+\nscore ")
-TEXT = FileKind("positions of vr export", rb"[^\n|]{1,90} [wb] [^\n|]{1,30} \| -?\d+ \| [01]\.[05]\n")
-TRAINERS = {"bin": BIN, "plain": PLAIN, "text": TEXT}
 
 _TAGS = rb'\[Event "[^\n]*\n(\[[^\n]*\n)*?'
 BOOK_PGN = FileKind("a book of vr books", _TAGS + rb'\[Weight "')

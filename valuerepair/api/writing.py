@@ -135,12 +135,13 @@ def export(
     The name of the file `path` says the form: ``.parquet``, ``.jsonl``, ``.csv``, or ``.epd`` for the candidates alone
     as lines of EPD. The file appears whole or not at all; without a path, JSON lines go to standard output. The table
     has all positions scored by the `question`'s net and oracle, or its candidates alone, the largest disagreement
-    first; with a `split` only one `part` of it (None: ``train``). Returns the number of rows. Raises UsageError and
-    ValueRepairError.
+    first; with a `split` only one `part` of it (None: ``train``). A column ``disagreement_weight`` has the soft weight
+    of each position (`judge.weights.weights_of`). Returns the number of rows. Raises UsageError and ValueRepairError.
     """
     from valuerepair.books.write import candidate_epd
     from valuerepair.judge.labelled import with_labels
     from valuerepair.judge.split import check_part
+    from valuerepair.judge.weights import weights_of
     from valuerepair.store.export import format_of, write_stream
 
     check_part(part, split)
@@ -160,6 +161,8 @@ def export(
             rows = rows[held_out.among(opened, rows["position_id"].to_numpy(np.int64), part or "train")]
         if form != "epd":
             rows = with_labels(opened, rows)
+            weights = weights_of(rows["disagreement"].to_numpy(np.float64), resolved_question.threshold)
+            rows = rows.assign(disagreement_weight=weights)
     with _stream(file, outputs.TABLES[form]) as stream:
         if form == "epd":
             alpha = rows.attrs["alpha"]

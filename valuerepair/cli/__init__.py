@@ -33,10 +33,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "split": "Choose what training never sees, to judge by.",
         "books": "Write opening books from the candidates, or check a book.",
         "selfplay": "Play games from the lines of a book: PGN, results in the store, training records.",
-        "chunks": "Write games of archives as training chunks.",
+        "chunks": "Write training chunks of games, of chunks that exist, or of the store.",
         "mix": "Mix repair games with normal ones: training data in a given share.",
-        "rescore": "Put the judge's values into existing training chunks.",
-        "weights": "Weigh training positions by what the search changed; draw by weight.",
         "train": "Train a net on chunks or on mined positions: a .pb.gz that lc0 plays.",
     },
     "Judge the result": {

@@ -1,4 +1,4 @@
-"""`vr chunks`: games of archives as training chunks."""
+"""`vr chunks`: training chunks with the judge's values, of games, of training chunks, or of a store alone."""
 
 from __future__ import annotations
 
@@ -7,83 +7,68 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import ARCHIVE, FILE, NEW_FOLDER, SPLIT, AlphaOption, alpha_option
 from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
-from valuerepair.training.options import parse_policy
+from valuerepair.store import DEFAULT_PATH
 
 
-@click.command(
-    cls=SectionedCommand,
-    sections={
-        "Most used": "output net policy db split min-elo games",
-        "Games": "time-control",
-        "Values": "alpha",
-        "Output": "form",
-    },
-)
-@click.argument("archives", nargs=-1, type=ARCHIVE, required=True, metavar="ARCHIVE...")
+@click.command()
+@click.argument("sources", nargs=-1, type=ARCHIVE, metavar="[SOURCES]...")
 @click.option("-o", "--output", type=NEW_FOLDER, required=True, metavar="DIR", help="A new or empty folder.")
 @click.option(
     "--net",
     metavar="NET",
-    help="The net to train: it determines the input format, and gives the priors of --policy net.  [default: none]",
-)
-@click.option(
-    "--policy",
-    default="played",
-    help="Policy target: the move played, the net's priors (net), the judge's move (judge), or a blend of one of these "
-    "with the move played (net:0.3).",
+    help="Net that determines the input format and gives the policy of --policy net.  [default: for a store its own]",
 )
 @click.option(
     "--db",
     envvar="VR_DB",
     type=FILE,
-    help="A store whose judged values take precedence over all others.  [default: none]",
+    help=f"The store with the judge's values.  [default: for games none, else {DEFAULT_PATH}]",
 )
-@SPLIT(help="A file of vr split: leave out the games that it holds out.")
-@click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
-@click.option("--games", type=int, help="Write at most this many games, the first ones.  [default: all]")
-@click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
-@alpha_option(auto="170, and for the store's values as in other commands")
 @click.option(
-    "--form",
-    type=click.Choice(["tar", "files"]),
-    default="tar",
-    help="Tars of 10,000 games for lczero-training's loader, or one file per game.",
+    "--policy",
+    metavar="played|net|judge[:SHARE]",
+    help="Policy target: the move played, the net's policy, the judge's move, or a share of it in the default.  "
+    "[default: of games played, of a store net]",
 )
-def command(archives: tuple[str, ...], output: str, policy: str, form: Any, **options: Any) -> None:
-    """Write games as lc0 training chunks: supervised data, and normal games for vr mix.
+@click.option(
+    "--result",
+    type=click.Choice(["game", "judge"]),
+    help="result_q: the game's result, or 1, 0 or -1 drawn by the judge's W/D/L.  [default: of a store judge]",
+)
+@SPLIT(help="A file of vr split: write nothing that it holds out.")
+@alpha_option()
+@click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
+@click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
+def command(sources: tuple[str, ...], output: str, alpha: AlphaOption, **options: Any) -> None:
+    """Write lc0 training chunks with the judge's values: of games, of chunks that exist, or of the store alone.
 
-    ARCHIVE is as in vr mine. Each game with a result becomes one chunk of V6 records, in order. The value is the game's
-    result, and in best_q and root_q the evaluation that the game or the store has of the position, else the result
-    again. Games without a result, variants and broken games are left out and counted. Ctrl-C stops; the same command
-    resumes after the last complete tar. Positions without games: vr export --format chunks.
+    SOURCES are games as in vr mine: each with a result becomes a chunk, with the game's result, and in best_q and
+    root_q the value that the store or the game has of the position. Or SOURCES are lc0 training chunks of version 6 and
+    plain tars of them: records of judged positions get the judge's values, all others stay as they are. Without SOURCES
+    each judged position of the store becomes a chunk of one record. Ctrl-C stops; the same command resumes after the
+    last complete tar.
 
     \b
     Example:
       vr chunks games.pgn.zst -o normal-chunks
       vr chunks lichess.pgn.zst --min-elo 2200 --time-control rapid,classical --net my-net.pb.gz -o normal-chunks
       vr chunks games.pgn.zst --db valuerepair.db --split split.json --policy judge:0.5 -o judged-chunks
+      vr chunks lc0-data/ -o rescored
+      vr chunks --split split.json -o position-chunks
     """
-    policy_from, share = parse_policy(policy, "played", "net", "judge")
-    scale: AlphaOption = options["alpha"]
-    records: dict[str, Any] = {"policy": policy_from, "policy_share": share, "games": options["games"]}
-    if scale.alpha is not None:
-        records["alpha"] = scale.alpha
-    summary = print_result(
-        lambda: vr.write_game_chunks(
-            archives,
+    games = {name: value for name in ("min_elo", "time_control") if (value := options.pop(name)) is not None}
+    result = print_result(
+        lambda: vr.write_chunks(
+            sources,
             output,
-            vr.SampleOptions(min_elo=options["min_elo"], time_control=options["time_control"]),
-            vr.GameChunkOptions(**records),
-            net=options["net"],
-            store=options["db"],
-            question=vr.Question(alpha=scale.alpha, q_from=scale.q_from),
-            split=options["split"],
-            form=form,
+            store=options.pop("db"),
+            question=vr.Question(alpha=alpha.alpha, q_from=alpha.q_from),
+            sample=vr.SampleOptions(**games) if games else None,
             quiet=is_quiet(),
+            **options,
         ),
         of_files=True,
     )
-    fail_if_broken_off(summary.report.truncated)
+    fail_if_broken_off(result.broken_off)

@@ -11,17 +11,18 @@ from valuerepair import outputs
 from valuerepair.cli.files import Output
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
+    ALPHA,
     ARCHIVE,
     EXPANDED_TO_LEARN,
     FILE,
-    HEADS,
+    ORACLE,
     SEED,
     SPLIT,
-    question,
+    AlphaOption,
     settings_of,
 )
 from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
-from valuerepair.errors import UsageError
+from valuerepair.question import Expanded
 from valuerepair.training.options import MOST_STEPS, PASSES, POLICY, SETTINGS, Only, TrainOptions
 
 _DEFAULTS = TrainOptions()
@@ -30,12 +31,12 @@ _DEFAULTS = TrainOptions()
 @click.command(
     cls=SectionedCommand,
     sections={
-        "Most used": "net output store split steps lr only seed set",
-        "Which positions": "threshold expanded share draw",
-        "Targets": "oracle alpha policy heads",
+        "Most used": "net output db split steps lr only policy seed set",
+        "Which values": "oracle alpha expanded control",
     },
 )
 @click.argument("chunks", type=ARCHIVE, nargs=-1, metavar="[CHUNKS]...")
+@click.option("--net", required=True, metavar="NET", help="The net to train, a .pb.gz.")
 @click.option(
     "-o",
     "--output",
@@ -44,7 +45,7 @@ _DEFAULTS = TrainOptions()
     metavar="FILE",
     help="The new net, a .pb.gz.",
 )
-@click.option("--store", type=FILE, metavar="DB", help="Learn the oracle's values for the positions of this store.")
+@click.option("--db", type=FILE, help="Learn the judge's values for the positions of this store.")
 @SPLIT(help="A file of vr split: learn only from its part train, and from no chunk with a position that it holds out.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters to train.")
 @click.option(
@@ -57,20 +58,10 @@ _DEFAULTS = TrainOptions()
     help=f"Policy target of the store's positions: the old policy, with a share for the judge's best move.  "
     f"[default: {POLICY}]",
 )
-@click.option(
-    "--share",
-    type=float,
-    help="Draw candidates as this share of the positions; weights in the value loss undo it.  "
-    "[default: their natural share]",
-)
-@click.option(
-    "--draw",
-    type=FILE,
-    metavar="FILE.parquet",
-    help="Draw the store's positions by these weights; weights in the value loss undo it.",
-)
-@HEADS
-@question(net="The net to train, a .pb.gz.", expanded=EXPANDED_TO_LEARN)
+@click.option("--control", is_flag=True, help="Learn no candidates: what training does without them.")
+@ORACLE
+@ALPHA
+@click.option("--expanded", type=click.Choice(get_args(Expanded)), default="no", help=EXPANDED_TO_LEARN)
 @click.option(
     "--set",
     multiple=True,
@@ -80,36 +71,36 @@ _DEFAULTS = TrainOptions()
 @SEED(help="Seed for the order of the positions.")
 def command(
     chunks: tuple[str, ...],
+    net: str,
     output: str,
-    store: str | None,
+    db: str | None,
     split: str | None,
-    question: vr.Question | vr.Worst,
+    oracle: str | None,
+    alpha: AlphaOption,
+    expanded: Expanded,
     **options: Any,
 ) -> None:
     """Train an lc0 net: an old .pb.gz becomes a new one, on a CPU or a GPU.
 
     CHUNKS are folders of lc0 training chunks of version 6 (.gz) and uncompressed tars of them, as vr mix writes them;
-    --store trains on mined positions, without self-play. During training the net is judged on held-out games, by all
-    their positions and not only by candidates. The best net is written, with as much of its change as the held-out
-    games support; lc0 reads the file again to check it. A file .training.json beside it has the options, the curve and
-    what was written. Stop with Ctrl-C; the same command continues. Needs pip install 'valuerepair[train]'.
+    --db trains on mined positions, without self-play. During training the net is judged on held-out games, by all their
+    positions and not only by candidates. The best net is written, with as much of its change as the held-out games
+    support; lc0 reads the file again to check it. A file .training.json beside it has the options, the curve and what
+    was written. Stop with Ctrl-C; the same command continues. Needs pip install 'valuerepair[train]'.
 
     \b
     Example:
       vr train mixture --net old.pb.gz -o new.pb.gz
-      vr train --store valuerepair.db --net old.pb.gz -o new.pb.gz
-      vr train --store valuerepair.db --policy judge:0.3 --set amplitude=0.5 --net old.pb.gz -o new.pb.gz
-      vr train --store valuerepair.db --share 0 --net old.pb.gz -o control.pb.gz
-      vr train --store valuerepair.db --split split.json --net old.pb.gz -o new.pb.gz
+      vr train --db valuerepair.db --net old.pb.gz -o new.pb.gz
+      vr train --db valuerepair.db --policy judge:0.3 --set amplitude=0.5 --net old.pb.gz -o new.pb.gz
+      vr train --db valuerepair.db --control --net old.pb.gz -o control.pb.gz
+      vr train --db valuerepair.db --split split.json --set disagreement_weight=0.5 --net old.pb.gz -o new.pb.gz
       vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --lr 5e-5 --set q_ratio=1
     """
-    net = (question.question if isinstance(question, vr.Worst) else question).net
-    if net is None:
-        raise UsageError("--net: give the net to train")
-    heads: vr.Heads = options.pop("heads")
     settings = settings_of({"set": options.pop("set")}, listed="`vr train --help` names them all")
-    train_options = TrainOptions(**options, value_head=heads.value, policy_head=heads.policy).with_settings(settings)
+    train_options = TrainOptions(**options).with_settings(settings)
+    question = vr.Question(oracle=oracle, alpha=alpha.alpha, q_from=alpha.q_from, expanded=expanded)
     result = print_result(
-        lambda: vr.train(net, output, chunks, store, question, train_options, split=split, quiet=is_quiet())
+        lambda: vr.train(net, output, chunks, db, question, train_options, split=split, quiet=is_quiet())
     )
     fail_if_broken_off(result.broken_off)

@@ -314,24 +314,23 @@ class _StageCommands:
     def training(self) -> list[Stage]:
         """The repaired net, and the control, which differs by its candidates alone."""
         s, rates, steps = self._settings, self._rates, self._sizes.steps or 0
-        options = s.train.options(steps)
+        options = replace(s.train.options(steps), threshold=s.threshold)
         learned = _learned(s, self._sizes.positions, self._sizes.book)
         judged = min(_MOST_JUDGED, _HELD * learned)
-        once = learned / rates.net if options.only == "value" else 0  # the input of the value head, computed once
-        seconds = rates.compile + 4 * rates.start + once
+        seconds = rates.compile + 4 * rates.start
         seconds += steps * s.train.batch / rates.train + _JUDGEMENTS * judged / rates.judge
         learning_options = [
             word
-            for name in ("only", "steps", "lr", "batch", "warmup", "every", "patience", "amplitude")
+            for name in ("only", "steps", "lr", "batch", "warmup", "every", "patience", "amplitude", "threshold")
             if (value := getattr(options, name)) is not None
             for word in (("--set", f"{name}={value}") if name in SETTINGS else (f"--{name}", f"{value}"))
         ]
-        common = (*self._net, *self._threshold, *learning_options, *self._seed)
+        common = (*self._net, *learning_options, *self._seed)
         policy = () if options.policy is None else ("--policy", options.policy)
-        store = ("--store", self._path(STORE), *self._oracle, *self._split, *self._alpha, *policy)
-        sources = {REPAIRED: (self._path("mixture"),) if s.normal else (*store, *self._share)}
+        store = (*self._db, *self._oracle, *self._split, *self._alpha, *policy)
+        sources = {REPAIRED: (self._path("mixture"),) if s.normal else store}
         if s.control:
-            sources[CONTROL] = s.normal or (*store, "--share", "0")
+            sources[CONTROL] = s.normal or (*store, "--control")
         content = {REPAIRED: "with candidates", CONTROL: "without candidates"}
         trainings = list[Stage]()
         for net, source in sources.items():

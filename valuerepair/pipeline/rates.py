@@ -286,8 +286,6 @@ def _training(net: str, form: int, batch: PositionBatch, conditions: Mapping[str
     zeros = np.zeros(len(batch))
     samples = of_positions(batch, zeros, wdl_of(zeros, zeros), "fen_only", form)
     step_batch = samples.take(np.arange(size) % len(batch)).batch()
-    if only == "value":
-        learner.keep([samples])  # as a training does
     state = learner.begin()
 
     def step() -> None:
@@ -296,7 +294,7 @@ def _training(net: str, form: int, batch: PositionBatch, conditions: Mapping[str
         float(losses["loss"])
 
     def judge() -> None:
-        np.asarray(learner.evaluate(learner.judged(state), step_batch).q)
+        np.asarray(learner.evaluate(state.parameters, step_batch).q)
 
     step()
     judge()

@@ -103,12 +103,11 @@ class HeldOutShares:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSettings:
     """How a net is trained. `policy` is the target of the policy head if it learns from the store, "net" for the old
-    policy alone. `share` is the share of candidates, by default (None) their share of the sampled positions; with
-    normal games it is the share of repair games, by default that of `vr mix`. `amplitude` is the part of the change
-    that is written; None (no line in the file) is the best on held-out games."""
+    policy alone. `share` is the share of repair games among normal ones, by default (None) that of `vr mix`.
+    `amplitude` is the part of the change that is written; None (no line in the file) is the best on held-out games."""
 
     policy: str = _setting(POLICY, "the policy target: net, or a share of the judge's moves")
-    share: float | None = _setting(None, "share of candidates in training; with normal games, of repair games")
+    share: float | None = _setting(None, "with normal games, the share of repair games")
     only: Only = field(default="all", metadata={"comment": "all, heads or value"})
     amplitude: float | None = _setting(
         AMPLITUDE, "the part of the change that is written; without this line, the best on held-out games"
@@ -121,14 +120,11 @@ class TrainSettings:
             self.options(1)
         except UsageError as error:
             raise UsageError(f"[train] {str(error).removeprefix('--').removeprefix('set ')}") from None
-        if self.share == 0:
-            raise UsageError("[train] share = 0: trains a control; a repair needs candidates")
 
     def options(self, steps: int) -> TrainOptions:
         """Options for a training of `steps` that does not end early; the best step on held-out games is kept."""
         return TrainOptions(
             policy=None if self.only == "value" else self.policy,
-            share=self.share,
             only=self.only,
             amplitude=self.amplitude,
             batch=self.batch,

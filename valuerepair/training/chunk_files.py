@@ -33,6 +33,7 @@ from valuerepair.archives.open import (
     TarError,
     bare_name,
     chunk_version,
+    counts_as_chunk,
     files_in,
     members,
 )
@@ -111,6 +112,27 @@ def find_archives(inputs: Sequence[str]) -> Archives:
         else:
             raise UsageError(f"{path}: no such file or folder")
     return archives
+
+
+def hold_chunks(inputs: Sequence[str]) -> bool:
+    """Whether these files and folders hold training chunks: tars, or chunks by their names or contents.
+
+    If not, they are games or missing. Raises UsageError for chunks among games.
+    """
+    are_chunks = [
+        bool(files_in(path, _is_chunk)) if os.path.isdir(path) else os.path.isfile(path) and _is_chunk(path)
+        for path in inputs
+    ]
+    if any(are_chunks) and not all(are_chunks):
+        raise UsageError(
+            f"{inputs[are_chunks.index(True)]}: has training chunks, {inputs[are_chunks.index(False)]} has not; give "
+            "chunks and games in two commands"
+        )
+    return any(are_chunks)
+
+
+def _is_chunk(path: str) -> bool:
+    return bare_name(path).endswith(".tar") or counts_as_chunk(path)
 
 
 def refuse_equal_names(archives: Archives) -> None:

@@ -1,4 +1,4 @@
-"""Folders of packed training chunks, written in order, in shards that appear whole; a stopped run resumes."""
+"""Folders of packed training chunks, written in order, in tars that appear whole; a stopped run resumes."""
 
 from __future__ import annotations
 
@@ -9,31 +9,22 @@ import re
 import tarfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
-from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, get_args
+from typing import Any, BinaryIO
 
 import msgspec
 
-from valuerepair.errors import UsageError, ValueRepairError, check_word, one_line
-from valuerepair.files import HeldError, check_empty, claimed, sync_all, written_whole
-from valuerepair.identity import set_options, without_defaults
+from valuerepair.errors import UsageError, ValueRepairError, one_line
+from valuerepair.files import HeldError, check_empty, claimed, written_whole
 from valuerepair.inputs import Count, Record, read_json
 from valuerepair.version import __version__
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 MANIFEST = "manifest.json"
 UNFINISHED = "unfinished.json"  # a stopped run resumes from it; removed once the manifest is written
 SHARD_CHUNKS = 10_000
 _LOCK = ".lock"
-_TARS, _LOOSE = "chunks-*.tar", "game_*.gz"
 _MOST_UNFINISHED = 64 << 20  # bytes of unfinished.json, which has a few lines for each shard
-
-ChunkForm = Literal["tar", "files"]
 
 
 class _ShardFacts(Record):
@@ -87,64 +78,28 @@ class TarShard:
         self.bytes += len(data)
 
 
-class _LooseShard:
-    """Chunks as single files in a folder; each appears whole."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._paths: list[Path] = []
-        self._sha = hashlib.sha256()
-        self.bytes = 0
-
-    def add(self, name: str, content: bytes) -> None:
-        partial = self._folder / f".{name}.part"
-        partial.write_bytes(content)
-        self._paths.append(partial.replace(self._folder / name))
-        self._sha.update(hashlib.sha256(content).digest())
-        self.bytes += len(content)
-
-    def close(self) -> str:
-        """Waits until the files are on the disk, and returns the SHA-256 of their SHA-256 digests."""
-        sync_all(self._paths)
-        return self._sha.hexdigest()
-
-    def abandon(self) -> None:
-        """Leaves the files; the run that resumes writes them again."""
-
-
 class ChunkOutput:
     """Writes packed chunks to a folder in the order of `add`; a context manager.
 
-    `form` is ``tar``: plain tars of `SHARD_CHUNKS` chunks each, chunks-00000.tar, chunks-00001.tar, ...; or ``files``:
-    loose game_00000000.gz, ... Each shard appears whole or not at all, and unfinished.json records the progress, so
-    that the run can resume: the caller then skips the first `chunks` chunks. `finish` ends the output and writes
-    manifest.json.
+    They are in plain tars of `SHARD_CHUNKS` chunks each. A tar appears whole or not at all, and unfinished.json records
+    the progress, so that the run can resume: the caller then skips the first `chunks` chunks. `finish` ends the output
+    and writes manifest.json.
 
     `chunks` and `records` count those in the folder, including those of earlier attempts.
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        run: Mapping[str, Any],
-        options: DataclassInstance,
-        *,
-        form: ChunkForm = "tar",
-    ) -> None:
-        """Makes the folder if needed. `run` (JSON-able) and `options` identify everything that the chunks depend on.
+    def __init__(self, folder: str | os.PathLike[str], run: Mapping[str, Any]) -> None:
+        """Makes the folder if needed. `run` (JSON-able) identifies everything that the chunks depend on.
 
         Raises UsageError if `folder` is a file, or has finished chunks, chunks of another run or other files in it;
-        ValueRepairError if a shard has changed, another process writes to the folder, or it cannot be written.
+        ValueRepairError if a tar has changed, another process writes to the folder, or it cannot be written.
         """
         self.folder, self._shown_folder = Path(os.path.abspath(folder)), os.fspath(folder)
-        check_word("--form", form, get_args(ChunkForm))
-        self._run = json.loads(json.dumps({**run, "form": form, "shard_chunks": SHARD_CHUNKS}))
-        self._options = options
-        self._form = form
+        self._run = json.loads(json.dumps({**run, "shard_chunks": SHARD_CHUNKS}))
         self.chunks = self.records = 0
         self._files: dict[str, _ShardFacts] = {}
-        self._shard: TarShard | _LooseShard | None = None
-        self._complete = (0, 0)  # chunks and records in complete shards
+        self._shard: TarShard | None = None
+        self._complete = (0, 0)  # chunks and records in complete tars
         self._lock, self._made_folder = ExitStack(), False
         try:
             self._open()
@@ -182,14 +137,13 @@ class ChunkOutput:
         """Adds a chunk that holds this many `records`. Raises ValueRepairError if it cannot be written."""
         try:
             if self._shard is None:
-                is_tar = self._form == "tar"
-                self._shard = TarShard(self._part(self._shard_name)) if is_tar else _LooseShard(self.folder)
+                self._shard = TarShard(self._part(self._shard_name))
             self._shard.add(chunk_name(self.chunks), packed)
             self.chunks += 1
             self.records += records
             if self.chunks - self._complete[0] == SHARD_CHUNKS:
                 self._end_shard()
-                self._save(UNFINISHED, {"run": self._run_facts, **self._progress()})
+                self._save(UNFINISHED, {"run": self._run, **self._progress()})
         except OSError as error:
             raise self._unwritable(error) from None
 
@@ -201,13 +155,7 @@ class ChunkOutput:
         try:
             if self._shard is not None:
                 self._end_shard()
-            manifest = {
-                "version": f"valuerepair {__version__}",
-                **self._run,
-                "options": asdict(self._options),
-                **counts,
-            }
-            manifest |= self._progress()
+            manifest = {"version": f"valuerepair {__version__}", **self._run, **counts, **self._progress()}
             self._save(MANIFEST, manifest)
             (self.folder / UNFINISHED).unlink(missing_ok=True)
         except OSError as error:
@@ -230,7 +178,7 @@ class ChunkOutput:
         if path.exists():
             self._resume(path)
         else:
-            self._save(UNFINISHED, {"run": self._run_facts, **self._progress()})
+            self._save(UNFINISHED, {"run": self._run, **self._progress()})
         self._remove_incomplete()
 
     def _resume(self, path: Path) -> None:
@@ -238,33 +186,18 @@ class ChunkOutput:
             stopped = read_json(path, _Unfinished, "a list of chunks that a stopped run left", most=_MOST_UNFINISHED)
         except ValueRepairError as error:
             raise UsageError(f"{error}; give a new folder") from None
-        options = stopped.run.get("options")
-        if isinstance(options, dict):  # earlier versions wrote all of them
-            stopped.run["options"] = without_defaults(type(self._options), options)
-        if stopped.run != self._run_facts:
-            difference = one_line(_difference(stopped.run, self._run_facts))
-            raise UsageError(f"{self._shown_folder}: holds chunks of another run ({difference}); give a new folder")
-        first = 0
+        if stopped.run != self._run:
+            names = one_line(", ".join(name for name, value in self._run.items() if stopped.run.get(name) != value))
+            raise UsageError(f"{self._shown_folder}: holds chunks of another run (other {names}); give a new folder")
         for name, facts in stopped.files.items():
-            names = [name] if self._form == "tar" else map(chunk_name, range(first, first + facts.chunks))
-            existing = takewhile(Path.is_file, (self.folder / name for name in names))
-            if sum(path.stat().st_size for path in existing) != facts.bytes:
-                or_later = "" if self._form == "tar" else " or one of the files after it"
-                raise ValueRepairError(f"{self.folder / name}{or_later}: is missing or has changed; give a new folder")
-            first += facts.chunks
+            if not (self.folder / name).is_file() or (self.folder / name).stat().st_size != facts.bytes:
+                raise ValueRepairError(f"{self.folder / name}: is missing or has changed; give a new folder")
         self.chunks, self.records = stopped.chunks, stopped.records
         self._files, self._complete = stopped.files, (self.chunks, self.records)
 
     @property
-    def _run_facts(self) -> dict[str, Any]:
-        """The facts that a run must share before and after a stop."""
-        return {**self._run, "options": set_options(self._options)}
-
-    @property
     def _shard_name(self) -> str:
-        """The open shard's name in the manifest: its tar, or the first of its loose files."""
-        first = self._complete[0]
-        return f"chunks-{first // SHARD_CHUNKS:05d}.tar" if self._form == "tar" else chunk_name(first)
+        return f"chunks-{self._complete[0] // SHARD_CHUNKS:05d}.tar"
 
     def _part(self, name: str) -> Path:
         return self.folder / f".{name}.part"
@@ -274,8 +207,7 @@ class ChunkOutput:
         assert shard is not None
         self._shard = None
         sha256 = shard.close()
-        if self._form == "tar":
-            os.replace(self._part(name), self.folder / name)
+        os.replace(self._part(name), self.folder / name)
         chunks, records = self.chunks - self._complete[0], self.records - self._complete[1]
         self._files[name] = _ShardFacts(sha256, shard.bytes, chunks, records)
         self._complete = (self.chunks, self.records)
@@ -292,8 +224,8 @@ class ChunkOutput:
         """Removes files that belong to no complete shard; a resumed run writes them again."""
         for path in self.folder.glob(".*.part"):
             path.unlink(missing_ok=True)
-        for path in self.folder.glob(_LOOSE if self._form == "files" else _TARS):
-            if int(re.sub(r"\D", "", path.name)) >= (self._complete[0] if self._form == "files" else len(self._files)):
+        for path in self.folder.glob("chunks-*.tar"):
+            if int(re.sub(r"\D", "", path.name)) >= len(self._files):
                 path.unlink(missing_ok=True)
 
     def _unwritable(self, error: OSError) -> ValueRepairError:
@@ -301,18 +233,3 @@ class ChunkOutput:
         return ValueRepairError(
             f"{failed_path}: {error.strerror or error}; once chunks can be written there, the same command resumes"
         )
-
-
-def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The first difference between two runs, in a few words; first of their options, because other facts, as digests,
-    depend on them."""
-    for name in dict.fromkeys(["options", *before, *after]):
-        old, new = before.get(name), after.get(name)
-        if old != new:
-            if isinstance(old, dict) and isinstance(new, dict):
-                return f"{name}: {_difference(old, new)}"
-            old_text, new_text = (
-                json.dumps(run[name], ensure_ascii=False) if name in run else "the default" for run in (before, after)
-            )
-            return f"{name}: {old_text}, not {new_text}"
-    return "nothing differs"

@@ -31,13 +31,12 @@ from valuerepair.training.options import TrainOptions
 from valuerepair.training.samples import Samples
 from valuerepair.training.sources import Held, TrainingStream
 
-# `loss` is what training minimizes, over all positions; then its parts.
+# `loss` is what training minimizes, over all positions; then its parts; then the measures of the judged positions.
 MEASURES = (
     *("loss", "value", "policy", "moves_left", "policy_kl"),
-    *("top_1", "judge_move", "mean_dq", "rate", "newly_wrong"),
+    *("judge_move", "mean_dq", "rate"),
 )
-# For each of several kinds of positions: mean |net Q - deep Q|, mean of its square, share of candidates.
-OF_KINDS = ("mean_dq", "squared", "rate")
+OF_KINDS = ("mean_dq", "rate")  # for each of several kinds of positions
 
 
 class Validation:
@@ -48,8 +47,7 @@ class Validation:
         held: Sequence[Held],
         learner: Learner,
         weights: LossWeights,
-        threshold: float,
-        batch: int,
+        options: TrainOptions,
         old: Mapping[str, Any],
     ) -> None:
         """`old` are the trained parameters before the first step."""
@@ -58,7 +56,7 @@ class Validation:
         among = {name: kind == name for name in KINDS}
         # With only one kind its measures would equal those of all positions.
         self._kinds = {name: rows for name, rows in among.items() if rows.any() and not rows.all()}
-        self._learner, self._weights, self._threshold, self._batch = learner, weights, threshold, batch
+        self._learner, self._weights, self._threshold, self._batch = learner, weights, options.threshold, options.batch
         self._deep, self._weight = (
             column.astype(np.float64) for column in (self._samples.deep_q, self._samples.weight)
         )
@@ -67,7 +65,7 @@ class Validation:
     def measure(self, parameters: Mapping[str, Any]) -> dict[str, float]:
         """`MEASURES` of the net with these trained parameters, means by weight; NaN for unknown values.
 
-        With several kinds of positions also `OF_KINDS` of each: ``mean_dq_aside`` and so on.
+        With several kinds of positions also `OF_KINDS` of each: ``mean_dq_search`` and so on.
         """
         new = self._answers(parameters)
         means = {name: self._mean(values) for name, values in new.parts.items()}
@@ -77,34 +75,19 @@ class Validation:
         if legal.any():
             old_log, new_log = self._old.log_policy.astype(np.float64), new.log_policy.astype(np.float64)
             measures["policy_kl"] = self._mean((np.where(legal, np.exp(old_log) * (old_log - new_log), 0)).sum(1))
-            first, judged = new_log.argmax(1), self._samples.judged
-            measures["top_1"] = self._mean((old_log.argmax(1) == first).astype(np.float64))
-            if new_log.any():  # zeros stand for the policy if only the value head is computed
-                measures["judge_move"] = self._mean(judged == first, judged >= 0)
-        disagreement, before = new.q - self._deep, self._old.q - self._deep
-        is_known = ~np.isnan(disagreement) & (self._weight > 0)
-        if is_known.any():
-            wrong = is_candidate(disagreement, self._threshold)
-            measures["mean_dq"] = self._mean(np.abs(disagreement), is_known)
-            measures["rate"] = self._mean(wrong, is_known)
-            measures["newly_wrong"] = self._mean(wrong & ~is_candidate(before, self._threshold), is_known)
-        for kind, rows in self._kinds.items():
-            columns = (np.abs(disagreement), disagreement**2, is_candidate(disagreement, self._threshold))
-            for name, column in zip(OF_KINDS, columns, strict=True):
-                measures[f"{name}_{kind}"] = self._mean(column, is_known & rows)
+            judged = self._samples.judged
+            measures["judge_move"] = self._mean(judged == new_log.argmax(1), judged >= 0)
+        disagreement = new.q - self._deep
+        is_known = ~np.isnan(disagreement)
+        columns = np.abs(disagreement), is_candidate(disagreement, self._threshold)
+        for name, column in zip(OF_KINDS, columns, strict=True):
+            measures[name] = self._mean(column, is_known)
+            measures |= {f"{name}_{kind}": self._mean(column, is_known & rows) for kind, rows in self._kinds.items()}
         return measures
 
     def loss(self, parameters: Mapping[str, Any]) -> float:
         """The loss that training minimizes, of the net with these trained parameters."""
         return self._sum({name: self._mean(values) for name, values in self._answers(parameters).parts.items()})
-
-    def factor_in_q(self, parameters: Mapping[str, Any]) -> float:
-        """The factor that gives the change in Q, from the old net to the net with these trained parameters, the least
-        squared error against deep Q; NaN without a known deep Q, or if Q has not changed."""
-        is_known = ~np.isnan(self._deep)
-        step, distance = self._answers(parameters).q - self._old.q, self._deep - self._old.q
-        square = self._mean(step**2, is_known)
-        return self._mean(step * distance, is_known) / square if square > 0 else np.nan
 
     def _sum(self, means: Mapping[str, float]) -> float:
         return float(sum(getattr(self._weights, name) * value for name, value in means.items()))
@@ -176,7 +159,6 @@ def fit(
     options: TrainOptions,
     *,
     policy_kl: float,
-    threshold: float,
     checkpoint: Path,
     identity: Mapping[str, Any],
     on_curve: Callable[[list[dict[str, float]]], None] = lambda rows: None,
@@ -191,10 +173,8 @@ def fit(
     value_only = options.only == "value"
     weights = LossWeights(policy=0.0, moves_left=0.0) if value_only else LossWeights(policy_kl=policy_kl)
     learner = Learner(net, options, weights)
-    if value_only:
-        _cache_head_inputs(learner, stream, held, quiet)
     old = {name: net.parameters[name] for name in learner.trained}
-    validation = Validation(held, learner, weights, threshold, options.batch, old) if held else None
+    validation = Validation(held, learner, weights, options, old) if held else None
     fitted = _TrainingSteps(learner, options, validation, checkpoint, identity, on_curve, quiet).run(stream)
     if fitted.best_step and validation is not None:
         fitted.amplitude = find_amplitude(validation, old, fitted.parameters, quiet=quiet)
@@ -203,18 +183,6 @@ def fit(
     if fitted.amplitude is not None:
         fitted.parameters = fitted.amplitude.parameters
     return fitted
-
-
-def _cache_head_inputs(learner: Learner, stream: TrainingStream, held: Sequence[Held], quiet: bool) -> None:
-    """Computes the trunk's output for each position once, if all fit in memory; otherwise each step computes it."""
-    passes = [source.units() for source in stream.sources]
-    count = sum(int(part.counts.sum()) for part in passes) + sum(len(part.samples) for part in held)
-    if count > learner.room:
-        return
-    with Progress("Caching the value head's inputs", None, "positions", quiet=quiet) as progress:
-        progress.stage(f"{count:,} positions")
-        parts = [source.read(part.units) for source, part in zip(stream.sources, passes, strict=True)]
-        learner.keep([*parts, *(part.samples for part in held)])
 
 
 class _TrainingSteps:
@@ -271,7 +239,7 @@ class _TrainingSteps:
                 progress.advance()
                 stopped = self._reason_to_stop(run)
         if self._validation is None:
-            run.best, run.best_step = _copied(self._learner.judged(run.state)), run.step
+            run.best, run.best_step = _copied(run.state.parameters), run.step
         return Fitted(run.best, run.curve, run.best_step, stopped)
 
     def _count(self, run: _TrainingState, pending: tuple[int, Any] | None) -> None:
@@ -291,20 +259,19 @@ class _TrainingSteps:
 
     def _judge(self, run: _TrainingState) -> None:
         """Adds a row to the curve, and keeps the parameters if they are the best so far."""
-        judged = self._learner.judged(run.state)
         row: dict[str, float] = {
             "step": run.step,
             "lr": self._options.rate(run.step - 1) if run.step else 0.0,
             "train_loss": run.total / run.counted if run.counted else math.nan,
         }
         if self._validation is not None:
-            row |= self._validation.measure(judged)
+            row |= self._validation.measure(run.state.parameters)
             if not math.isfinite(row["loss"]):
                 raise ValueRepairError(
                     f"step {run.step:,}: the loss of held-out games is not a number; try a lower --lr"
                 )
             if row["loss"] < run.best_loss:
-                run.best, run.best_loss, run.best_step = _copied(judged), row["loss"], run.step
+                run.best, run.best_loss, run.best_step = _copied(run.state.parameters), row["loss"], run.step
         run.curve.append(row)
         run.total, run.counted = 0.0, 0
         self._on_curve(run.curve)
@@ -336,7 +303,7 @@ class _TrainingSteps:
 
     def _restored(self) -> _TrainingState:
         initial = self._learner.begin()
-        run = _TrainingState(initial, _copied(self._learner.judged(initial)))
+        run = _TrainingState(initial, _copied(initial.parameters))
         if not self._path.exists():
             return run
         notes, arrays = checkpoint.load(self._path, self._identity, self._arrays(run))
@@ -362,12 +329,10 @@ def _copied(parameters: Mapping[str, Any]) -> Trained:
 @dataclass(frozen=True, slots=True)
 class Amplitude:
     """The amplitude step: `factor` is lambda, `of_held_out` the lambda with the least loss on the held-out games (NaN
-    without them), `factor_in_q` the factor of the change in Q with the least squared error; `measures` are `MEASURES`
-    of the net with the new `parameters`."""
+    without them); `measures` are `MEASURES` of the net with the new `parameters`."""
 
     factor: float
     of_held_out: float
-    factor_in_q: float
     measures: dict[str, float]
     parameters: Trained
 
@@ -392,14 +357,14 @@ def find_amplitude(
         factor = round(float(minimum.x), 2)
         measures = {candidate: validation.measure(interpolate(old, new, candidate)) for candidate in (factor, 1.0)}
     best = min(measures, key=lambda candidate: measures[candidate]["loss"])
-    return Amplitude(best, best, validation.factor_in_q(new), measures[best], interpolate(old, new, best))
+    return Amplitude(best, best, measures[best], interpolate(old, new, best))
 
 
 def _amplitude_of(factor: float, fitted: Fitted, validation: Validation | None, old: Mapping[str, Any]) -> Amplitude:
     """The amplitude step with this lambda, not that of the held-out games. Without these there are no measures."""
     parameters = interpolate(old, fitted.parameters, factor)
     if validation is None or fitted.amplitude is None:
-        return Amplitude(factor, math.nan, math.nan, {}, parameters)
+        return Amplitude(factor, math.nan, {}, parameters)
     return replace(fitted.amplitude, factor=factor, measures=validation.measure(parameters), parameters=parameters)
 
 

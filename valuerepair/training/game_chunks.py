@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from valuerepair.chess.origins import Recorded
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Index
 from valuerepair.chess.v6 import Records
-from valuerepair.errors import UsageError, ValueRepairError, check_least
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.identity import set_options
 from valuerepair.judge.split import Split, key_of_game
 from valuerepair.mcts.roots import play_game
@@ -42,7 +42,7 @@ from valuerepair.play.game import Z
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import HELD_OUT, in_order
-from valuerepair.training.chunk_output import SHARD_CHUNKS, ChunkForm, ChunkOutput
+from valuerepair.training.chunk_output import SHARD_CHUNKS, ChunkOutput
 from valuerepair.training.judged import JudgedBoards
 from valuerepair.training.records import LAST_CLOCK, MOST_VISITS, RecordFacts, compressed, divergence, fill_boards
 
@@ -63,27 +63,15 @@ _UNKNOWN, _SAME_SCALE, _JUDGED, _PLAYERS_OWN = range(4)
 class GameChunkOptions:
     """The content of the records of games.
 
-    `input_format` is lc0's id of the planes; None: that of the net, else classical. `policy` is ``played``: the move
-    that was played; or ``net`` or ``judge``: `policy_share` of the policy is the net's priors or the judge's move, and
-    the rest is the played move. `alpha` turns centipawns in the games into Q. `games`: at most this many chunks, the
-    first ones. Raises UsageError for values out of range.
+    `input_format` is lc0's id of the planes. `policy` is ``played``: the move that was played; or ``net`` or ``judge``:
+    `policy_share` of the policy is the net's priors or the judge's move, and the rest is the played move. `alpha` turns
+    centipawns in the games into Q.
     """
 
-    input_format: int | None = None
+    input_format: int = CLASSICAL
     policy: PolicyFrom = "played"
     policy_share: float = 1.0
     alpha: float = values.DEFAULT_ALPHA
-    games: int | None = None
-
-    def __post_init__(self) -> None:
-        RecordFacts(self.input_format or CLASSICAL)  # raises for an unknown format
-        if self.policy not in get_args(PolicyFrom):
-            raise UsageError(f"--policy {self.policy}: give one of {', '.join(get_args(PolicyFrom))}")
-        if not 0 <= self.policy_share <= 1:
-            raise UsageError(f"--policy {self.policy}:{self.policy_share:g}: a share lies between 0 and 1")
-        if not 0 < self.alpha < np.inf:
-            raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns")
-        check_least("--games", self.games)
 
 
 # -- one game ---------------------------------------------------------------------------------------------------------
@@ -118,7 +106,7 @@ def whole_game_records(game: WholeGame, options: GameChunkOptions, judge: Judged
     orig_*: the net's, NaN without a net. played_idx: the played move; best_idx: the judge's, else the played move.
     The adjudicated bit is set unless the rules end the game.
     """
-    facts = RecordFacts(options.input_format or CLASSICAL)
+    facts = RecordFacts(options.input_format)
     rows = play_game(game.start, game.played)
     plies = np.arange(game.begin, game.end)
     records = np.zeros(len(plies), v6.RECORD)
@@ -161,7 +149,7 @@ def _fill_policy(records: Records, rows: Boards, game: WholeGame, options: GameC
     """Fills the policy, its divergence from the net's, and the indices of the best and the played move."""
     moves, cuts = legal_moves(rows)
     row = np.repeat(np.arange(len(rows)), np.diff(cuts))
-    indices = policy_indices(rows, moves, cuts, options.input_format or CLASSICAL)
+    indices = policy_indices(rows, moves, cuts, options.input_format)
     is_played = moves == game.played[game.begin : game.end][row]
     is_best = moves == best[row]
     policy = is_played.astype(np.float64)
@@ -267,7 +255,7 @@ class GameCounts:
 
 @dataclass(frozen=True, slots=True)
 class GameChunksSummary:
-    """The result of `write_game_chunks`; `manifest` is None after an interruption, with `chunks` complete chunks."""
+    """The chunks of games in a `folder`; `manifest` is None after an interruption, with `chunks` complete chunks."""
 
     manifest: dict[str, Any] | None
     report: ReadReport
@@ -277,6 +265,11 @@ class GameChunksSummary:
     @property
     def interrupted(self) -> bool:
         return self.manifest is None
+
+    @property
+    def broken_off(self) -> Sequence[tuple[str, str]]:
+        """The archives that break off, each with where."""
+        return self.report.truncated
 
     def lines(self) -> list[str]:
         """For a terminal."""
@@ -292,7 +285,7 @@ class GameChunksSummary:
         if evaluated:
             lines.append(f"values: {', '.join(evaluated)}; all others have the result of the game")
         reasons = Counter({**self.report.rejected, **manifest["left_out"]})
-        if reasons and manifest["read"] is not None:
+        if reasons:
             listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
             lines.append(f"left out of {self.report.games - self.report.not_sampled:,} games: {listed}")
         lines += [f"cut off games: {manifest[name]:,} records {words}" for name, words in _CUT if manifest[name]]
@@ -310,48 +303,46 @@ def write_game_chunks(
     archives: Sequence[str],
     folder: str | os.PathLike[str],
     sample: SampleOptions | None = None,
-    options: GameChunkOptions | None = None,
     *,
+    policy: PolicyFrom = "played",
+    policy_share: float = 1.0,
     net: str | None = None,
     store: Store | None = None,
     question: Question | None = None,
     split: Split | None = None,
-    form: ChunkForm = "tar",
-    device: str = "auto",
-    threads: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress,
 ) -> GameChunksSummary:
     """Writes each game of archives that has a result as a chunk, in order.
 
     `sample` selects the games (its filters by headers, share, seed, threads; filters of positions have no effect).
-    `net` (a name or a file) gives the input format, and the policy if the options ask for it, on `device` and
-    `threads`. The values of the `store`'s judge by `question` take precedence over the games' own evaluations. Games
-    that the `split` holds out are left out, and in other games the positions that `Split.free_plies` and the store's
-    held-out positions exclude. The same call resumes an interrupted one. Raises UsageError and ValueRepairError, also
-    if no game can be written.
+    `policy` and `policy_share` are those of `GameChunkOptions`. `net` (a name or a file) gives the input format, and
+    the policy if that is asked for. The values of the `store`'s judge by `question` take
+    precedence over the games' own evaluations, which are read by the question's alpha. Games that the `split` holds out
+    are left out, and in other games the positions that `Split.free_plies` and the store's held-out positions exclude.
+    The same call resumes an interrupted one. Raises UsageError and ValueRepairError, also if no game can be written.
     """
-    sample, options = sample or SampleOptions(), options or GameChunkOptions()
-    if options.policy == "net" and net is None:
+    sample, question = sample or SampleOptions(), question or Question()
+    if policy == "net" and net is None:
         raise UsageError("--policy net: give the net by --net")
-    if options.policy == "judge" and store is None:
+    if policy == "judge" and store is None:
         raise UsageError("--policy judge: give the store that has its moves by --db")
     size = total_bytes(archives)  # raises for a missing file, before anything is loaded
-    options = replace(options, input_format=_input_format(options.input_format, net))
-    bar = progress or Progress("chunks", quiet=True)
+    alpha = values.DEFAULT_ALPHA if question.alpha is None else question.alpha
+    options = GameChunkOptions(input_format=_input_format(net), policy=policy, policy_share=policy_share, alpha=alpha)
     with ExitStack() as stack:
         policy_net = None
         if net is not None and options.policy == "net":
-            policy_net = stack.enter_context(open_net(net, device=device, threads=threads))
+            policy_net = stack.enter_context(open_net(net))
         judge, held_out = None, _NOTHING_HELD
         if store is not None:
-            training_question, notes = store.for_training(question or Question())
+            training_question, notes = store.for_training(question)
             for line in notes:
                 log.info(line)
             judge = JudgedBoards.of(store, training_question, split=split)
             held_out = _NOTHING_HELD if split is None else split.held_out(store)
-        bar.set_total(size if options.games is None else None)  # with `games` the total is unknown
-        games = _Games(archives, sample, options, policy_net, judge, split, held_out, bar)
-        output = stack.enter_context(ChunkOutput(folder, games.identity(), options, form=form))
+        progress.set_total(size)
+        games = _Games(archives, sample, options, policy_net, judge, split, held_out, progress)
+        output = stack.enter_context(ChunkOutput(folder, games.identity()))
         stack.enter_context(signals.left_to_loop())
 
         def pack(game: WholeGame) -> tuple[bytes, int]:
@@ -361,8 +352,7 @@ def write_game_chunks(
         with closing(in_order(pack, games.after(output.chunks))) as chunks:
             for _, (packed, records) in chunks:
                 output.add(packed, records)
-                planned = "" if options.games is None else f" of {options.games:,}"
-                bar.note(f"{output.chunks:,}{planned} games, {output.records:,} records")
+                progress.note(f"{output.chunks:,} games, {output.records:,} records")
                 if signals.count():
                     return GameChunksSummary(None, games.report, os.fspath(folder), output.complete)
         games.check_any()
@@ -370,12 +360,10 @@ def write_game_chunks(
     return GameChunksSummary(manifest, games.report, os.fspath(folder), output.chunks)
 
 
-def _input_format(requested: int | None, net: str | None) -> int:
-    """The requested format, the net's, or the classical one. Raises UsageError if the first two differ."""
+def _input_format(net: str | None) -> int:
+    """The net's input format, else the classical one."""
     header = None if net is None else read_net_file(locate(net)).header
-    if header is not None and requested not in (None, header.input_format):
-        raise UsageError(f"input_format {requested}: {net} reads {header.input_format}; leave one of the two out")
-    return requested or (CLASSICAL if header is None else header.input_format)
+    return CLASSICAL if header is None else header.input_format
 
 
 class _Games:
@@ -418,10 +406,11 @@ class _Games:
                 "held_out": len(self._held_positions),
             },
             "split": None if self._split is None else asdict(self._split),
+            "options": asdict(self._options),
         }
 
     def figures(self) -> dict[str, Any]:
-        """The counts of a manifest. If `games` ended the run, the rest of the archives is unknown."""
+        """The counts of a manifest."""
         report = self.report
         read = {
             "games": report.games,
@@ -431,7 +420,7 @@ class _Games:
         }
         names = [count.name for count in fields(self.counts) if count.name != "records"]
         counts = {name: getattr(self.counts, name) for name in names}
-        return {"read": read if self._options.games is None else None, **counts}
+        return {"read": read, **counts}
 
     def check_any(self) -> None:
         """Raises ValueRepairError if there was no game to write."""
@@ -446,15 +435,11 @@ class _Games:
         for rows in read_whole_games(self._archives, self._sample, self.report, on_bytes=self._count_bytes):
             self._progress.advance(self._bytes - self._progress.done)
             chosen = self._chosen(rows)
-            if self._options.games is not None:
-                chosen = chosen[: self._options.games - number]
             for _, game in chosen:
                 self._count(game)
             new = chosen[max(skipped - number, 0) :]
             yield from (game for _, game in new) if self._net is None else self._evaluated(rows, new, self._net)
             number += len(chosen)
-            if number == self._options.games:
-                return
 
     def _count_bytes(self, count: int) -> None:
         self._bytes += count

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets import onnx_model as om
 from valuerepair.nets.conversion import to_onnx
-from valuerepair.nets.options import Heads
 from valuerepair.nets.planes import CLOCK_PLANE, HECTOPLIES
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import MOVES_LEFT_NAME, PLANES_NAME, POLICY_NAME, VALUE_NAME, WDL_NAME
@@ -79,13 +78,12 @@ class NetGraph:
         self,
         nodes: Sequence[Node],
         constants: Mapping[str, NDArray[Any]],
-        heads: Heads,
         input_format: int,
         *,
         by_winograd: bool,
     ) -> None:
         """`constants` are all initialisers of the graph; `by_winograd` computes 3x3 convolutions by matrix products."""
-        self.heads, self._by_winograd = heads, by_winograd
+        self._by_winograd = by_winograd
         self.clock = 1.0 if input_format >= HECTOPLIES else CLOCK
         self._maker = {output: node for node in nodes for output in node.outputs}
         self._nodes = nodes
@@ -104,26 +102,26 @@ class NetGraph:
         self.outputs = tuple(name for name in outputs if name in self._maker)
 
     @classmethod
-    def open(cls, path: str | Path, heads: Heads | None = None, *, by_winograd: bool | None = None) -> NetGraph:
+    def open(cls, path: str | Path, *, by_winograd: bool | None = None) -> NetGraph:
         """The graph of an lc0 net, a file or a name of the registry, converted by lc0 itself.
 
         `by_winograd`: None means that it is on where JAX computes on a CPU. Raises UsageError for an ONNX file, and the
         errors of `nets.conversion.to_onnx`.
         """
         file = read_net_file(locate(str(path)))
-        return cls.of_file(file, heads or Heads(), by_winograd=by_winograd)
+        return cls.of_file(file, by_winograd=by_winograd)
 
     @classmethod
-    def of_file(cls, file: NetFile, heads: Heads, *, by_winograd: bool | None = None) -> NetGraph:
+    def of_file(cls, file: NetFile, *, by_winograd: bool | None = None) -> NetGraph:
         """As `open`, for a file that is already read."""
         if file.header is None:
             raise UsageError(f"{file.path}: an ONNX file cannot be written back as an lc0 net; give the .pb.gz")
-        nodes, constants = read_graph(to_onnx(file, heads=heads).read_bytes())
+        nodes, constants = read_graph(to_onnx(file).read_bytes())
         if unknown := sorted({node.operator for node in nodes} - OPERATORS.keys() - {"Conv"}):
             raise ValueRepairError(f"{file.path}: has operators that cannot be trained here: {', '.join(unknown)}")
         if by_winograd is None:
             by_winograd = jax.default_backend() == "cpu"
-        return cls(nodes, constants, heads, file.header.input_format, by_winograd=by_winograd)
+        return cls(nodes, constants, file.header.input_format, by_winograd=by_winograd)
 
     def forward(self, parameters: Parameters, planes: Any) -> HeadOutputs:
         """The outputs of the net with these parameters for planes [n, 112, 8, 8], in their precision."""

@@ -29,32 +29,30 @@ _POSITIONS_READ = 2048  # positions of a store that are read together
 
 
 class JudgedPositions:
-    """The positions of a store with a deep Q, for training; with a `split` only those of its `part`.
+    """The positions of a store with a deep Q, for training; with a `split` only those of its part ``train``.
 
     A position that the ladder cut has the value of its last rung, and is not a candidate (docs/methods/training.md,
-    "Training"). If there are cut positions, all weights are 1: every sampled position is included, so audited ones need
-    not represent cut ones. Positions beside the games (`vr mine --off-game`) are included; positions that `vr expand`
-    reached are included, candidates or not, if the question includes them.
+    "Training"). So every sampled position is included, and all count alike. Positions beside the games are included,
+    too; positions that `vr expand` reached are included, candidates or not, if the question includes them.
 
     Columns [n] by position_id, values from the side to move: `ids` int64, `keys` uint64 of the positions, `best` uint16
     the judge's moves as in `chess.positions` (0: none), `nodes` int64 of its searches, `games` uint64 keys of games,
-    `net_d` the net's probability of a draw (NaN without W/D/L), `deep_q` in [-1, 1], `rung` the nodes of the last rung
-    (NaN: searched in full), `weight` and `kind` as in `queries.frame`, `is_candidate` bool. `fill` is the net's history
-    fill; `attrs` (`queries.frame`) name the net and the oracle of these values.
+    `net_d` the net's probability of a draw (NaN without W/D/L), `deep_q` in [-1, 1], `disagreement` net Q - deep Q,
+    `rung` the nodes of the last rung (NaN: searched in full), `kind` as in `queries.frame`, `is_candidate` bool and
+    `is_reached` bool for positions of `vr expand`. `fill` is the net's history fill; `attrs` (`queries.frame`) name the
+    net and the oracle of these values.
     """
 
-    def __init__(
-        self, store: Store, question: Question, *, split: Split | None = None, part: str = PARTS[TRAIN]
-    ) -> None:
+    def __init__(self, store: Store, question: Question, *, split: Split | None = None) -> None:
         """Raises ValueRepairError if the store has no such position."""
         import pandas as pd
 
         self.path = store.path
         # "searched" also reads positions beside the games; those of `vr expand` are dropped below if not requested.
         self.question = question if question.expanded != "no" else replace(question, expanded="searched")
-        names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "weight", "rung", "deep_best")
+        names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "rung", "deep_best")
         judged = ("deep_w", "deep_d", "deep_l")
-        frame = store.frame(self.question, only=(*names, "nodes", *judged, "kind", "step", "inferred"), cut=True)
+        frame = store.frame(self.question, only=(*names, "nodes", *judged, "kind"), cut=True)
         self.attrs = frame.attrs
         in_question = frame["kind"].notna() | (question.expanded != "no")
         usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna() & in_question]
@@ -62,30 +60,26 @@ class JudgedPositions:
             raise ValueRepairError(f"{self.path}: none of its {len(frame):,} scored positions has a deep Q to learn")
         ids = usable["position_id"].to_numpy(np.int64)
         if split is not None:
-            in_part = split.among(store, ids, part)
+            in_part = split.among(store, ids, PARTS[TRAIN])
             usable, ids = usable[in_part], ids[in_part]
             if usable.empty:
-                part_words = "part to train on" if part == PARTS[TRAIN] else f"part {part}"
-                raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's {part_words}")
-        if part == PARTS[TRAIN] and (warning := warning_of_held_out(store, ids, split)) is not None:
+                raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's part to train on")
+        if (warning := warning_of_held_out(store, ids, split)) is not None:
             log.warning(warning)
         self.fill = fill_of(self.attrs["net"]["history_fill"])
         self.ids = ids
         self.games = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
-        self.keys, self.net_d, self.deep_q, self.rung, weight = (
-            usable[name].to_numpy() for name in ("key", "net_d", "deep_q", "rung", "weight")
+        self.keys, self.net_d, self.deep_q, self.rung, self.disagreement = (
+            usable[name].to_numpy() for name in ("key", "net_d", "deep_q", "rung", "disagreement")
         )
-        is_cut = ~np.isnan(self.rung)
-        self.weight = np.ones(len(usable)) if is_cut.any() else weight
-        self.is_candidate = ~is_cut & is_candidate(usable["disagreement"].to_numpy(np.float64), question.threshold)
+        self.is_candidate = np.isnan(self.rung) & is_candidate(self.disagreement, question.threshold)
         self.nodes = usable["nodes"].to_numpy(np.int64)
         self._wdl = usable[list(judged)].to_numpy(np.float64)
         codes, moves = pd.factorize(usable["deep_best"])
         # A missing move's code is -1, which is the 0 at the end.
         self.best = np.append(encode_moves(moves), np.uint16(0))[codes]
         self.kind = usable["kind"].to_numpy(object)
-        self.is_sampled = usable["kind"].notna().to_numpy()
-        self.reached = usable[["position_id", "step", "inferred"]][~self.is_sampled]
+        self.is_reached = usable["kind"].isna().to_numpy()
 
     def wdl(self, rows: Index) -> NDArray[np.float32]:
         """float32[n, 3] win, draw and loss of these rows, from the side to move: the target of the value head.
@@ -120,17 +114,10 @@ class JudgedBoards:
     attrs: dict[Any, Any]
 
     @staticmethod
-    def of(
-        store: Store, question: Question, *, split: Split | None = None, candidates_only: bool = False
-    ) -> JudgedBoards:
-        """The boards of `JudgedPositions`, or of its candidates alone. Raises ValueRepairError without boards."""
+    def of(store: Store, question: Question, *, split: Split | None = None) -> JudgedBoards:
+        """The boards of `JudgedPositions`. Raises ValueRepairError without boards."""
         positions = JudgedPositions(store, question, split=split)
-        rows = np.flatnonzero(positions.is_candidate) if candidates_only else np.arange(len(positions.ids))
-        if not len(rows):
-            raise ValueRepairError(
-                f"{store.path}: none of its judged positions is a candidate at {question.threshold:g}"
-            )
-        rows = rows[np.argsort(positions.keys[rows])]
+        rows = np.argsort(positions.keys)
         clock, repeated = np.empty(len(rows), np.int64), np.zeros(len(rows), np.bool_)
         for begin in range(0, len(rows), _POSITIONS_READ):
             part = slice(begin, begin + _POSITIONS_READ)

@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from valuerepair.errors import UsageError, check_word
-from valuerepair.nets.options import Heads
+from valuerepair.question import DEFAULT_THRESHOLD, check_threshold
 
 Only = Literal["all", "heads", "value"]
-Average = Literal["none", "swa", "ema"]
 Word = TypeVar("Word", bound=str)
 
-EMA_DECAY = 0.999
-SWA_FROM = 0.75  # the share of the steps before the average begins
 _JUDGEMENTS = 20  # without a given interval
 PASSES = 6  # over the positions, if no number of steps is given; with more passes a net overfits
 MOST_STEPS = 2000
@@ -32,10 +29,9 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
     "warmup": int,
     "q_ratio": float,
     "policy_kl": float,
-    "average": str,
     "amplitude": float,
-    "weights": str,
-    "candidates": int,
+    "threshold": float,
+    "disagreement_weight": float,
     "holdout": float,
     "every": int,
     "patience": int,
@@ -74,16 +70,12 @@ class TrainOptions:
     store's positions, ``net`` for the old net's policy or ``judge:0.3`` for a mixture with that share on the judge's
     best move; None: `POLICY`. `policy_kl`: the weight of KL(policy target || new policy); None: 1 with a store, else 0;
     for chunks the target is the old policy. `q_ratio`: the share of the search's Q in the value target, the rest is the
-    game's result. `average`: the average of the parameters that is judged and written, ``none``, ``swa`` (the mean of
-    the last quarter of the steps) or ``ema``. `amplitude`: the part of the change of the parameters that is written,
-    from 0 to 1; None: the one with the least loss on the held-out games. `share`: the share of candidates among a
-    store's positions; None: their own share. `candidates`: use at most this many candidates; None: all. `draw`: a
-    .parquet file with the weights by which a store's positions are drawn instead. If positions are drawn more or less
-    often than they occur, their value loss is weighted back (`training.drawing.StoreDraw`). `holdout`: the share of
-    games that judge the net and do not train it. `every`: the steps between two judgements; None: 20 judgements in all.
-    `patience`: the judgements without gain after which training stops; 0: never. `value_head` and `policy_head`: the
-    heads to train, for a net with several (`nets.options.Heads`); the outputs of the other heads change too if the
-    trunk does.
+    game's result. `amplitude`: the part of the change of the parameters that is written, from 0 to 1; None: the one
+    with the least loss on the held-out games. `threshold`: ``|net Q - deep Q|`` from which a position is a candidate.
+    `control`: learn no candidates of the store, and all else as without it. `disagreement_weight`: the share of a store
+    position's value loss that is in proportion to the soft weight of its disagreement (`sources.value_weights`).
+    `holdout`: the share of games that judge the net and do not train it. `every`: the steps between two judgements;
+    None: 20 judgements in all. `patience`: the judgements without gain after which training stops; 0: never.
 
     Raises UsageError for values out of range.
     """
@@ -96,23 +88,14 @@ class TrainOptions:
     policy: str | None = None
     policy_kl: float | None = None
     q_ratio: float = 0.0
-    average: Average = "none"
     amplitude: float | None = None
-    weights: str | None = None
-    share: float | None = None
-    candidates: int | None = None
-    draw: str | None = None
+    threshold: float = DEFAULT_THRESHOLD
+    control: bool = False
+    disagreement_weight: float = 0.0
     holdout: float = 0.1
     every: int | None = None
     patience: int = 5
-    value_head: str = Heads().value
-    policy_head: str = Heads().policy
     seed: int = 0
-
-    @property
-    def heads(self) -> Heads:
-        """The heads that are trained."""
-        return Heads(self.value_head, self.policy_head)
 
     @property
     def policy_share(self) -> float:
@@ -120,7 +103,7 @@ class TrainOptions:
         return parse_policy(POLICY if self.policy is None else self.policy, "net", "judge")[1]
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "every", "candidates"):
+        for name in ("steps", "batch", "every"):
             if (count := getattr(self, name)) is not None and count < 1:
                 raise UsageError(f"{_option_text(name, count)}: must be at least 1")
         for name in ("warmup", "patience", "seed"):
@@ -129,7 +112,7 @@ class TrainOptions:
         for name in ("lr", "policy_kl"):
             if not 0 <= (weight := getattr(self, name) or 0.0) < math.inf:
                 raise UsageError(f"{_option_text(name, weight)}: must be a number that is not negative")
-        for name in ("q_ratio", "share", "holdout", "amplitude"):
+        for name in ("q_ratio", "disagreement_weight", "holdout", "amplitude"):
             if not 0 <= (part := getattr(self, name) or 0.0) <= 1:
                 raise UsageError(f"{_option_text(name, part)}: must lie between 0 and 1")
         if self.policy is not None and self.policy_share and self.only == "value":
@@ -137,8 +120,7 @@ class TrainOptions:
         if self.holdout == 1:
             raise UsageError("--set holdout=1: leaves nothing to train on")
         check_word("--only", self.only, get_args(Only))
-        if self.average not in get_args(Average):
-            raise UsageError(f"--set average={self.average}: must be one of {', '.join(get_args(Average))}")
+        check_threshold(self.threshold)
 
     def with_settings(self, settings: Mapping[str, str]) -> TrainOptions:
         """A copy with these `SETTINGS`, name and text, as ``--set`` gives them. Raises UsageError."""
@@ -172,11 +154,3 @@ class TrainOptions:
         warmup = min(_WARMUP, self.total_steps // 5) if self.warmup is None else self.warmup
         ramp = min(1.0, (step + 1) / warmup) if warmup else 1.0
         return self.lr * ramp * (1 + math.cos(math.pi * step / self.total_steps)) / 2
-
-    def blend(self, step: int) -> float:
-        """The weight of the parameters after a step in their average; 1 if that step begins the average."""
-        if self.average == "swa":
-            return 1 / max(1, step + 2 - math.ceil(SWA_FROM * self.total_steps))
-        if self.average == "ema":
-            return 1 - min(EMA_DECAY, (1 + step) / (10 + step))
-        return 1.0

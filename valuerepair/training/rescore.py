@@ -1,4 +1,4 @@
-"""`vr rescore`: replaces the search's values by the judge's, in existing training chunks.
+"""Existing training chunks with the judge's values in place of the search's.
 
 A record gets the store's value of its position: of the same key (`chess.board.keys`), repeated before or not as the
 stored one, and with the same half-move clock, unless both clocks are low. Its other fields and all other records keep
@@ -7,14 +7,13 @@ their bytes.
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,6 @@ from valuerepair.chess import v6
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Keys
 from valuerepair.chess.v6 import Records
-from valuerepair.errors import check_word
 from valuerepair.files import check_new_folder, check_room, whole_folder
 from valuerepair.judge.split import Split
 from valuerepair.question import Question
@@ -53,10 +51,7 @@ from valuerepair.training.chunk_files import (
 )
 from valuerepair.training.judged import JudgedBoards
 from valuerepair.training.samples import chances, sampled_results
-
-log = logging.getLogger(__name__)
-
-Fields = Literal["q", "result", "both"]
+from valuerepair.training.store_chunks import Result
 
 _NO_MATE = 1 - 1e-4  # lc0's deblunder takes a played_q of -1 as a blunder into mate
 
@@ -73,7 +68,6 @@ class Rescored:
     """
 
     folder: str
-    fields: Fields
     positions: int
     chunks: int = 0
     records: int = 0
@@ -85,10 +79,6 @@ class Rescored:
     left_out: dict[str, int] = field(default_factory=dict)
     left_out_first: list[str] = field(default_factory=list)
     broken_off: list[tuple[str, str]] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Any]:
-        """Its fields, JSON-able."""
-        return asdict(self)
 
     def lines(self) -> list[str]:
         """For a terminal."""
@@ -114,17 +104,16 @@ def rescore(
     chunks: Sequence[str],
     store: Store,
     out: str | Path,
-    question: Question | None = None,
+    question: Question,
     *,
-    fields: Fields = "q",
-    candidates_only: bool = False,
+    result: Result = "game",
     split: Split | None = None,
-    quiet: bool = False,
+    progress: Progress,
 ) -> Rescored:
-    """Writes the chunks to the new folder `out`, under their names, with the judge's values in the chosen `fields`.
+    """Writes the chunks to the new folder `out`, under their names, with the judge's values.
 
-    ``q``: best_*, root_*, and played_*, which keeps its distance from best_*; ``result``: result_*, a win, a draw or a
-    loss with the judge's chances of each, because lc0's rescorer accepts no other results; ``both``. W/D/L come from
+    best_*, root_*, and played_*, which keeps its distance from best_*; and with `result` ``judge`` result_*: a win, a
+    draw or a loss with the judge's chances of each, because lc0's rescorer accepts no other results. W/D/L come from
     the judge's Q with the net's own draws, or with `question.q_from` ``wdl`` from the judge. With a `split` only
     positions of its part ``train`` give their values, and chunks with a position that it holds out are not written.
     `out` appears complete or not at all; files that are not usable chunks are left out.
@@ -132,19 +121,16 @@ def rescore(
     Raises UsageError if two files would get one name or `out` is not empty, ValueRepairError without judged positions
     or chunks.
     """
-    check_word("--fields", fields, get_args(Fields))
     check_new_folder(out, chunks)
     archives = find_archives(chunks)
     refuse_equal_names(archives)
-    training_question, notes = store.for_training(question or Question())
-    for line in notes:
-        log.info(line)
-    judged = JudgedBoards.of(store, training_question, split=split, candidates_only=candidates_only)
+    judged = JudgedBoards.of(store, question, split=split)
     held_out = np.empty(0, np.uint64) if split is None else split.held_out(store)[0]
-    rescored = Rescored(os.fspath(out), fields, len(judged.nodes))
-    with whole_folder(out) as partial, Progress("rescoring", archives.total_bytes(), "bytes", quiet=quiet) as progress:
+    rescored = Rescored(os.fspath(out), len(judged.nodes))
+    progress.set_total(archives.total_bytes())
+    with whole_folder(out) as partial:
         check_room(partial, archives.total_bytes())
-        _write(archives, judged, held_out, rescored, partial, progress.advance)
+        _write(archives, judged, held_out, result, rescored, partial, progress.advance)
         if not rescored.chunks:
             raise LeftOut(rescored.left_out, broken_off=rescored.broken_off).none_usable(chunks)
     return rescored
@@ -168,6 +154,7 @@ def _write(
     archives: Archives,
     judged: JudgedBoards,
     held_out: Keys,
+    result: Result,
     rescored: Rescored,
     folder: Path,
     on_bytes: Callable[[int], None],
@@ -177,7 +164,7 @@ def _write(
     change: dict[str, float] = defaultdict(float)
 
     def work(block: Sequence[ChunkFile]) -> list[_Chunk | str]:
-        return _rescored([chunk_file.content for chunk_file in block], judged, held_out, rescored.fields)
+        return _rescored([chunk_file.content for chunk_file in block], judged, held_out, result)
 
     def written() -> Iterator[tuple[ChunkFile, bytes]]:
         for block, chunks in in_order(work, blocks(read_archives(archives, left_out.break_off))):
@@ -208,7 +195,7 @@ def _write(
             os.utime(folder / name, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-def _rescored(packed: Sequence[bytes], judged: JudgedBoards, held_out: Keys, fields: Fields) -> list[_Chunk | str]:
+def _rescored(packed: Sequence[bytes], judged: JudgedBoards, held_out: Keys, result: Result) -> list[_Chunk | str]:
     """Each packed chunk with the judge's values, or the reason why it is not written."""
     unpacked = [_readable_records(content) for content in packed]
     usable = [records for records in unpacked if not isinstance(records, str)]
@@ -225,7 +212,7 @@ def _rescored(packed: Sequence[bytes], judged: JudgedBoards, held_out: Keys, fie
         if isinstance(records, str):
             chunks.append(records)
             continue
-        chunk = _chunk(content, records, next(rows_of_chunks), int(next(otherwise).sum()), judged, fields)
+        chunk = _chunk(content, records, next(rows_of_chunks), int(next(otherwise).sum()), judged, result)
         chunks.append(HELD_OUT if next(is_held_out).any() else chunk)
     return chunks
 
@@ -244,16 +231,16 @@ def _chunk(
     judged_rows: NDArray[np.int64],
     otherwise: int,
     judged: JudgedBoards,
-    fields: Fields,
+    result: Result,
 ) -> _Chunk:
     rows = np.flatnonzero(judged_rows >= 0)
-    if fields == "q":
+    if result == "game":
         rows = rows[~_are_proven(records, rows)]
     if not len(rows):
         return _Chunk(content, len(records), otherwise=otherwise)
     changed, wdl = records.copy(), judged.wdl[judged_rows[rows]]
     chance = chances(judged.keys[judged_rows[rows]] ^ scrambled(rows.astype(np.uint64) ^ np.uint64(digest_of(content))))
-    change = put_values(changed, rows, wdl, chance, fields)
+    change = put_values(changed, rows, wdl, chance, result)
     return _Chunk(pack(changed), len(records), len(rows), otherwise, change)
 
 
@@ -262,18 +249,16 @@ def put_values(
     rows: NDArray[np.int64],
     wdl: NDArray[np.float32],
     chance: NDArray[np.float64],
-    fields: Fields,
+    result: Result,
 ) -> dict[str, float]:
     """Writes W/D/L [n, 3] into the records `rows` [n]; returns the sum of abs(new Q - old Q) of each kind of field.
 
-    Results are sampled by `chance` [n] in [0, 1). played_q keeps its distance from best_q, so that deblundering treats
-    the played move as before. A win or loss that the search has proven keeps its values, which deblundering compares
-    with 1; other proofs, such as of a repetition, are removed with the value that they prove.
+    With `result` ``judge`` results are drawn by `chance` [n] in [0, 1). played_q keeps its distance from best_q, so
+    that deblundering treats the played move as before. A win or loss that the search has proven keeps its values, which
+    deblundering compares with 1; other proofs, such as of a repetition, are removed with the value that they prove.
     """
-    change = {}
-    if fields != "result":
-        change["q"] = _put_q(records, rows, wdl)
-    if fields != "q":
+    change = {"q": _put_q(records, rows, wdl)}
+    if result == "judge":
         z = sampled_results(wdl, chance)
         change["result"] = float(np.nansum(np.abs(z - records["result_q"][rows])))
         records["result_q"][rows], records["result_d"][rows] = z, z == 0

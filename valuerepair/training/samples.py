@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.select import ply_priorities, scrambled
+from valuerepair.archives.select import scrambled
 from valuerepair.arrays import Floats32, Moves
 from valuerepair.chess import v6
 from valuerepair.chess.bits import ALL
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
     outputs; shares float32[n, 224], their shares of the visits: 0 where unknown, -1 after the last legal move; wdl
     float32[n, 3], the value target; moves_left float32[n], NaN where unknown; weight float32[n] of the position;
     value_weight float32[n], a further factor of its value loss; judged int32[n], the column of the judge's best move in
-    `moves`, -1 where unknown. key uint64[n] is the position's; None in code that JAX compiles.
+    `moves`, -1 where unknown.
     """
 
     bits: NDArray[np.uint32]
@@ -52,7 +52,6 @@ class Batch(NamedTuple):
     weight: Floats32
     value_weight: Floats32
     judged: NDArray[np.int32]
-    key: NDArray[np.uint64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,6 @@ class Samples:
     | weight       | float32[n]       | of the position in the loss                                                |
     | value_weight | float32[n]       | a further factor of its value loss                                         |
     | judged       | int32[n]         | index of the judge's best among the row's legal moves, -1: not known       |
-    | key          | uint64[n]        | of the position; rows of one source with equal keys have equal planes      |
     | cuts         | int64[n + 1]     | row i's legal moves are ``moves[cuts[i]:cuts[i + 1]]``                     |
     | moves        | uint16[cuts[n]]  | indices into the 1858 policy outputs                                       |
     | shares       | float32[cuts[n]] | of visits; 0 without a search                                              |
@@ -83,7 +81,6 @@ class Samples:
     weight: Floats32
     value_weight: Floats32
     judged: NDArray[np.int32]
-    key: NDArray[np.uint64]
     cuts: Index
     moves: NDArray[np.uint16]
     shares: Floats32
@@ -115,7 +112,7 @@ class Samples:
         row, column = np.repeat(np.arange(len(self)), np.diff(self.cuts)), indices_within(self.cuts)
         moves[row, column], shares[row, column] = self.moves, self.shares
         bits = _padded(self.masks, n).view(np.uint32).reshape(n, PLANES, 2)
-        unchanged = ("rule50", "wdl", "moves_left", "weight", "value_weight", "judged", "key")
+        unchanged = ("rule50", "wdl", "moves_left", "weight", "value_weight", "judged")
         columns = {name: _padded(getattr(self, name), n) for name in unchanged}
         return Batch(bits=bits, moves=moves, shares=shares, **columns)
 
@@ -136,14 +133,12 @@ def _padded(column: NDArray[Any], n: int) -> NDArray[Any]:
 # -- of training records ----------------------------------------------------------------------------------------------
 
 
-def of_records(
-    records: NDArray[np.void], q_ratio: float, weight: NDArray[np.float64] | None = None, game: int = 0
-) -> Samples:
-    """The records of one game, v6.RECORD[n], as samples; `game` is a 64-bit key of the game.
+def of_records(records: NDArray[np.void], q_ratio: float) -> Samples:
+    """The records of one game, v6.RECORD[n], as samples.
 
     The value target is the game's result, mixed with the share `q_ratio` of the value of the search's best move.
     `deep_q` is the Q of that move; NaN for a position that was not searched: its record has the game's result there.
-    `weight` [n] are 1 by default; records that lc0's rescorer deleted have 0.
+    Records that lc0's rescorer deleted have weight 0.
     """
     n = len(records)
     is_deleted = records["invariance_info"] & v6.DELETED != 0
@@ -159,10 +154,9 @@ def of_records(
         np.where(q_ratio > 0, np.float32(q_ratio) * best, 0) + np.float32(1 - q_ratio) * result,
         np.where(was_searched, records["best_q"], np.nan).astype(np.float32),
         records["plies_left"].astype(np.float32),
-        np.where(is_deleted, 0, 1 if weight is None else weight).astype(np.float32),
+        np.where(is_deleted, 0, 1).astype(np.float32),
         np.ones(n, np.float32),
         np.full(n, -1, np.int32),
-        ply_priorities(np.full(n, game, np.uint64), np.arange(n)),
         np.searchsorted(row, np.arange(n + 1)).astype(np.int64),
         moves.astype(np.uint16),
         records["probabilities"][row, moves].astype(np.float32),
@@ -250,7 +244,6 @@ def of_positions(
         np.ones(len(batch), np.float32),
         np.ones(len(batch), np.float32),
         _move_columns(moves, cuts, best),
-        scrambled(batch.key),
         cuts,
         indices.astype(np.uint16),
         np.zeros(len(indices), np.float32),

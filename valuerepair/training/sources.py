@@ -16,11 +16,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.archives.select import ply_priorities, salt, scrambled
+from valuerepair.archives.select import in_share, ply_priorities, salt, scrambled
+from valuerepair.arrays import Flags, Floats
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import cuts_of
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import ValueRepairError
+from valuerepair.judge.weights import weights_of
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import (
     BrokenChunk,
@@ -31,9 +33,8 @@ from valuerepair.training.chunk_files import (
     read_index,
     unpack,
 )
-from valuerepair.training.drawing import StoreDraw, check_any_left, is_held, read_weights
+from valuerepair.training.judged import JudgedPositions
 from valuerepair.training.samples import MOST_MOVES, Batch, Samples, indices_within, of_positions, of_records
-from valuerepair.training.weights import parse_formula
 
 T = TypeVar("T")
 
@@ -60,11 +61,10 @@ class Pass(NamedTuple):
 class Held:
     """n positions by which a net is judged, from games that do not train it.
 
-    `game` uint64[n] is the key of each position's game, `kind` object[n] how it was reached (`chess.origins.KINDS`).
+    `kind` object[n] is how each was reached (`chess.origins.KINDS`).
     """
 
     samples: Samples
-    game: Keys
     kind: NDArray[np.object_]
 
 
@@ -76,12 +76,8 @@ class TrainingSource(Protocol):
     games: int  # all games
     held_games: int
 
-    def one_pass(self, number: int) -> Pass:
-        """The units of pass `number`, the same at each call; all passes have as many positions."""
-        ...
-
     def units(self) -> Pass:
-        """Every unit that a pass may have."""
+        """The units of a pass: all that train the net."""
         ...
 
     def read(self, units: Index) -> Samples:
@@ -93,14 +89,34 @@ class TrainingSource(Protocol):
         ...
 
 
+def is_held(games: Keys, share: float) -> Flags:
+    """bool[n]: which games are held out, by a hash of their keys; neither other games nor a seed have an effect.
+
+    With a share above 0 and several games, at least one game is held out: the one with the lowest hash.
+    """
+    hashes = scrambled(games ^ salt("held out of training"))
+    held = in_share(hashes, share) if share > 0 else np.zeros(len(games), np.bool_)
+    if share > 0 and not held.any() and len(np.unique(games)) > 1:
+        held = hashes == hashes.min()
+    return held
+
+
+def _check_any_left(name: str, games: int, held: int) -> None:
+    """Raises ValueRepairError if all games of the source `name` are held out."""
+    if held >= games:
+        raise ValueRepairError(
+            f"{name}: all of its {games:,} games are held out, so there is nothing to train on; "
+            "give more games, or a smaller share with --set holdout="
+        )
+
+
 # -- chunks -----------------------------------------------------------------------------------------------------------
 
 
 class ChunkSource:
     """Training chunks in folders and tars; a unit is a chunk.
 
-    The value target is the game's result, mixed with the share `q_ratio` of the search's value. `weights` is a formula
-    of `vr weights`, or the .parquet file that its --side wrote for these chunks.
+    The value target is the game's result, mixed with the share `q_ratio` of the search's value.
     """
 
     def __init__(
@@ -109,7 +125,6 @@ class ChunkSource:
         input_format: int,
         *,
         q_ratio: float = 0.0,
-        weights: str | None = None,
         holdout: float = 0.1,
         held_out: Keys | None = None,
         on_bytes: Callable[[int], None] = lambda n: None,
@@ -129,17 +144,10 @@ class ChunkSource:
                 "(new_input_format) loses each chunk's history"
             )
         self._q_ratio = q_ratio
-        self._starts = cuts_of(self._index.records.astype(np.int64))
-        self._formula, self._weights = None, None
-        if weights is not None and weights.endswith(".parquet"):
-            self._weights = _side_weights(weights, self._index.digest, self._starts)
-        elif weights is not None:
-            self._formula = parse_formula(weights)
-        digest = "" if self._weights is None else hashlib.sha256(self._weights.tobytes()).hexdigest()
-        self.identity = f"chunks {self._index.sha256} {digest}"
+        self.identity = f"chunks {self._index.sha256}"
         self._held = is_held(self._index.digest, holdout)
         self.games, self.held_games = self._index.games, int(self._held.sum())
-        check_any_left(self.name, self.games, self.held_games)
+        _check_any_left(self.name, self.games, self.held_games)
 
     @property
     def is_of_games(self) -> bool:
@@ -149,9 +157,6 @@ class ChunkSource:
     def units(self) -> Pass:
         units = np.flatnonzero(~self._held)
         return Pass(units, self._index.digest[units], self._index.records[units].astype(np.int64))
-
-    def one_pass(self, number: int) -> Pass:
-        return self.units()
 
     def read(self, units: Index) -> Samples:
         parts = self._read(np.sort(units), lambda unit, samples: samples)
@@ -168,7 +173,7 @@ class ChunkSource:
         unit = np.repeat(units, counts)[chosen]
         rows = {int(number): row[chosen[unit == number]] for number in np.unique(unit)}
         parts = self._read(np.array(sorted(rows)), lambda unit, samples: samples.take(rows[unit]))
-        return Held(Samples.concat(list(parts)), game[chosen], np.full(len(chosen), GAME, object))
+        return Held(Samples.concat(list(parts)), np.full(len(chosen), GAME, object))
 
     def _read(self, units: Index, convert: Callable[[int, Samples], Samples]) -> Iterator[Samples]:
         """The output of `convert` for the positions of each unit, in order, on all cores."""
@@ -183,10 +188,7 @@ class ChunkSource:
             if len(records) != index.records[unit]:
                 raise self._changed_error(unit, "has other records")
             check_finite(self._path(unit), records, _VALUES)
-            weight = None if self._formula is None else self._formula.weigh(records)
-            if self._weights is not None:
-                weight = self._weights[self._starts[unit] : self._starts[unit + 1]].astype(np.float64)
-            samples = of_records(records, self._q_ratio, weight, int(index.digest[unit]))
+            samples = of_records(records, self._q_ratio)
             if np.diff(samples.cuts).max(initial=0) > MOST_MOVES:
                 raise ValueRepairError(f"{self._path(unit)}: a record has too many moves; illegal ones are not -1")
             if not np.isfinite(samples.wdl).all():
@@ -215,57 +217,46 @@ class ChunkSource:
         return ValueRepairError(f"{self._path(unit)}: changed since training began: {reason}")
 
 
-_FEW_ROWS = 10_000_000  # a file of weights may have this many, however few positions the chunks have
-
-
-def _side_weights(path: str, digests: NDArray[np.uint64], starts: Index) -> NDArray[np.float32]:
-    """The weights that `vr weights --side` wrote for n chunks: float32[starts[n]], in the order of `digests`.
-
-    `digests` [n] identify the chunks, `starts` [n + 1] says where the records of each begin, and their end. The file
-    may have other chunks, too. Raises ValueRepairError if it lacks one of these.
-    """
-    most = max(_FEW_ROWS, 4 * int(starts[-1]))
-    (digest, record), weight = read_weights("--set weights", path, ("digest", "record"), most)
-    begins = np.flatnonzero(record == 0)
-    lengths = np.diff(begins, append=len(record))
-    if not np.array_equal(record, indices_within(cuts_of(lengths))):
-        raise ValueRepairError(f"--set weights={path}: its records are not in the order of vr weights --side")
-    order = np.argsort(digest[begins], kind="stable")
-    wanted, counts = digests.astype(np.int64), np.diff(starts)
-    chunk_rows = order[np.minimum(np.searchsorted(digest[begins], wanted, sorter=order), len(order) - 1)]
-    missing = (digest[begins][chunk_rows] != wanted) | (lengths[chunk_rows] != counts)
-    if missing.any():
-        raise ValueRepairError(
-            f"--set weights={path}: does not belong to these chunks: it has no weights of {missing.sum():,} of "
-            f"{len(wanted):,}"
-        )
-    rows = np.repeat(begins[chunk_rows], counts) + indices_within(starts)
-    return np.asarray(weight[rows], np.float32)
-
-
 # -- stores -----------------------------------------------------------------------------------------------------------
 
 
 class StoreSource:
-    """Positions of a store that `draw` draws; a unit is a position.
+    """The judged positions of a store; a unit is a position, and each is in every pass.
 
     The value target is the oracle's value. The policy learns the oracle's move, or stays as it is
-    (`TrainOptions.policy`).
+    (`TrainOptions.policy`). Rows of `judged`, int64: `trained` are those to learn from, with `control` without
+    candidates; `held` those of the games held out, but none that `vr expand` reached.
     """
 
-    def __init__(self, draw: StoreDraw, input_format: int) -> None:
-        self.draw, self._input_format = draw, input_format
-        self.name, self.identity = draw.path, draw.identity
-        self.games, self.held_games = draw.game_count, draw.held_game_count
+    def __init__(
+        self,
+        judged: JudgedPositions,
+        input_format: int,
+        *,
+        holdout: float = 0.1,
+        control: bool = False,
+        disagreement_weight: float = 0.0,
+    ) -> None:
+        """Raises ValueRepairError if no position is left to train on."""
+        self.judged, self._input_format, self.name = judged, input_format, judged.path
+        is_in_held_game = is_held(judged.games, holdout)
+        self.games, self.held_games = (len(np.unique(games)) for games in (judged.games, judged.games[is_in_held_game]))
+        _check_any_left(self.name, self.games, self.held_games)
+        self.trained = np.flatnonzero(~is_in_held_game & ~(control & judged.is_candidate))
+        self.held = np.flatnonzero(is_in_held_game & ~judged.is_reached)
+        if not len(self.trained):
+            raise ValueRepairError(f"{self.name}: all positions to train on are candidates, which --control leaves out")
+        weight = np.ones(len(judged.ids))
+        weight[self.trained] = value_weights(
+            judged.disagreement[self.trained], judged.question.threshold, disagreement_weight
+        )
+        self._value_weight = weight
+        columns = (judged.ids, judged.keys, judged.best, judged.deep_q, judged.games, self.trained, weight)
+        digest = hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns)).hexdigest()
+        self.identity = f"store {digest} {judged.fill}"
 
     def units(self) -> Pass:
-        return self._pass(self.draw.rows())
-
-    def one_pass(self, number: int) -> Pass:
-        return self._pass(self.draw.one_pass(number))
-
-    def _pass(self, rows: Index) -> Pass:
-        return Pass(rows, self.draw.keys[rows], np.ones(len(rows), np.int64))
+        return Pass(self.trained, self.judged.keys[self.trained], np.ones(len(self.trained), np.int64))
 
     def read(self, units: Index) -> Samples:
         rows = np.sort(units)
@@ -274,23 +265,30 @@ class StoreSource:
             return Samples.concat([self._read(store, part) for part in parts])
 
     def held_out(self) -> Held:
-        held = self.draw.held_out
-        order = np.argsort(scrambled(self.draw.keys[held] ^ salt("judged")), kind="stable")
-        rows = np.sort(held[order[:VALIDATION]])
+        order = np.argsort(scrambled(self.judged.keys[self.held] ^ salt("judged")), kind="stable")
+        rows = np.sort(self.held[order[:VALIDATION]])
         if not len(rows):
             raise ValueRepairError(
                 f"{self.name}: no sampled position is among the games held out; give one with --set holdout="
             )
-        samples = self.read(rows)
-        samples.weight[:], samples.value_weight[:] = self.draw.weight[rows], 1
-        return Held(samples, self.draw.games[rows], self.draw.kind[rows])
+        return Held(self.read(rows), self.judged.kind[rows])
 
     def _read(self, store: Store, rows: Index) -> Samples:
-        draw = self.draw
-        batch = store.positions(draw.ids[rows])
-        samples = of_positions(batch, draw.deep_q[rows], draw.wdl(rows), draw.fill, self._input_format, draw.best[rows])
-        samples.value_weight[:] = draw.inverse[rows]
+        judged = self.judged
+        batch, wdl, best = store.positions(judged.ids[rows]), judged.wdl(rows), judged.best[rows]
+        samples = of_positions(batch, judged.deep_q[rows], wdl, judged.fill, self._input_format, best)
+        samples.value_weight[:] = self._value_weight[rows]
         return samples
+
+
+def value_weights(disagreement: Floats, threshold: float, share: float) -> Floats:
+    """[n] factors of the value losses, with a mean of 1: the `share` of each follows the position's disagreement.
+
+    That part is in proportion to its soft weight (`judge.weights.weights_of`), the column `disagreement_weight` of an
+    export; the rest, all of it with a share of 0, is the same for all positions.
+    """
+    soft = weights_of(disagreement, threshold)
+    return np.asarray(1 - share + share * (soft / soft.mean()))
 
 
 # -- in batches -------------------------------------------------------------------------------------------------------
@@ -313,7 +311,7 @@ class TrainingStream:
     @property
     def positions(self) -> int:
         """The positions of one pass."""
-        return int(sum(source.one_pass(0).counts.sum() for source in self.sources))
+        return int(sum(source.units().counts.sum() for source in self.sources))
 
     def batches(self, first: int = 0) -> Generator[Batch]:
         """Batches from number `first` on, made ahead by other threads. Close the generator after the last batch."""
@@ -350,7 +348,7 @@ class TrainingStream:
 
     def _units(self, number: int) -> Iterator[list[tuple[Index, Index]]]:
         """The windows of pass `number`: for each source, its units in the window and how many positions each has."""
-        passes = [source.one_pass(number) for source in self.sources]
+        passes = [source.units() for source in self.sources]
         source = np.repeat(np.arange(len(passes)), [len(source_pass.units) for source_pass in passes])
         units, keys, counts = (np.concatenate(columns) for columns in zip(*passes, strict=True))
         order = np.argsort(scrambled(keys ^ salt(self.seed, "order", number)), kind="stable")

@@ -30,7 +30,7 @@ from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.text import formatted, json_fields, positions_of_games, quantity, table_lines
 from valuerepair.training import checkpoint
-from valuerepair.training.drawing import StoreDraw
+from valuerepair.training.judged import JudgedPositions
 from valuerepair.training.options import POLICY, TrainOptions
 from valuerepair.training.sources import ChunkSource, Held, StoreSource, TrainingSource, TrainingStream
 from valuerepair.version import __version__
@@ -52,9 +52,7 @@ _LINES = {
     "loss": ("loss", ".4f"),
     "mean_dq": ("mean |net Q - deep Q|", ".4f"),
     "rate": ("candidates", ".2%"),
-    "newly_wrong": ("newly wrong", ".2%"),
     "policy_kl": ("KL to the old policy", ".4f"),
-    "top_1": ("first move kept", ".2%"),
     "judge_move": ("first move is the judge's", ".2%"),
 }
 
@@ -123,13 +121,12 @@ class Training:
 
 def _amplitude_line(amplitude: Mapping[str, Any], requested: float | None) -> str:
     """The part of the change that was written, and the part that the held-out games support."""
-    held_out, in_q = amplitude.get("lambda_held_out"), amplitude["lambda_in_q"]
-    by_q = "" if in_q is None else f"; by Q it would be {in_q:.2f}"
+    held_out = amplitude["lambda_held_out"]
     if requested is None:
-        return f"amplitude: lambda {amplitude['lambda']:.2f} on the games held out{by_q}"
-    if held_out is None:  # no games were held out, or an earlier version wrote this
-        return f"amplitude: lambda {amplitude['lambda']:.2f} as given{by_q}"
-    return f"amplitude: lambda of held-out games {held_out:.2f}{by_q}; written {amplitude['lambda']:g}"
+        return f"amplitude: lambda {amplitude['lambda']:.2f} on the games held out"
+    if held_out is None:  # no games were held out
+        return f"amplitude: lambda {amplitude['lambda']:.2f} as given"
+    return f"amplitude: lambda of held-out games {held_out:.2f}; written {amplitude['lambda']:g}"
 
 
 def _measure_lines(row: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -154,24 +151,15 @@ def train(
 ) -> Training:
     """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve next to it.
 
-    With a `split` it uses only the part ``train`` of the store, and no chunk with a position that it holds out; a
-    question without an alpha gets that of `Store.for_training`. The same call resumes an interrupted one, and returns
-    the result of a finished one again. lc0 reads the written file, which is compared with the trained parameters before
-    it gets its name. Raises ValueRepairError and UsageError.
+    With a `split` it uses only the part ``train`` of the store, and no chunk with a position that it holds out. The
+    `question` says whose values are learned; one without an alpha gets that of `Store.for_training`, and its threshold
+    is that of the options. The same call resumes an interrupted one, and returns the result of a finished one again.
+    lc0 reads the written file, which is compared with the trained parameters before it gets its name. Raises
+    ValueRepairError and UsageError.
     """
-    options, question = options or TrainOptions(), question or Question()
-    if split is not None and store is None:
-        raise UsageError("--split: needs --store, whose positions it divides")
-    if options.draw is not None and store is None:
-        raise UsageError("--draw: needs --store, whose positions it weighs; chunks have --set weights=")
-    if options.weights is not None and not chunks:
-        raise UsageError("--set weights: weighs training chunks; the positions of a store have --draw")
-    if options.candidates is not None and store is None:
-        raise UsageError("--set candidates: needs --store, whose candidates it counts")
-    if options.candidates is not None and options.draw is not None:
-        raise UsageError("--set candidates: has no effect with --draw, whose weights say what is drawn")
-    if options.policy is not None and store is None:
-        raise UsageError("--policy: needs --store, for the judge's moves; chunks have shares of visits")
+    options = options or TrainOptions()
+    if store is None:
+        _check_without_store(options, split)
     if options.q_ratio and not chunks:
         raise UsageError("--set q_ratio: is of training chunks; the positions of a store have the oracle's value")
     check_jax()
@@ -182,24 +170,29 @@ def train(
         with _claimed(path):
             finished = _finished(path)
             _check_before(path, finished, file, options)
-            # By the file's name, a store finds the values of the default heads.
-            key = file.sha256 + options.heads.variant if options.heads.variant else str(file.path)
-            question = replace(question, net=key)
-            notes = list[str]()
+            question = replace(question or Question(), net=str(file.path), threshold=options.threshold)
             if store is not None:
                 with Store.open(store) as opened:
                     question, notes = opened.for_training(question)
+                for line in notes:
+                    log.info(line)
                 options = replace(options, policy=POLICY if options.policy is None else options.policy)
             sources = _sources(file, chunks, store, question, options, split, quiet)
-            for line in notes:
-                log.info(line)
-            stores = [source for source in sources if isinstance(source, StoreSource)]
-            if stores and options.draw is None:
-                options = replace(options, share=stores[0].draw.share)
-                log.info(_share_line(stores[0].draw))
             return _train(file, path, finished, sources, store is not None, question, options, split, quiet)
     except OSError as error:
         raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
+
+
+def _check_without_store(options: TrainOptions, split: Split | None) -> None:
+    """Raises UsageError for an option that only a store's positions have."""
+    requested = {
+        "--split": split is not None,
+        "--policy": options.policy is not None,
+        "--control": options.control,
+        "--set disagreement_weight": options.disagreement_weight > 0,
+    }
+    if names := [name for name, is_given in requested.items() if is_given]:
+        raise UsageError(f"{names[0]}: is for the positions of a store; give it by --db")
 
 
 def _train(
@@ -217,13 +210,13 @@ def _train(
     from valuerepair.training.graph import NetGraph
 
     policy_kl = options.policy_kl if options.policy_kl is not None else float(has_store)
-    graph = NetGraph.of_file(file, options.heads)
+    graph = NetGraph.of_file(file)
     held = [source.held_out() for source in sources] if options.holdout else []
     stream = TrainingStream(sources, options.batch, options.seed)
     options = options.planned(stream.positions)
     for line in _start_lines(sources, held, stream, options):
         log.info(line)
-    identity = _identity(file, graph, sources, options, policy_kl, question)
+    identity = _identity(file, sources, options, policy_kl, question)
     if finished is not None:
         _check_finished(path, finished, identity)
         log.info(f"{path}: this training was finished before")
@@ -232,7 +225,7 @@ def _train(
         "version": f"valuerepair {__version__}",
         "output": str(path),
         "net": {"name": file.name, "sha256": file.sha256},
-        "options": asdict(options) | {"policy_kl": policy_kl, "threshold": question.threshold, "alpha": question.alpha},
+        "options": asdict(options) | {"policy_kl": policy_kl, "alpha": question.alpha},
         "sources": [source.name for source in sources],
         "broken_off": [
             archive for source in sources if isinstance(source, ChunkSource) for archive in source.left_out.broken_off
@@ -252,7 +245,6 @@ def _train(
         held,
         options,
         policy_kl=policy_kl,
-        threshold=question.threshold,
         checkpoint=_checkpoint(path),
         identity=identity,
         on_curve=lambda rows: write_curve(path, Training(about, json_fields(rows))),
@@ -270,7 +262,6 @@ def _train(
 
 def _identity(
     file: NetFile,
-    graph: NetGraph,
     sources: Sequence[TrainingSource],
     options: TrainOptions,
     policy_kl: float,
@@ -279,58 +270,43 @@ def _identity(
     """What makes two trainings the same, by the names that messages use."""
     identity: dict[str, Any] = {"the net": file.sha256, "what it learns from": [source.identity for source in sources]}
     identity |= checkpoint.options_by_name(options)
-    identity |= {"policy_kl": policy_kl, "--threshold": question.threshold, "--alpha": question.alpha}
-    if graph.clock == 1:  # earlier versions trained these nets with another one
-        identity["the scale of the half-move clock"] = 1
-    return identity
+    return identity | {"policy_kl": policy_kl, "--alpha": question.alpha}
 
 
 def _start_lines(
     sources: Sequence[TrainingSource], held: Sequence[Held], stream: TrainingStream, options: TrainOptions
 ) -> Iterator[str]:
     """The positions to learn from, and warnings, logged before training takes its time."""
-    count = sum(int(source.units().counts.sum()) for source in sources)
     games = sum(source.games - source.held_games for source in sources)
-    draws = [source.draw for source in sources if isinstance(source, StoreSource)]
-    store_counts = [number for draw in draws for number in _store_counts(draw)]
+    of_store = [number for source in sources if isinstance(source, StoreSource) for number in _store_counts(source)]
     judged = f"judged on {sum(len(part.samples) for part in held):,}" if held else "judged on no positions (holdout=0)"
     passes = options.total_steps * options.batch / stream.positions
-    kinds = f" ({', '.join(store_counts)})" if store_counts else ""
+    kinds = f" ({', '.join(of_store)})" if of_store else ""
     yield (
-        f"learns from {positions_of_games(count, games)}{kinds}, {judged}; {options.total_steps:,} steps are "
-        f"{passes:.3g} passes"
+        f"learns from {positions_of_games(stream.positions, games)}{kinds}, {judged}; {options.total_steps:,} steps "
+        f"are {passes:.3g} passes"
     )
     for source in sources:
         if isinstance(source, ChunkSource):
             yield from source.left_out.lines()
-    if count < FEW_POSITIONS:
+    if stream.positions < FEW_POSITIONS:
         yield f"warning: fewer than {FEW_POSITIONS:,} positions teach a net little that generalises; mine more"
     if held and any(isinstance(source, ChunkSource) and not source.is_of_games for source in sources):
         yield (
             "warning: most chunks have one record, so positions that judge the net may be of the same games as "
-            "positions that train it; compare the nets on other games by vr remeasure --split"
+            "positions that train it; compare the nets on other games by vr compare --split"
         )
     if passes > MANY_PASSES:
         yield f"warning: in more than {MANY_PASSES} passes a net memorises its positions; give fewer --steps"
 
 
-def _share_line(draw: StoreDraw) -> str:
-    """The share of candidates among drawn positions, and the weight of their values."""
-    line = f"candidates: {100 * draw.share:.2f} % of the positions drawn from the store"
-    if not 0 < draw.share < 1:
-        return line
-    if abs(draw.share - draw.ordinary_share) < 1e-4:
-        return f"{line}, their natural share"
-    return f"{line}; weighed back, their values count as {100 * draw.ordinary_share:.2f} %"
-
-
-def _store_counts(draw: StoreDraw) -> Iterator[str]:
+def _store_counts(source: StoreSource) -> Iterator[str]:
     """The numbers of positions beside games, of candidates, and of positions that a ladder cut, to train on."""
-    rows = draw.rows()
-    if beside_count := sum(int((draw.kind[rows] == kind).sum()) for kind in BESIDE):
+    judged, rows = source.judged, source.trained
+    if beside_count := sum(int((judged.kind[rows] == kind).sum()) for kind in BESIDE):
         yield f"{beside_count:,} beside them"
-    yield quantity(int(draw.is_candidate[rows].sum()), "candidate")
-    if cut := int(np.isfinite(draw.rung[rows]).sum()):
+    yield quantity(int(judged.is_candidate[rows].sum()), "candidate")
+    if cut := int(np.isfinite(judged.rung[rows]).sum()):
         yield f"{cut:,} that screening cut, by their last rung"
 
 
@@ -351,7 +327,7 @@ def _net_to_train(net: str, output: Path, chunks: Sequence[str], store: str | No
     if not output.name.endswith(SUFFIX) or output.name == SUFFIX:
         raise UsageError(f"-o {output}: a net's name ends in {SUFFIX}")
     if not chunks and store is None:
-        raise UsageError("nothing to learn from: give training chunks, or --store")
+        raise UsageError("nothing to learn from: give training chunks, or --db")
     file = read_net_file(locate(net))
     if file.header is None or file.header.network == ONNX:
         raise UsageError(f"{file.path}: an ONNX file cannot be trained; give the {SUFFIX} that it was made of")
@@ -381,10 +357,9 @@ def _finished(output: Path) -> Training | None:
 def _check_before(output: Path, finished: Training | None, file: NetFile, options: TrainOptions) -> None:
     """Raises UsageError if another training uses this output, finished or not, before it reads any positions.
 
-    Options that depend on the positions, such as default steps and shares, are compared when the training begins.
+    Options that depend on the positions, such as default steps, are compared when the training begins.
     """
     requested = {name: value for name, value in checkpoint.options_by_name(options).items() if value is not None}
-    requested.pop("--share", None)  # the actual share may be smaller than the requested one
     expected = {"the net": file.sha256, **requested}
     checkpoint.check(_checkpoint(output), expected)
     if finished is not None:
@@ -424,20 +399,17 @@ def _sources(
     held_out = None
     if store is not None:
         with Store.open(store) as opened:
-            draw = StoreDraw(
-                opened,
-                question,
-                share=options.share,
-                candidates=options.candidates,
-                draw=options.draw,
+            source = StoreSource(
+                JudgedPositions(opened, question, split=split),
+                input_format,
                 holdout=options.holdout,
-                seed=options.seed,
-                split=split,
+                control=options.control,
+                disagreement_weight=options.disagreement_weight,
             )
-            held_out = draw.keys[draw.held_out]
+            held_out = source.judged.keys[source.held]
             if split is not None:
                 held_out = np.union1d(held_out, split.held_out(opened)[0])
-        sources.append(StoreSource(draw, input_format))
+        sources.append(source)
     if chunks:
         with Progress("Reading chunks", None, "bytes", quiet=quiet) as progress:
             sources.append(
@@ -445,7 +417,6 @@ def _sources(
                     chunks,
                     input_format,
                     q_ratio=options.q_ratio,
-                    weights=options.weights,
                     holdout=options.holdout,
                     held_out=held_out,
                     on_bytes=progress.advance,
@@ -472,7 +443,6 @@ def _amplitude(fitted: Fitted) -> dict[str, Any] | None:
     factors = {
         "lambda": amplitude.factor,
         "lambda_held_out": amplitude.of_held_out,
-        "lambda_in_q": amplitude.factor_in_q,
     }
     return {**json_fields(factors), "measures": json_fields(amplitude.measures)}
 
@@ -501,7 +471,7 @@ def _write(
     notes = {"steps": fitted.best_step, "lr": about["options"]["lr"]}
     if fitted.amplitude is not None:
         notes["lambda"] = fitted.amplitude.factor
-    write_net(file.path, parameters, changed, unchecked, notes, graph.heads)
+    write_net(file.path, parameters, changed, unchecked, notes)
     q, p = check_written(unchecked, graph, parameters, planes)
     if not q <= MAX_DIFFERENCE:
         raise ValueRepairError(
@@ -514,7 +484,7 @@ def _write(
 
 def _some_planes(stream: TrainingStream, held: Sequence[Held]) -> NDArray[np.float32]:
     """float32[n, 112, 8, 8]: planes of positions to compare nets on."""
-    samples = held[0].samples if held else stream.sources[0].read(stream.sources[0].one_pass(0).units[:_CHECKED])
+    samples = held[0].samples if held else stream.sources[0].read(stream.sources[0].units().units[:_CHECKED])
     samples = samples.take(np.arange(min(len(samples), _CHECKED)))
     planes = np.empty((len(samples), PLANES, 8, 8), np.float32)
     unpack_masks(samples.masks, samples.rule50, planes)
@@ -557,13 +527,9 @@ class _Written(msgspec.Struct):
     sha256: str | None = None
 
 
-_LAMBDAS = {"factor": "lambda", "of_held_out": "lambda_held_out", "in_q": "lambda_in_q"}
-
-
-class _KeptShare(msgspec.Struct, rename=_LAMBDAS):
+class _KeptShare(msgspec.Struct, rename={"factor": "lambda", "of_held_out": "lambda_held_out"}):
     factor: Number
     of_held_out: Number | None = None
-    in_q: Number | None = None
     measures: dict[str, Count | Number | None] | None = None
 
 

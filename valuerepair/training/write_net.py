@@ -26,7 +26,6 @@ from valuerepair import outputs
 from valuerepair.arrays import Floats32
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.nets.options import POLICY_HEADS, VALUE_HEADS, Heads
 from valuerepair.nets.planes import CLOCK_PLANE
 from valuerepair.nets.protobuf import LC0, parsed
 from valuerepair.nets.weights import LINEAR16, NetFile, read_net_file, unpack
@@ -104,6 +103,7 @@ _POLICY = {
 }
 _OF_BLOCK = re.compile(r"(.*conv[12]?)/w/(kernel|bias)")  # a parameter of a convolution block
 _EMBEDDING = ("ip_pol_w", "ip_pol_b")  # in PolicyHeads, for the heads without their own embedding
+_OTHER_POLICIES = ("optimistic_st", "soft", "opponent")  # heads beside vanilla, the one that is trained
 
 
 def write_net(
@@ -112,31 +112,30 @@ def write_net(
     changed: frozenset[str],
     path: str | PathLike[str],
     notes: Mapping[str, Any],
-    heads: Heads | None = None,
 ) -> None:
     """Writes the net `old` with other parameters to `path`; the file appears complete or not at all.
 
-    `parameters` are those of `training.graph.NetGraph` for the trained `heads`; only the `changed` ones are written.
+    `parameters` are those of `training.graph.NetGraph`; only the `changed` ones are written.
     `notes` says how the net was trained: ``steps``, ``lr``, and ``lambda`` of the amplitude step. Raises
     ValueRepairError if `old` does not have the graph's value of a changed parameter in the parameter's field.
     """
     from valuerepair.training.graph import NetGraph
 
-    file, heads = read_net_file(Path(old)), heads or Heads()
-    before = NetGraph.of_file(file, heads)
+    file = read_net_file(Path(old))
+    before = NetGraph.of_file(file)
     net = parsed(LC0.Net, unpack(file.path.read_bytes()))
     for name in sorted(changed):
         expected = before.scaled(name, before.parameters[name], 1 / before.clock)
-        _check_same(file, name, read_parameter(net.weights, name, heads, expected.shape), expected)
+        _check_same(file, name, read_parameter(net.weights, name, expected.shape), expected)
     for name in changed:
         if not _OF_BLOCK.fullmatch(name):
             layer = encoded(as_field(before.scaled(name, parameters[name], 1 / before.clock)))
-            _give_own_embedding(name, net.weights, heads)
-            place_of(name, net.weights, heads).CopyFrom(layer)
+            _give_own_embedding(name, net.weights)
+            place_of(name, net.weights).CopyFrom(layer)
     for block in {match[1] for name in changed if (match := _OF_BLOCK.fullmatch(name))}:
         kernel = before.scaled(f"{block}/w/kernel", parameters[f"{block}/w/kernel"], 1 / before.clock)
         bias = np.asarray(parameters[f"{block}/w/bias"], np.float32)
-        place_of(block, net.weights, heads).CopyFrom(convolution_block(kernel, bias))
+        place_of(block, net.weights).CopyFrom(convolution_block(kernel, bias))
     _note(net.training_params, file, notes)
     with written_whole(path, outputs.NET) as partial:
         partial.write_bytes(gzip.compress(net.SerializeToString(), 9, mtime=0))
@@ -162,7 +161,7 @@ def _note(training: Any, file: NetFile, notes: Mapping[str, Any]) -> None:
     training.lc0_params = b"; ".join(text for text in (training.lc0_params, note.encode()) if text)
 
 
-def _give_own_embedding(name: str, weights: Any, heads: Heads) -> None:
+def _give_own_embedding(name: str, weights: Any) -> None:
     """Makes a field for the embedding in the trained policy head, if another head uses the shared embedding, too.
 
     lc0 takes a head's own embedding where there is one (MultiHeadWeights::PolicyHead in its network_legacy.cc).
@@ -170,20 +169,19 @@ def _give_own_embedding(name: str, weights: Any, heads: Heads) -> None:
     field = _POLICY.get(name)
     if field not in _EMBEDDING or not weights.HasField("policy_heads"):
         return
-    trained = POLICY_HEADS[heads.policy]
-    others = [head for head in POLICY_HEADS.values() if head != trained and weights.policy_heads.HasField(head)]
-    if any(not getattr(weights.policy_heads, head).HasField(field) for head in others):
-        getattr(getattr(weights.policy_heads, trained), field).SetInParent()
+    heads = weights.policy_heads
+    if any(heads.HasField(head) and not getattr(heads, head).HasField(field) for head in _OTHER_POLICIES):
+        getattr(heads.vanilla, field).SetInParent()
 
 
-def place_of(name: str, weights: Any, heads: Heads) -> Any:
+def place_of(name: str, weights: Any) -> Any:
     """The Layer of a parameter, or the ConvBlock of this name, in the message Weights.
 
     Raises ValueRepairError for an unknown name, LookupError and AttributeError if the net has no such layer.
     """
-    of_values = getattr(weights.value_heads, VALUE_HEADS[heads.value]) if weights.HasField("value_heads") else weights
+    of_values = weights.value_heads.winner if weights.HasField("value_heads") else weights
     has_heads = weights.HasField("policy_heads")
-    of_policy = getattr(weights.policy_heads, POLICY_HEADS[heads.policy]) if has_heads else weights
+    of_policy = weights.policy_heads.vanilla if has_heads else weights
     if name in _TRUNK:
         return attrgetter(_TRUNK[name])(weights)
     if name in _VALUE:
@@ -209,11 +207,11 @@ def as_field(array: Floats32) -> Floats32:
     return array.T if array.ndim == 2 else array
 
 
-def read_parameter(weights: Any, name: str, heads: Heads, shape: tuple[int, ...]) -> Floats32:
+def read_parameter(weights: Any, name: str, shape: tuple[int, ...]) -> Floats32:
     """The stored parameter in ONNX's layout, batch normalisation folded in as by lc0; empty if it cannot be read."""
     match = _OF_BLOCK.fullmatch(name)
     try:
-        place = place_of(match[1] if match else name, weights, heads)
+        place = place_of(match[1] if match else name, weights)
         if match is None:
             flat = decoded(place)
             return flat.reshape(shape[::-1]).T if len(shape) == 2 else flat.reshape(shape)
@@ -340,10 +338,10 @@ def check_written(
     else:
         wdl = np.asarray(jax.nn.softmax(trained.wdl))
         q = wdl[:, 0] - wdl[:, 2]
-    written = Session(to_onnx(file, heads=graph.heads), file.sha256, variant=graph.heads.variant).run(planes)
+    written = Session(to_onnx(file), file.sha256).run(planes)
     dq = [np.abs(written.q - q).max()]
     with suppress(ValueRepairError):  # `to_onnx` has logged why lc0's backend cannot run
-        dq.append(np.abs(lc0_q(file.path, planes, graph.heads) - q).max())
+        dq.append(np.abs(lc0_q(file.path, planes) - q).max())
     dp = 0.0
     if trained.policy is not None:
         dp = float(np.abs(jax.nn.softmax(written.policy) - jax.nn.softmax(trained.policy)).max())
