@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from valuerepair.training.drawing import read_weights
 
 from tests.cli_tree import SAMPLE
 from tests.vr_runs import here
@@ -38,7 +39,6 @@ from valuerepair.pipeline.settings import Settings
 from valuerepair.report.training import drawing as draw_training
 from valuerepair.training import checkpoint, chunk_output
 from valuerepair.training.chunk_output import ChunkOutput
-from valuerepair.training.drawing import read_weights
 from valuerepair.training.store_chunks import ChunkOptions
 from valuerepair.training.train import Training, read_curve, write_curve
 

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import rel_entr
+from valuerepair.training.drawing import StoreDraw
 
 import valuerepair as vr
 from tests import lc0_rescorer, random_nets
@@ -40,7 +41,6 @@ from valuerepair.nets.planes import INPUT_FORMATS
 from valuerepair.nets.policy import policy_indices
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.options import parse_policy
 from valuerepair.training.records import RecordFacts
 from valuerepair.training.store_chunks import ChunkOptions, JudgedBatch, position_records

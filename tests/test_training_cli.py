@@ -23,6 +23,8 @@ import pytest
 pytest.importorskip("jax")
 pytest.importorskip("optax")
 
+from valuerepair.training.drawing import is_held
+
 import valuerepair
 from tests import random_nets
 from tests.chunk_games import GAME
@@ -41,7 +43,6 @@ from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training import train as training
-from valuerepair.training.drawing import is_held
 from valuerepair.training.fit import fit
 from valuerepair.training.graph import NetGraph
 from valuerepair.training.learner import Learner

@@ -17,6 +17,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from valuerepair.training.drawing import is_held
+from valuerepair.training.weighted import measure
+from valuerepair.training.weights import parse_formula
 
 from tests.chunk_games import ENDING, ENDING_START, GAME
 from tests.cli_tree import SAMPLE
@@ -30,11 +33,8 @@ from valuerepair.nets.planes import INPUT_FORMATS, encode, unpack_masks
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training import drawing
-from valuerepair.training.drawing import is_held
 from valuerepair.training.samples import MOST_MOVES, Batch, Samples, of_positions, of_records, wdl_of
 from valuerepair.training.sources import ChunkSource, StoreSource, TrainingSource, TrainingStream
-from valuerepair.training.weighted import measure
-from valuerepair.training.weights import parse_formula
 
 GAMES = {"opening": (chess.STARTING_FEN, GAME), "ending": (ENDING_START, ENDING)}
 

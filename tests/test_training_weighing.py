@@ -18,6 +18,8 @@ from valuerepair.arrays import Floats
 
 jax: Any = pytest.importorskip("jax")
 
+from valuerepair.training.drawing import StoreDraw  # noqa: E402
+
 from tests.cli_tree import SAMPLE  # noqa: E402
 from tests.expanded_store import expanded_store  # noqa: E402
 from tests.training_doubles import store_source  # noqa: E402
@@ -25,7 +27,6 @@ from valuerepair.archives.select import scrambled  # noqa: E402
 from valuerepair.question import Question  # noqa: E402
 from valuerepair.store.store import Store  # noqa: E402
 from valuerepair.training import losses  # noqa: E402
-from valuerepair.training.drawing import StoreDraw  # noqa: E402
 
 THRESHOLD = 0.3
 # A net that says 0 everywhere; of two kinds of positions the judge says 0.05 and -0.05 in the mean. So 6.5 % are wrong

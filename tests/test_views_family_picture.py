@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from valuerepair.report.family import Leaf, places
 
 STEPS = st.tuples(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from valuerepair.training.drawing import StoreDraw
 
 from tests.cli_tree import SAMPLE
 from valuerepair.archives.options import SampleOptions
@@ -19,7 +20,6 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.training.drawing import StoreDraw
 from valuerepair.training.samples import Samples, of_positions, wdl_of
 from valuerepair.training.sources import Held, Pass, StoreSource
 
