@@ -176,7 +176,7 @@ def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _write_then_fail(target: Path) -> None:
-    with written_whole(target, None) as temporary:
+    with written_whole(target) as temporary:
         temporary.write_text("half")
         raise RuntimeError("stopped")
 
@@ -212,7 +212,7 @@ def test_a_whole_file_is_synced_before_it_has_its_name_and_is_for_whom_any_new_f
 
 
 def test_errors_of_whole_files_name_the_file_that_was_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FileNotFoundError) as missing, written_whole(tmp_path / "no" / "file", None):
+    with pytest.raises(FileNotFoundError) as missing, written_whole(tmp_path / "no" / "file"):
         pass
     assert missing.value.filename == str(tmp_path / "no" / "file")
 
@@ -220,12 +220,12 @@ def test_errors_of_whole_files_name_the_file_that_was_to_be(tmp_path: Path, monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("valuerepair.files.os.fsync", full)
-    with pytest.raises(OSError, match="No space left") as none, written_whole(tmp_path / "file", None):
+    with pytest.raises(OSError, match="No space left") as none, written_whole(tmp_path / "file"):
         pass
     assert none.value.filename == str(tmp_path / "file")
     (tmp_path / "folder").mkdir()
     monkeypatch.undo()
-    with pytest.raises(IsADirectoryError) as folder, written_whole(tmp_path / "folder", None):
+    with pytest.raises(IsADirectoryError) as folder, written_whole(tmp_path / "folder"):
         pass
     assert folder.value.filename == str(tmp_path / "folder")
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]

@@ -44,7 +44,7 @@ def test_a_file_that_is_being_written_is_written_and_then_it_ends(name: str, tmp
     program = """
 from valuerepair.files import written_whole
 try:
-    with written_whole("out", None) as partial:
+    with written_whole("out") as partial:
         come()
         come()
         partial.write_text("all of it")

@@ -469,7 +469,7 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_one_before(
 
     @contextmanager
     def on_a_full_disk(path: Path, kind: FileKind | None) -> Iterator[Path]:
-        with written_whole(path, kind) as partial:
+        with written_whole(path) as partial:
             if next(calls) == 2:
                 partial.unlink()
                 partial.symlink_to("/dev/full")

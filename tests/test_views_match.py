@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from matplotlib.container import ErrorbarContainer
 
 from tests.figure_parts import band, line, words
-from valuerepair import outputs
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
@@ -221,13 +220,13 @@ def report() -> list[Row]:
 
 
 def test_the_table_is_read_as_it_was_written(tmp_path: Path) -> None:
-    write_table(report(), tmp_path, outputs.SWEEP_TABLE)
+    write_table(report(), tmp_path)
     again = read_table(str(tmp_path))
     pd.testing.assert_frame_equal(pd.DataFrame(again), pd.DataFrame(report()), check_dtype=False)
 
 
 def test_the_sweeps_lines_are_the_tables_shares(tmp_path: Path) -> None:
-    write_table(report(), tmp_path, outputs.SWEEP_TABLE)
+    write_table(report(), tmp_path)
     table = pd.read_csv(tmp_path / "table.csv")
     figure = figures.draw("wdl", tmp_path)
     by_scl, by_tau, _, _ = figure.axes

@@ -15,13 +15,13 @@ import stat
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from valuerepair.errors import UsageError, ValueRepairError, one_line
-from valuerepair.outputs import STDOUT, FileKind, check_folder, check_output, is_stream, own_descriptor
+from valuerepair.outputs import STDOUT, check_folder, is_stream
 from valuerepair.signals import holding, last_check
 from valuerepair.text import size_words
 
@@ -125,83 +125,39 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     return tables
 
 
+@holding
 @contextlib.contextmanager
-def written_whole(target: str | os.PathLike[str], kind: FileKind | None) -> Iterator[Path]:
+def written_whole(target: str | os.PathLike[str]) -> Iterator[Path]:
     """A hidden file next to `target` that becomes `target` when the block ends well, and vanishes otherwise.
 
     It is on the disk before it gets its name. If two processes write the same file at once, both succeed, and readers
-    see one complete file or none. An existing file is replaced only if it is of this `kind`; None is for names that the
-    program chose itself. A link stays and its target is replaced; a pipe, a device, and standard output (``-``) get all
-    of the content at the end. Raises UsageError for a file that may not be replaced (`outputs.check_output`), OSError
-    with the name of `target`.
+    see one complete file or none. A link stays and its target is replaced; a pipe, a device, and standard output
+    (``-``) get all of the content at the end. Raises OSError with the name of `target`.
     """
-    with written_together({target: kind}) as (partial,):
-        yield partial
-
-
-@holding
-@contextlib.contextmanager
-def written_together(targets: Mapping[str | os.PathLike[str], FileKind | None]) -> Iterator[list[Path]]:
-    """As `written_whole`, for several files: all are on the disk before the first of them gets its name."""
-    partials = dict[Path, str | os.PathLike[str]]()
-
-    def check_kinds() -> None:
-        for target, kind in targets.items():
-            if kind is not None:
-                check_output(target, kind)
-
-    try:
-        check_kinds()
-        for target in targets:
-            partials[_hidden_file(target)] = target
-        try:
-            yield list(partials)
-            check_kinds()  # the work may have taken hours
-            for partial in partials:
-                sync(partial)
-            for partial, target in partials.items():
-                if is_stream(target):
-                    _pour(partial, target)
-                else:
-                    os.replace(partial, os.path.realpath(target))
-        except OSError as error:
-            # The error of a full disk has no file name, and the name of the hidden file tells the user nothing.
-            failed_path = Path(error.filename) if isinstance(error.filename, str | os.PathLike) else None
-            if error.errno is not None and (error.filename is None or failed_path in partials):
-                target = partials[failed_path] if failed_path in partials else next(iter(targets))
-                raise type(error)(error.errno, error.strerror, os.fspath(target)) from error
-            raise
-    finally:
-        for partial in partials:
-            partial.unlink(missing_ok=True)
-
-
-def _hidden_file(target: str | os.PathLike[str]) -> Path:
-    """A new empty file next to `target`, or in the temporary folder for a stream; the umask sets its permissions."""
+    name = os.fspath(target)
     path = Path(tempfile.gettempdir(), "stream") if is_stream(target) else Path(os.path.realpath(target))
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # the umask sets its permissions
+        yield partial
+        sync(partial)
+        if is_stream(target):
+            with partial.open("rb") as content, os.fdopen(_descriptor(name), "wb") as stream:
+                shutil.copyfileobj(content, stream)
+        else:
+            os.replace(partial, path)
     except OSError as error:
-        raise type(error)(error.errno, error.strerror, os.fspath(target)) from None
-    return partial
+        # The error of a full disk has no file name, and the name of the hidden file tells the user nothing.
+        if error.errno is not None and error.filename in (None, os.fspath(partial)):
+            raise type(error)(error.errno, error.strerror, name) from error
+        raise
+    finally:
+        partial.unlink(missing_ok=True)
 
 
-def _pour(partial: Path, target: str | os.PathLike[str]) -> None:
-    """Writes the content to a pipe, a device or one of our own streams. Raises OSError with its name."""
-    try:
-        with partial.open("rb") as content, _opened_stream(target) as stream:
-            shutil.copyfileobj(content, stream)
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, os.fspath(target)) from None
-
-
-def _opened_stream(target: str | os.PathLike[str]) -> BinaryIO:
-    descriptor = 1 if target == STDOUT else own_descriptor(os.stat(target))
-    if descriptor is None:
-        return os.fdopen(os.open(target, os.O_WRONLY), "wb")
-    (sys.stdout if descriptor == 1 else sys.stderr).flush()
-    return os.fdopen(os.dup(descriptor), "wb")
+def _descriptor(stream: str) -> int:
+    sys.stdout.flush()
+    return os.dup(1) if stream == STDOUT else os.open(stream, os.O_WRONLY)
 
 
 def sync(path: Path) -> None:

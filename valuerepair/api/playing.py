@@ -112,7 +112,7 @@ def experiment_selfplay(
     target = setting_of(match) if match is not None else None
     if target is not None and name_of(target) not in map(name_of, sweep):
         raise UsageError(f"--match {match}: is not one of the settings of the sweep")
-    experiment = _experiment(folder, options, quiet, outputs.SWEEP_TABLE)
+    experiment = _experiment(folder, options, quiet)
     rows = [experiment.selfplay(setting, DEFAULT_THRESHOLD) for setting in sweep]
     lines = selfplay_lines(rows)
     if target is not None and not experiment.stopped:
@@ -125,7 +125,7 @@ def experiment_selfplay(
             if not is_enclosed:
                 lines.append("the setting's ratio lies outside those of the temperatures: the nearest one is used")
             rows.append(match_row)
-    return _write_results(experiment, rows, lines, outputs.SWEEP_TABLE)
+    return _write_results(experiment, rows, lines)
 
 
 def experiment_match(
@@ -150,32 +150,30 @@ def experiment_match(
     from valuerepair.report.experiment import match_lines
 
     players, opponent = [parse_side(text) for text in dict.fromkeys(sides)], parse_side(against)
-    experiment = _experiment(folder, options, quiet, outputs.MATCH_TABLE)
+    experiment = _experiment(folder, options, quiet)
     rows = [experiment.match(side, opponent, odds=odds) for side in players]
-    return _write_results(experiment, rows, match_lines(rows), outputs.MATCH_TABLE)
+    return _write_results(experiment, rows, match_lines(rows))
 
 
-def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool, table: outputs.FileKind) -> Experiment:
+def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool) -> Experiment:
     """The experiment of all settings. Raises UsageError if one of its files would replace a file of another kind."""
     from valuerepair.play.experiment import Experiment, ExperimentOptions, choose_openings
     from valuerepair.report.experiment import PLOT, TABLE
 
     path, options = pathlib.Path(folder), options or ExperimentOptions()
     if path.exists():
-        outputs.check_regular(path / TABLE, table)
-        outputs.check_regular(path / PLOT, outputs.PNG)
+        outputs.check_output(path / TABLE)
+        outputs.check_output(path / PLOT)
     openings, book = choose_openings(options.openings, options.lines)
     return Experiment(path, openings, book, options.nodes, options.games, options.net, quiet=quiet)
 
 
-def _write_results(
-    experiment: Experiment, rows: Sequence[Row], lines: Sequence[str], table: outputs.FileKind
-) -> ExperimentTable:
+def _write_results(experiment: Experiment, rows: Sequence[Row], lines: Sequence[str]) -> ExperimentTable:
     """Writes table and plot, with the earlier rows of the folder. Raises Interrupted after Ctrl-C."""
     from valuerepair.report import style
     from valuerepair.report.experiment import PLOT, ExperimentTable, draw, write_table
 
-    all_rows = write_table(rows, experiment.folder, table)
+    all_rows = write_table(rows, experiment.folder)
     style.save(draw(all_rows), experiment.folder / PLOT)
     if experiment.stopped:
         log.info(f"{experiment.folder}: stopped; all finished games are kept; run the same command again to resume")

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from valuerepair.books.options import BookOptions
     from valuerepair.books.write import WrittenBooks
     from valuerepair.judge.split import PartCount, Split, WrittenSplit
-    from valuerepair.outputs import FileKind
     from valuerepair.report.page import WrittenPage
     from valuerepair.report.style import Drawing
     from valuerepair.store.store import Store
@@ -149,7 +148,7 @@ def export(
     # A wrong path of the file is reported before a large store is read.
     form = "jsonl" if file is None else format_of(file)
     if file is not None:
-        outputs.check_output(file, outputs.TABLES[form])
+        outputs.check_output(file)
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
         rows = (
@@ -163,7 +162,7 @@ def export(
             rows = with_labels(opened, rows)
             weights = weights_of(rows["disagreement"].to_numpy(np.float64), resolved_question.threshold)
             rows = rows.assign(disagreement_weight=weights)
-    with _stream(file, outputs.TABLES[form]) as stream:
+    with _stream(file) as stream:
         if form == "epd":
             alpha = rows.attrs["alpha"]
             stream.writelines(candidate_epd(row, alpha).encode() for row in rows.to_dict("records"))
@@ -175,12 +174,12 @@ def export(
 
 
 @contextmanager
-def _stream(file: str | None, kind: FileKind) -> Iterator[IO[bytes]]:
+def _stream(file: str | None) -> Iterator[IO[bytes]]:
     """Standard output, or a file that appears whole or not at all."""
     if file is None:
         yield sys.stdout.buffer
         return
-    with written_whole(file, kind) as partial, partial.open("wb") as stream:
+    with written_whole(file) as partial, partial.open("wb") as stream:
         yield stream
 
 

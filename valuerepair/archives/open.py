@@ -21,7 +21,6 @@ from typing import Any, BinaryIO
 import zstandard
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.outputs import check_name
 
 log = logging.getLogger(__name__)
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
@@ -78,7 +77,8 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
         else:
             raise UsageError(f"{path}: no such file or folder")
     for source in sources:
-        check_name(source.path)
+        if (readable := source.path.encode(errors="replace").decode()) != source.path:  # a store could not keep it
+            raise UsageError(f"{readable}: is not valid UTF-8; rename the file or folder")
     return sources
 
 

@@ -24,8 +24,8 @@ from valuerepair.books.options import BookOptions
 from valuerepair.books.select import Selection, choose_rows, game_name, with_book_columns
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import OWN_Q, Alpha, q_to_cp
-from valuerepair.errors import ValueRepairError
-from valuerepair.files import written_together
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import written_whole
 from valuerepair.judge.split import PARTS, TRAIN, Split, warning_of_held_out
 from valuerepair.nets.planes import FILLS
 from valuerepair.question import Question
@@ -46,9 +46,9 @@ _ENTRY_COLUMNS = (
     "mate", "book_weight", "plies_before", "parent_of",
 )  # fmt: skip
 # The files of a book, by their ending: the kind of the file, and the function that writes an entry.
-_FORMATS: dict[str, tuple[outputs.FileKind, Callable[[BookLine, dict[Hashable, Any]], str]]] = {
-    "pgn": (outputs.BOOK_PGN, lambda line, row: pgn_entry(line, pgn_tags(row))),
-    "epd": (outputs.BOOK_EPD, lambda line, row: epd_entry(line.fen, epd_operations(row)) + "\n"),
+_FORMATS: dict[str, Callable[[BookLine, dict[Hashable, Any]], str]] = {
+    "pgn": lambda line, row: pgn_entry(line, pgn_tags(row)),
+    "epd": lambda line, row: epd_entry(line.fen, epd_operations(row)) + "\n",
 }
 
 
@@ -81,7 +81,7 @@ def write_books(
     lines, records = book_lines(starts, [text.split() for text in movetexts], fens, on_entry), _records(rows)
     contents: dict[str, bytes] = {}
     files: dict[str, BookFile] = {}
-    for ending, (_, entry_text) in _FORMATS.items():
+    for ending, entry_text in _FORMATS.items():
         content = "".join(entry_text(line, row) for line, row in zip(lines, records, strict=True)).encode()
         contents[f"book.{ending}"] = content
         files[f"book.{ending}"] = describe_file(content, lines, rows["ply"].tolist(), int(rows[GAME_KEY].nunique()))
@@ -192,8 +192,8 @@ def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
     is_new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with written_together({directory / name: _kind(name) for name in contents}) as partials:
-            for partial, content in zip(partials, contents.values(), strict=True):
+        for name, content in contents.items():  # the manifest comes last: it names the others
+            with written_whole(directory / name) as partial:
                 partial.write_bytes(content)
     except OSError as error:
         if is_new:
@@ -203,15 +203,16 @@ def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
 
 
 def check_books(directory: str | Path) -> None:
-    """Raises UsageError if `write_books` would not replace the files in the folder, or cannot write there."""
+    """Raises UsageError if `write_books` would not replace the files in the folder, or cannot write there.
+
+    It replaces those of a book with its manifest.
+    """
     outputs.check_folder(directory)
-    if Path(directory).exists():
-        for name in (*(f"book.{ending}" for ending in _FORMATS), MANIFEST):
-            outputs.check_regular(Path(directory) / name, _kind(name))
-
-
-def _kind(name: str) -> outputs.FileKind:
-    return outputs.MANIFEST if name == MANIFEST else _FORMATS[name.rpartition(".")[2]][0]
+    folder = Path(directory)
+    if not (folder / MANIFEST).exists():
+        for ending in _FORMATS:
+            if (folder / f"book.{ending}").exists():
+                raise UsageError(f"{folder}/book.{ending}: already exists; remove it, or give another folder")
 
 
 @dataclass(frozen=True, slots=True)

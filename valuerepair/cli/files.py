@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from valuerepair.errors import UsageError
-from valuerepair.outputs import FileKind, check_folder, check_output, check_regular
+from valuerepair.outputs import check_folder, check_output
 
 
 class File(click.Path):
-    """The name of a file, which the shell completes. Code that opens the file reports if it is missing."""
+    """The name of a file. Code that opens the file reports if it is missing."""
 
     def __init__(self) -> None:
         super().__init__(readable=False)
@@ -25,22 +23,12 @@ class File(click.Path):
 
 
 class Output(File):
-    """A file to write. An existing file of this name is checked before the command begins: see `outputs`.
-
-    `kinds` is the kind of file that the command writes, or its kinds by the ending of the name; the command itself
-    rejects other endings. A `regular` file is read again later, so it must not be a pipe or a device.
-    """
-
-    def __init__(self, kinds: FileKind | Mapping[str, FileKind], *, regular: bool = False) -> None:
-        super().__init__()
-        self.kinds, self.regular = kinds, regular
+    """A file to write, checked before the command begins: see `outputs`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)
-        ending = os.path.splitext(path)[1].lower().removeprefix(".")
-        kind = self.kinds.get(ending) if isinstance(self.kinds, Mapping) else self.kinds
-        if kind is not None and ctx is not None and not ctx.resilient_parsing:
-            (check_regular if self.regular else check_output)(path, kind)
+        if ctx is not None and not ctx.resilient_parsing:
+            check_output(path)
         return path
 
 

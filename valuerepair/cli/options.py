@@ -11,7 +11,6 @@ from typing import Any, TypeVar, get_args
 import click
 from click.core import ParameterSource
 
-from valuerepair import outputs
 from valuerepair.cli.files import File, Output, OutputFolder
 from valuerepair.errors import UsageError, pairs_of
 from valuerepair.nets.options import DEVICES, REFERENCE_DEVICES, Heads, parse_heads
@@ -23,8 +22,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = File()
 ARCHIVE = FILE
 NEW_FOLDER = OutputFolder()
-GAMES_FILE = Output(outputs.GAMES, regular=True)
-PLOT_FILE = Output(outputs.PLOTS)
+GAMES_FILE = FILE  # of an earlier run, which is continued
+OUTPUT = Output()
 
 
 def parse_threshold(value: Any) -> float | Worst:

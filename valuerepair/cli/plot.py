@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import valuerepair as vr
-from valuerepair.cli.options import DB, PLOT_FILE, question, typed
+from valuerepair.cli.options import DB, OUTPUT, question, typed
 from valuerepair.cli.printing import is_quiet
 from valuerepair.errors import UsageError
 from valuerepair.outputs import is_stream
@@ -30,7 +30,7 @@ Example:
 @click.command(help=HELP)
 @click.argument("kind", type=click.Choice(tuple(KINDS)), default="scatter", metavar="[KIND]")
 @click.argument("source", required=False, metavar="[SOURCE]")
-@click.option("-o", "--output", type=PLOT_FILE, default="plot.png", help="The file: .png, .svg or .pdf.")
+@click.option("-o", "--output", type=OUTPUT, default="plot.png", help="The file: .png, .svg or .pdf.")
 @DB
 @question()
 @click.pass_context

@@ -7,12 +7,10 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair import outputs
-from valuerepair.cli.files import Output
 from valuerepair.cli.options import (
     DB,
     JSON,
-    PLOT_FILE,
+    OUTPUT,
     SPLIT,
     device_option,
     part_option,
@@ -37,11 +35,11 @@ _OWNERS = {
 @question("|net Q - deep Q| of a candidate; a share is of A's positions.", net=None, expanded=None)
 @SPLIT(help="A file of vr split: compare only on what it holds out.")
 @part_option(help="Which held-out part", default="held-out")
-@click.option("--plot", type=PLOT_FILE, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
+@click.option("--plot", type=OUTPUT, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
 @click.option(
     "-o",
     "--output",
-    type=Output(outputs.TABLES),
+    type=OUTPUT,
     metavar="FILE",
     help="Write the positions that any net is wrong on: .parquet, .jsonl or .csv.",
 )

@@ -6,13 +6,12 @@ import click
 
 import valuerepair as vr
 from valuerepair import outputs
-from valuerepair.cli.files import Output
-from valuerepair.cli.options import DB, question
+from valuerepair.cli.options import DB, OUTPUT, question
 from valuerepair.cli.printing import is_quiet, print_result
 
 
 @click.command()
-@click.option("-o", "--output", type=Output(outputs.REPORT), default="report.html", help="The file.")
+@click.option("-o", "--output", type=OUTPUT, default="report.html", help="The file.")
 @DB
 @question(expanded=None)
 def command(output: str, db: str, question: vr.Question | vr.Worst) -> None:

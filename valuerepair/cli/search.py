@@ -9,9 +9,7 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair import outputs
-from valuerepair.cli.files import Output
-from valuerepair.cli.options import HEADS, JSON_LINES, NET, SET, device_option, settings_of
+from valuerepair.cli.options import HEADS, JSON_LINES, NET, OUTPUT, SET, device_option, settings_of
 from valuerepair.cli.printing import print_one
 from valuerepair.errors import UsageError, ValueRepairError
 
@@ -24,9 +22,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 @NET
 @SET
 @click.option("--list-settings", is_flag=True, help="Only list the search parameters and their defaults.")
-@click.option(
-    "--tree", type=Output(outputs.TREES), metavar="FILE", help="Also write the tree: .json, or an .html page."
-)
+@click.option("--tree", type=OUTPUT, metavar="FILE", help="Also write the tree: .json, or an .html page.")
 @HEADS
 @device_option()
 @JSON_LINES

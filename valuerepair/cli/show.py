@@ -8,14 +8,12 @@ from json import dumps
 import click
 
 import valuerepair as vr
-from valuerepair import outputs
-from valuerepair.cli.files import Output
-from valuerepair.cli.options import DB, question
+from valuerepair.cli.options import DB, OUTPUT, question
 
 
 @click.command()
 @click.argument("position", nargs=-1, required=True, metavar="ID|FEN")
-@click.option("--svg", type=Output(outputs.BOARD), metavar="FILE", help="Also write the board with arrows as SVG.")
+@click.option("--svg", type=OUTPUT, metavar="FILE", help="Also write the board with arrows as SVG.")
 @click.option("--json", is_flag=True, help="One JSON object, and no board.")
 @DB
 @question(None, expanded=None)

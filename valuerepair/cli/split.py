@@ -8,16 +8,13 @@ import click
 
 import valuerepair as vr
 from valuerepair import outputs
-from valuerepair.cli.files import Output
-from valuerepair.cli.options import DB, SEED
+from valuerepair.cli.options import DB, OUTPUT, SEED
 from valuerepair.cli.printing import print_result
 
 
 @click.command()
 @DB
-@click.option(
-    "-o", "--output", type=Output(outputs.SPLIT), default="split.json", metavar="FILE", help="The file to write."
-)
+@click.option("-o", "--output", type=OUTPUT, default="split.json", metavar="FILE", help="The file to write.")
 @click.option("--games", default=0.15, help="Share of games to hold out.")
 @click.option("--families", default=0.10, help="Share of positions to hold out by opening or material family.")
 @SEED(help="Seed of the draw of games and families.")

@@ -7,8 +7,6 @@ from typing import Any, get_args
 import click
 
 import valuerepair as vr
-from valuerepair import outputs
-from valuerepair.cli.files import Output
 from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     ALPHA,
@@ -40,7 +38,7 @@ _DEFAULTS = TrainOptions()
 @click.option(
     "-o",
     "--output",
-    type=Output(outputs.NET, regular=True),
+    type=FILE,
     required=True,
     metavar="FILE",
     help="The new net, a .pb.gz.",

@@ -173,7 +173,7 @@ async def keep(file: NetFile, content: bytes) -> None:
     if sha256 != file.sha256:
         raise ValueRepairError(f"{file.path.name} came with SHA-256 {sha256[:12]}, not {file.sha256[:12]}")
     try:
-        with written_whole(_cached(file), None) as temporary:
+        with written_whole(_cached(file)) as temporary:
             temporary.write_bytes(content)
     except OSError as error:
         raise ValueRepairError(f"{file.path.name} cannot be kept: {error.strerror}") from None

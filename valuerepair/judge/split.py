@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import outputs
 from valuerepair.archives.select import in_share, salt, scrambled
 from valuerepair.arrays import Flags, Ids
 from valuerepair.chess import board
@@ -546,7 +545,7 @@ def write_split(path: str | os.PathLike[str], split: Split) -> None:
     """Writes a split as JSON that can be read and edited. Raises ValueRepairError if it cannot be written."""
     text = json.dumps({"version": f"valuerepair {__version__}", **asdict(split)}, indent=2, ensure_ascii=False)
     try:
-        with written_whole(path, outputs.SPLIT) as partial:
+        with written_whole(path) as partial:
             partial.write_text(text + "\n", "utf-8")
     except OSError as error:
         raise ValueRepairError(f"{path}: cannot be written: {error.strerror or error}") from None

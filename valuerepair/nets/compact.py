@@ -86,7 +86,7 @@ def compact_file(session: Session) -> Path:
             content = compact_model(session.onnx.read_bytes(), session.tensors)
         except (OSError, ValueError) as error:
             raise ValueRepairError(f"{session.onnx}: cannot be made to take bitboards: {first_line(error)}") from None
-        with written_whole(target, None) as temporary:
+        with written_whole(target) as temporary:
             temporary.write_bytes(content)
     return target
 

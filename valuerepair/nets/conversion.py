@@ -95,7 +95,7 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads = DEFAULT_HEADS) -
         )
     log.info(f"converting {net.path.name} to ONNX with {lc0}")
     options = [f"--value-head={heads.value}", f"--policy-head={heads.policy}"]
-    with written_whole(target, None) as temporary:
+    with written_whole(target) as temporary:
         _convert(lc0, net.path, temporary, [*options, "--onnx-data-type=f16"] if half else options)
         _repair_activation(net, temporary)
         if half:  # canary.py compares it with the file of float32 on each device

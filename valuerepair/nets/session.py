@@ -260,7 +260,7 @@ class Session:
         rates = self.measure(CPU_BATCHES if self.on_cpu else GPU_BATCHES)
         best = max(rates.values())
         self._batch = max(batch for batch, rate in rates.items() if rate >= GOOD_ENOUGH * best)
-        with written_whole(path, None) as temporary:
+        with written_whole(path) as temporary:
             temporary.write_bytes(msgspec.json.encode(_Tuning(self._batch, rates, version)))
         log.debug("batches of %d, measured now: %s", self._batch, path)
 

@@ -301,7 +301,7 @@ def finish(repair: Repair) -> RepairOutcome:
         html = _document(repair, outcome)
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise ValueRepairError(f"{folder}: the results of the stages cannot be read: {one_line(error)}") from None
-    with written_whole(outcome.page, None) as partial:
+    with written_whole(outcome.page) as partial:
         partial.write_text(html, "utf-8")
     return outcome
 

@@ -104,7 +104,7 @@ def rates(settings: Settings, folder: Path, *, quiet: bool = False) -> Rates:
             f"when it is idle, remove {path} to measure again"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with written_whole(path, None) as partial:
+    with written_whole(path) as partial:
         partial.write_text(json.dumps({"of": conditions, "rates": asdict(measured)}, indent=2) + "\n", "utf-8")
     return measured
 

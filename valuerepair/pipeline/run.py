@@ -99,7 +99,7 @@ class StageNotes:
 
     def _write(self) -> None:
         content = {"stages": [asdict(noted) for noted in self.stages]}
-        with written_whole(self._path, None) as partial:
+        with written_whole(self._path) as partial:
             partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 

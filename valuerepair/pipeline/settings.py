@@ -277,7 +277,7 @@ def write(settings: Settings, path: Path) -> None:
         raise UsageError(
             f"{path}: a file's name in it is not UTF-8; rename the archive, the net or the chunks"
         ) from None
-    with written_whole(path, None) as partial:
+    with written_whole(path) as partial:
         partial.write_bytes(content)
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import chess
 
-from valuerepair import outputs
 from valuerepair.books.emit import one_line, tag_lines
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed
@@ -185,8 +184,6 @@ def read_written(path: Path) -> tuple[list[WrittenGame], int]:
     Raises ValueRepairError for any other file.
     """
     raw = path.read_bytes()
-    if not outputs.GAMES.fits(path):
-        raise ValueRepairError(f"{path}: is not {outputs.GAMES.name}; give another -o FILE")
     games, end = [], 0
 
     def foreign_text() -> ValueRepairError:

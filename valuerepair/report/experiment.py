@@ -13,7 +13,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.transforms import ScaledTranslation
 
-from valuerepair import outputs
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import read_regular, written_whole
 from valuerepair.inputs import MOST_JSON
@@ -80,7 +79,7 @@ def match_lines(rows: Sequence[Row]) -> list[str]:
     return [*table_lines(_MATCH_COLUMNS, cells), *_unfinished(rows)]
 
 
-def write_table(rows: Sequence[Row], folder: Path, kind: outputs.FileKind) -> list[Row]:
+def write_table(rows: Sequence[Row], folder: Path) -> list[Row]:
     """Writes rows of any columns as CSV, with empty cells for columns that a row lacks, and returns all its rows.
 
     Rows of other settings that the folder's table has already stay, after these. It replaces only a table of this
@@ -96,7 +95,7 @@ def write_table(rows: Sequence[Row], folder: Path, kind: outputs.FileKind) -> li
     writer = csv.DictWriter(text, columns, lineterminator="\n", restval="")
     writer.writeheader()
     writer.writerows([*rows, *other_rows])
-    with written_whole(folder / TABLE, kind) as partial:
+    with written_whole(folder / TABLE) as partial:
         partial.write_text(text.getvalue(), "utf-8")
     return [*rows, *parsed]
 

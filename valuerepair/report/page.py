@@ -17,7 +17,6 @@ import chess.svg
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import outputs
 from valuerepair.books.emit import san_flags
 from valuerepair.books.select import file_name
 from valuerepair.chess.board import fens, parse_fens
@@ -397,7 +396,7 @@ def write(
     """
     question = question or Question()
     threshold = question.threshold
-    with written_whole(path, outputs.REPORT) as partial:
+    with written_whole(path) as partial:
         with snapshot(store.connection):
             on_step("values")
             expanded = ("step",) if question.expanded != "no" else ()

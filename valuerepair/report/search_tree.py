@@ -11,7 +11,6 @@ from typing import Any
 
 import chess
 
-from valuerepair import outputs
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError
 from valuerepair.files import written_whole
@@ -24,10 +23,10 @@ from valuerepair.text import formatted, quantity
 _DECIMALS = 6
 
 
-def kind_of(path: str | os.PathLike[str]) -> outputs.FileKind:
+def kind_of(path: str | os.PathLike[str]) -> str:
     """The kind of a tree's file, by the ending of its name. Raises UsageError for another ending."""
-    kind = outputs.TREES.get(Path(path).suffix.lower().removeprefix("."))
-    if kind is None:
+    kind = Path(path).suffix.lower()
+    if kind not in (".json", ".html"):
         raise UsageError(f"{os.fspath(path)}: the name of a tree's file ends in .json or .html")
     return kind
 
@@ -40,8 +39,8 @@ def write_tree(searched: Searched, path: str | os.PathLike[str]) -> None:
     kind, tree = kind_of(path), searched.tree
     if tree is None:
         raise UsageError(f"{searched.position.fen}: no tree was kept: {searched.reason or 'search with tree_nodes'}")
-    with written_whole(path, kind) as partial:
-        as_page = kind is outputs.TREE_PAGE
+    with written_whole(path) as partial:
+        as_page = kind == ".html"
         partial.write_text(_page(searched, tree) if as_page else json.dumps(as_json(searched, tree)) + "\n", "utf-8")
 
 

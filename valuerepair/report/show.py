@@ -12,7 +12,6 @@ from typing import Any
 import chess
 import numpy as np
 
-from valuerepair import outputs
 from valuerepair.chess import values
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.position_text import read_argument
@@ -57,7 +56,7 @@ class ShownPosition:
         """Writes the board as SVG, with arrows for the moves of net and search and the played move."""
         played = (self.facts["origin"]["played"] or {}).get("uci")
         drawn = board_svg(self.facts["fen"], played=played, net=self._best("net"), deep=self._best("deep"))
-        with written_whole(path, outputs.BOARD) as partial:
+        with written_whole(path) as partial:
             partial.write_text(drawn, "utf-8")
 
     def _best(self, source: str) -> str | None:

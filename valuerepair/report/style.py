@@ -148,7 +148,7 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
     # No time stamp: the same store gives the same file.
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     content = io.BytesIO()  # on a full disk matplotlib itself would raise an AttributeError
-    with written_whole(path, outputs.PLOTS[kind]) as partial, house_style():
+    with written_whole(path) as partial, house_style():
         # Axes of equal aspect get their place only in the second pass; in the first pass a title may be cut.
         figure.draw_without_rendering()
         figure.savefig(content, format=kind, dpi=DPI, metadata=metadata)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import IO, TYPE_CHECKING, Literal
 
-from valuerepair import outputs
 from valuerepair.errors import UsageError
 from valuerepair.files import written_whole
 
@@ -63,5 +62,5 @@ def write_stream(frame: pd.DataFrame, form: Table, stream: IO[bytes]) -> None:
 
 def write_file(frame: pd.DataFrame, form: Table, path: str) -> None:
     """Writes `frame` to a file, which appears complete or not at all."""
-    with written_whole(path, outputs.TABLES[form]) as partial, partial.open("wb") as stream:
+    with written_whole(path) as partial, partial.open("wb") as stream:
         write_stream(frame, form, stream)

@@ -101,7 +101,7 @@ def merge(paths: Sequence[str], target: str, progress: Progress | None = None) -
     progress = progress or Progress("merging", quiet=True)
     with _one_line(target, paths), open_sources(paths, target) as sources:
         if is_new:
-            with written_whole(target, None) as partial:
+            with written_whole(target) as partial:
                 _merge_new(sources, os.fspath(partial), merged, progress)
                 if os.path.exists(target):
                     raise ValueRepairError(f"{target} was created by another process meanwhile; nothing was kept")

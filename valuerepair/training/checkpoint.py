@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import outputs
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import open_regular, written_whole
 from valuerepair.inputs import MOST_JSON, Count, Record, from_json
@@ -46,7 +45,7 @@ def _types_and_shapes(arrays: Arrays) -> dict[str, tuple[str, list[int]]]:
 def save(path: Path, identity: Mapping[str, Any], notes: Notes, arrays: Arrays) -> None:
     """Writes a complete checkpoint, or none: on an error the older one stays. Raises ValueRepairError."""
     try:
-        with written_whole(path, outputs.CHECKPOINT) as partial, partial.open("wb") as file:
+        with written_whole(path) as partial, partial.open("wb") as file:
             file.write(msgspec.json.encode(_Head(dict(identity), notes, _types_and_shapes(arrays))) + b"\n")
             for array in arrays.values():
                 file.write(array.tobytes())

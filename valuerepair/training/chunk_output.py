@@ -217,7 +217,7 @@ class ChunkOutput:
         return {"chunks": self.chunks, "records": self.records, "files": msgspec.to_builtins(self._files)}
 
     def _save(self, name: str, content: Mapping[str, Any]) -> None:
-        with written_whole(self.folder / name, None) as partial:
+        with written_whole(self.folder / name) as partial:
             partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
     def _remove_incomplete(self) -> None:

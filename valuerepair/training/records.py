@@ -425,7 +425,7 @@ class ChunkWriter:
             if not len(records):
                 path.unlink(missing_ok=True)
                 return path
-            with written_whole(path, None) as partial:
+            with written_whole(path) as partial:
                 partial.write_bytes(compressed(records.view(np.uint8).data))
         except OSError as error:
             raise ValueRepairError(

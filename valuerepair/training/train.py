@@ -333,8 +333,7 @@ def _net_to_train(net: str, output: Path, chunks: Sequence[str], store: str | No
         raise UsageError(f"{file.path}: an ONNX file cannot be trained; give the {SUFFIX} that it was made of")
     if output.exists() and os.path.samefile(output, file.path):
         raise UsageError(f"-o {output}: is the net to train; give another name")
-    outputs.check_regular(output, outputs.NET)
-    outputs.check_regular(curve_path(output), outputs.CURVE)
+    outputs.check_output(curve_path(output))
     return file
 
 
@@ -462,7 +461,7 @@ def _write(
     changed = frozenset(name for name, value in fitted.parameters.items() if not np.array_equal(value, old[name]))
     written: dict[str, Any] = {"step": fitted.best_step, "changed": len(changed), "q": 0.0, "p": 0.0}
     if not changed:
-        with written_whole(path, outputs.NET) as partial:
+        with written_whole(path) as partial:
             shutil.copyfile(file.path, partial)
         return written
     parameters = {**old, **fitted.parameters}
@@ -510,7 +509,7 @@ def curve_path(output: str | os.PathLike[str]) -> Path:
 def write_curve(output: Path, training: Training) -> None:
     """Writes options and curve next to the net."""
     text = json.dumps(training.as_json(), indent=1, ensure_ascii=False)
-    with written_whole(curve_path(output), outputs.CURVE) as partial:
+    with written_whole(curve_path(output)) as partial:
         partial.write_text(text + "\n", "utf-8")
 
 

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import outputs
 from valuerepair.arrays import Floats32
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
@@ -137,7 +136,7 @@ def write_net(
         bias = np.asarray(parameters[f"{block}/w/bias"], np.float32)
         place_of(block, net.weights).CopyFrom(convolution_block(kernel, bias))
     _note(net.training_params, file, notes)
-    with written_whole(path, outputs.NET) as partial:
+    with written_whole(path) as partial:
         partial.write_bytes(gzip.compress(net.SerializeToString(), 9, mtime=0))
 
 
