@@ -9,7 +9,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.faults.conftest import Note
 from tests.match_doubles import FAKE
 from tests.mining_doubles import KeyNet, random_games
 from valuerepair.archives.options import SampleOptions
@@ -59,7 +58,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("how", "what", "said"), EVIL, ids=[how for how, _, _ in EVIL])
-def test_an_engine_that(how: str, what: str, said: str, archive: Path, tmp_path: Path, note: Note) -> None:
+def test_an_engine_that(how: str, what: str, said: str, archive: Path, tmp_path: Path) -> None:
     good, none = mined(archive, tmp_path / "good.db")
     assert not none
     before = psutil.Process().memory_info().rss
@@ -68,15 +67,12 @@ def test_an_engine_that(how: str, what: str, said: str, archive: Path, tmp_path:
     assert failed
     assert all(said in reason for reason in failed), failed
     assert scored == {key: score for key, score in good.items() if key in scored}
-    lost = f"nothing; {sum(failed.values())} of {len(good)} positions marked failed after three tries"
-    note(f"an engine {how}", sum(failed.values()) * 3, max(failed)[:90], "0", lost)
 
 
-def test_a_slow_engine_is_waited_for(archive: Path, tmp_path: Path, note: Note) -> None:
+def test_a_slow_engine_is_waited_for(archive: Path, tmp_path: Path) -> None:
     good, _ = mined(archive, tmp_path / "good.db")
     scored, failed = mined(archive, tmp_path / "slow.db", "slow-on=d7d6", "slow=0.2")
     assert (scored, failed) == (good, {})
-    note("an engine slows down, within its time limit", len(good), "nothing", "0")
 
 
 def test_the_kernel_would_take_an_engine_before_us() -> None:

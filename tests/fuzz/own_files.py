@@ -1,4 +1,4 @@
-"""Fuzzed: books, stores, configuration files, and the headers of nets."""
+"""Fuzzed: books, stores, the headers of nets, and positions as users type them."""
 
 from __future__ import annotations
 
@@ -94,3 +94,27 @@ def run_header(data: bytes) -> None:
 
     with suppress(ValueError):
         read_header(unpack(data))
+
+
+def position_seeds() -> list[bytes]:
+    return [
+        b"startpos moves e2e4 e7e5 g1f3",
+        b"position fen 4k3/P7/8/8/8/8/8/4K2R w K - 0 30 moves a7a8q e8d7 e1g1\n8/8/8/8/8/5k2/6q1/7K w - - 12 40",
+        b'8/4k3/8/8/8/8/8/5RK1 w - - hmvc 3; fmvn 9; c3 "history fen 4k3/8/8/8/8/8/8/4K2R w K - 0 1: e1g1 e8e7";',
+        b"r1bqkbnr/pppp1ppp/2n5/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R w KQkq - moves 0000 Bb5 a6 -- Z0",
+    ]
+
+
+def run_position(data: bytes) -> None:
+    """A position as text and as a file of lines; python-chess reaches the same by its moves."""
+    from valuerepair.chess.position_text import read_position, read_positions
+
+    with suppress(ValueError):
+        position = read_position(data.decode("utf-8", "replace"))
+        board = chess.Board(position.start_fen)
+        for move in position.moves:
+            assert chess.Move.from_uci(move) in board.legal_moves, move
+            board.push_uci(move)
+        assert board.fen() == position.fen
+    with file_of(data, "a.epd") as path, suppress(ValueRepairError):
+        list(read_positions(path))

@@ -26,22 +26,12 @@ from tests.fuzz.mutate import BINARY, TEXT
 from tests.fuzz.own_files import (
     book_seeds,
     header_seeds,
+    position_seeds,
     run_book,
     run_header,
+    run_position,
     run_store,
     store_seeds,
-)
-from tests.fuzz.typed_files import (
-    checkpoint_seeds,
-    json_seeds,
-    position_seeds,
-    repair_seeds,
-    run_checkpoint,
-    run_json,
-    run_position,
-    run_repair,
-    run_weights,
-    weights_seeds,
 )
 
 
@@ -69,9 +59,5 @@ TARGETS: dict[str, Target] = {
     "book": Target(book_seeds, run_book, text=True),
     "store": Target(store_seeds, run_store, text=False),
     "header": Target(header_seeds, run_header, text=False),
-    "json": Target(json_seeds, run_json, text=True),
-    "repair": Target(repair_seeds, run_repair, text=True),
-    "checkpoint": Target(checkpoint_seeds, run_checkpoint, text=False),
-    "weights": Target(weights_seeds, run_weights, text=False),
     "position": Target(position_seeds, run_position, text=True),
 }
