@@ -67,9 +67,6 @@ def file_sha256(path: str) -> str:
     return digest.hexdigest()
 
 
-MOST_TOML = 1 << 20
-
-
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Opens a regular file for reading bytes; the name may lead there by links.
 
@@ -114,15 +111,12 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     else:
         import tomli as tomllib
     try:
-        tables: dict[str, Any] = tomllib.loads(read_regular(path, MOST_TOML).decode())
-        repr(tables)  # an integer with thousands of hexadecimal digits fails here, and not in a later message
+        with open(path, "rb") as file:
+            return tomllib.load(file)
     except OSError as error:
         raise UsageError(f"{os.fspath(path)}: {error.strerror}") from None
-    except ValueRepairError as error:
-        raise UsageError(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{os.fspath(path)}: is not a TOML file: {one_line(error)}") from None
-    return tables
 
 
 @holding
@@ -262,8 +256,8 @@ def whole_folder(out: str | Path) -> Iterator[Path]:
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Removes what killed runs left next to the new folder; earlier versions named it after their process."""
-    part = re.compile(re.escape(f".{target.name}.") + r"([0-9a-f]{8}|[0-9]+)\.part")
+    """Removes what killed runs left next to the new folder."""
+    part = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{8}\.part")
     for path in target.parent.iterdir():
         if part.fullmatch(path.name):
             shutil.rmtree(path, ignore_errors=True)

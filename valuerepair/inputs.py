@@ -28,13 +28,12 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
 def from_json(text: str | bytes, kind: type[T], where: str) -> T:
     """A JSON text as a value of a type: a `Record`, a dataclass, or anything else that msgspec decodes.
 
-    Raises ValueRepairError for any other text. `where` begins its message, and the field follows:
-    ``split.json: is not a split: games: must be a number, not a text`` if `where` is ``split.json: is not a split``.
+    Raises ValueRepairError for any other text; `where` begins its message.
     """
     try:
         return cast(T, _decoder(cast(Any, kind)).decode(text))
-    except _WRONG as error:
-        raise ValueRepairError(f"{where}: {reason(error)}") from None
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ValueRepairError(f"{where}: {one_line(error)}") from None
 
 
 @cache
@@ -48,34 +47,6 @@ def read_json(path: str | os.PathLike[str], kind: type[T], expected: str, *, mos
     Raises OSError if the file cannot be read, ValueRepairError if it holds something else.
     """
     return from_json(read_regular(path, most), kind, f"{os.fspath(path)}: is not {expected}")
-
-
-_WRONG = (msgspec.MsgspecError, ValueError, RecursionError)
-
-
-def reason(error: Exception) -> str:
-    """The message of a reader's error on one printable line of bounded length, the field first."""
-    if not isinstance(error, msgspec.MsgspecError):
-        return one_line(error)
-    text, _, field = str(error).partition(" - at `$")
-    text = _EXPECTED.sub(lambda types: f"must be {_words(types[1])}, not {_words(types[2])}", text)
-    text = text.replace("a whole number, not a number", "a whole number, not a fraction")
-    text = re.sub("Invalid enum value (.*)", r"\1 is not one of its values", text)
-    text = text if text[:2].isupper() else text[:1].lower() + text[1:]  # "JSON is malformed" keeps its capitals
-    text = text.replace("`", "")
-    return one_line(f"{field.strip('.`')}: {text}" if field.strip(".`") else text)
-
-
-_EXPECTED = re.compile("Expected `(.+?)`, got `(.+?)`")
-_WORDS = {
-    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-    "object": "an object",
-}  # fmt: skip
-
-
-def _words(types: str) -> str:
-    names = [name for name in types.split(" | ") if name != "null"] or ["null"]
-    return " or ".join(_WORDS.get(name, name) for name in names)
 
 
 def settings_of(text: str) -> list[str]:

@@ -15,9 +15,8 @@ from valuerepair.archives.off_game import parse_shares
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.engines.kinds import STOCKFISH, default_kind, parse_spec
-from valuerepair.errors import UsageError, check_least, nearest
+from valuerepair.errors import UsageError, check_least, nearest, one_line
 from valuerepair.files import read_toml, written_whole
-from valuerepair.inputs import reason
 from valuerepair.nets.registry import DEFAULT_NET
 from valuerepair.question import DEFAULT_THRESHOLD, Question
 from valuerepair.training.options import Only, TrainOptions
@@ -310,7 +309,7 @@ def read(path: Path) -> Settings:
             tables["test_deep"] = default_test_deep(tables["deep"])
         return msgspec.convert(tables, Settings)
     except (UsageError, msgspec.ValidationError) as error:
-        raise UsageError(f"{path}: {reason(error)}") from None
+        raise UsageError(f"{path}: {one_line(error)}") from None
 
 
 def _check_names(kind: type[Any], table: Any, where: str) -> None:
