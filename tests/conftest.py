@@ -164,7 +164,7 @@ def reference(net_file: str) -> Iterator[Net]:
     """The net as ONNX Runtime computes it on the CPU."""
     from valuerepair.nets.net import open_net
 
-    with open_net(net_file, device="cpu", threads=2, batch=64) as net:
+    with open_net(net_file, device="cpu", threads=2) as net:
         yield net
 
 

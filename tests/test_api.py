@@ -28,6 +28,7 @@ from click.testing import CliRunner
 
 import valuerepair as vr
 from tests.confirm_doubles import many
+from valuerepair.api.asking import EvaluatedPosition
 from valuerepair.cli import cli
 from valuerepair.oracles.searching import Searched
 from valuerepair.question import Question
@@ -104,13 +105,14 @@ def test_every_public_name_is_there_and_seen_by_type_checkers() -> None:
 
 
 def test_types_are_those_that_are_said(store: vr.MinedStore) -> None:
-    candidate, searched = next(store.iter_candidates(vr.Question(threshold=THRESHOLD))), vr.search(FEN, 2)
-    assert (type(candidate), type(searched[0])) == (vr.Candidate, Searched)
+    candidate = next(store.iter_candidates(vr.Question(threshold=THRESHOLD)))
+    evaluated, searched = (next(vr.evaluate_each(FEN, nodes=nodes)) for nodes in (1, 2))
+    assert (type(candidate), type(evaluated), type(searched)) == (vr.Candidate, EvaluatedPosition, Searched)
     if TYPE_CHECKING:  # mypy fails where a name of the package is not typed
         assert_type(vr.open_store(SAMPLE), vr.MinedStore)
         assert_type(store.frame(), pd.DataFrame)
         assert_type(candidate, vr.Candidate)
-        assert_type(searched, list[Searched])
+        assert_type(searched, EvaluatedPosition | Searched)
 
 
 # -- frames and candidates --------------------------------------------------------------------------------------------
@@ -268,26 +270,28 @@ def test_all_ways_to_give_a_position_are_one(store: vr.MinedStore) -> None:
         one = vr.evaluate(candidate, net)
         assert np.allclose(evaluated["q"], candidate.net_q, atol=1e-4)
         assert np.allclose(one["q"], candidate.net_q, atol=1e-4)
-        [searched] = vr.search(candidate, 20, net)
-        assert searched.result is not None
-        assert searched.result.net_q == pytest.approx(candidate.net_q, abs=1e-4)
+        assert vr.evaluate(candidate, net, nodes=20)["net_q"].item() == pytest.approx(candidate.net_q, abs=1e-4)
         assert len(vr.evaluate([], net)) == 0
 
 
-def test_searching_is_what_vr_search_does() -> None:
-    printed = json.loads(command("search", FEN, "--nodes", "60", "--set", "certainty=1", "--json", "-q"))
-    [searched] = vr.search(FEN, 60, params=vr.SearchParams(certainty=True))
-    assert searched.result is not None
-    assert searched.result.best_move == printed["best"]
-    assert [(m.move, m.visits) for m in searched.result.moves] == [(m["uci"], m["n"]) for m in printed["root_moves"]]
-    assert searched.result.q == pytest.approx(printed["q"])
+def test_searching_is_what_vr_eval_does() -> None:
+    printed = json.loads(command("eval", FEN, "--nodes", "60", "--set", "certainty=1", "--json", "-q"))
+    [searched] = vr.evaluate(FEN, nodes=60, params=vr.SearchParams(certainty=True)).to_dict("records")
+    assert searched["best"] == printed["best"]
+    assert [(m.move, m.visits) for m in searched["moves"]] == [(m["uci"], m["n"]) for m in printed["root_moves"]]
+    assert [searched[name] for name in ("q", "nodes", *"wdl")] == pytest.approx(
+        [printed["q"], printed["nodes"], *printed["wdl"]]
+    )
 
 
 def test_a_finished_game_is_not_searched() -> None:
-    [mated, other] = vr.search(["7k/6Q1/6K1/8/8/8/8/8 b - - 0 1", FEN], 10)
-    assert mated.result is None
-    assert mated.reason == "game over: checkmate"
-    assert other.result is not None
+    positions = ["7k/6Q1/6K1/8/8/8/8/8 b - - 0 1", FEN]
+    mated, other = vr.evaluate_each(positions, nodes=10)
+    assert mated.as_json()["error"] == "game over: checkmate"
+    assert other.as_json()["nodes"] == 10
+    table = vr.evaluate(positions, nodes=10)
+    assert table["q"].isna().tolist() == [True, False]
+    assert table["best"].isna().tolist() == [True, False]
 
 
 def closed_store() -> vr.MinedStore:
@@ -304,9 +308,8 @@ def closed_store() -> vr.MinedStore:
         (lambda: vr.evaluate(FEN, net="nowhere.pb.gz"), "nowhere.pb.gz"),
         (lambda: vr.evaluate([3]), "give a FEN"),  # type: ignore[list-item]  # what is refused
         (lambda: vr.evaluate(pd.DataFrame({"fen": [FEN]})), "no column 'start_fen'"),
-        (lambda: vr.search(FEN, 0), "--nodes 0"),
-        (lambda: vr.search(FEN, seconds=-1), "--time -1"),
-        (lambda: vr.search(FEN, params=vr.SearchParams(cpuct=-1)), "cpuct=-1"),
+        (lambda: vr.evaluate(FEN, nodes=0), "--nodes 0"),
+        (lambda: vr.evaluate(FEN, nodes=2, params=vr.SearchParams(cpuct=-1)), "cpuct=-1"),
         (lambda: vr.open_store("nowhere.db"), "there is no store at nowhere.db"),
         (lambda: vr.plot("scattered", SAMPLE), "scattered"),
         (lambda: vr.plot("scatter", SAMPLE, "plot.doc"), "plot.doc"),

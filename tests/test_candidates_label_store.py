@@ -80,7 +80,7 @@ def db(mined: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def net(net_file: Path) -> Net:
-    return open_net(str(net_file), device="cpu", batch=64)
+    return open_net(str(net_file), device="cpu")
 
 
 def test_stored_priors_are_the_nets(db: Path, net: Net) -> None:

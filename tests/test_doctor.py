@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -27,56 +25,21 @@ def found(part: str, db: Path) -> Finding:
     return next(finding for finding in examine(db) if finding.part == part)
 
 
-def test_each_device_has_its_own_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(providers, "why_not", lambda *_: "because")
-    assert "driver" in found("TensorRT", tmp_path / "no.db").advice
-    assert "valuerepair[gpu]" in found("CUDA", tmp_path / "no.db").advice
-
-
-@pytest.fixture
-def cuda_13(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """An ONNX Runtime that was built with CUDA 13; what was found out about devices is forgotten afterwards."""
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [CUDA, CPU])
-    monkeypatch.setattr(onnxruntime, "cuda_version", "13.0", raising=False)
-    providers.why_not.cache_clear()
-    yield monkeypatch
-    providers.why_not.cache_clear()
-
-
-NO_DRIVER = "there is no NVIDIA driver on this machine"
-OLD_DRIVER = "the NVIDIA driver is of CUDA 12.8; the installed onnxruntime needs one 580 or later (for CUDA 13)"
-DRIVER = "install NVIDIA's driver, 580 or later (for CUDA 13), if this machine has an NVIDIA GPU"
-
-
-@pytest.mark.parametrize(("driver", "reason"), [(None, NO_DRIVER), (12080, OLD_DRIVER)])
-@pytest.mark.parametrize(("installed", "extra"), [(True, ""), (False, ", and run `pip install 'valuerepair[gpu]'`")])
-def test_without_a_driver_for_this_cuda_the_driver_is_what_is_missing(
-    cuda_13: pytest.MonkeyPatch, tmp_path: Path, driver: int | None, reason: str, installed: bool, extra: str
+def test_why_a_device_does_not_run_is_said_in_onnx_runtimes_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The extra is advised only where its libraries are not there."""
-    cuda_13.setattr(providers, "_driver_cuda", lambda: driver)
-    version = importlib.metadata.version
-    names = {"nvidia-cudnn-cu13": "9.28.1.4"} if installed else {}
-
-    def of(name: str) -> str:
-        if name.startswith("nvidia-") and name not in names:
-            raise importlib.metadata.PackageNotFoundError(name)
-        return names.get(name) or version(name)
-
-    cuda_13.setattr(importlib.metadata, "version", of)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [CUDA, CPU])
+    monkeypatch.setattr(providers, "preload_libraries", lambda _: None)
+    monkeypatch.setattr(
+        providers, "new_session", lambda *_: (_ for _ in ()).throw(RuntimeError("libcudnn.so.9: no file\nmore"))
+    )
+    providers.why_not.cache_clear()
     said = found("CUDA", tmp_path / "no.db")
-    assert (said.state, said.detail, said.advice) == ("absent", reason, f"{DRIVER}{extra}; the CPU works without it")
-    with pytest.raises(ValueRepairError) as error:
+    with pytest.raises(ValueRepairError, match=r"--device cuda: CUDA cannot be used: libcudnn.so.9: no file; install"):
         providers.choose_device("cuda")
-    assert str(error.value) == f"--device cuda: CUDA cannot be used: {reason}; {DRIVER}{extra}, or use --device cpu"
-
-
-def test_with_a_driver_for_this_cuda_the_extra_is_advised(cuda_13: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    cuda_13.setattr(providers, "_driver_cuda", lambda: 13000)
-    cuda_13.setattr(providers, "new_session", lambda *_: (_ for _ in ()).throw(RuntimeError("libcudnn.so.9: no file")))
-    said = found("CUDA", tmp_path / "no.db")
+    providers.why_not.cache_clear()
     assert (said.state, said.detail) == ("absent", "libcudnn.so.9: no file")
-    assert said.advice == "install it with `pip install 'valuerepair[gpu]'`; the CPU works without it"
+    assert "valuerepair[gpu]" in said.advice
 
 
 def test_the_output_has_no_colours_of_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,8 @@ STALEMATED = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
 @pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])  # WDL; scalar head
 def net(request: pytest.FixtureRequest, shared_data: Path) -> Iterator[Net]:
     path = shared_data / "nets" / f"{request.param}.pb.gz"
-    with open_net(str(path), device="cpu", threads=2, batch=BATCH) as opened:
+    with open_net(str(path), device="cpu", threads=2) as opened:
+        opened.session.batch_size = BATCH
         yield opened
 
 

@@ -26,6 +26,7 @@ from valuerepair.oracles import mcts_oracle
 from valuerepair.oracles.mcts_oracle import MctsOracle, identity_of, open_mcts
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import DeepFailure
+from valuerepair.oracles.searching import search_positions
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
@@ -111,13 +112,13 @@ def test_a_mate_is_a_mate_and_q_is_one(net: Net) -> None:
     assert (mirrored.mate, mirrored.q, mirrored.best_move) == (1, 1.0, "a8a1")
 
 
-def test_its_q_is_the_one_that_vr_search_gives(net: Net) -> None:
+def test_its_q_is_the_one_that_vr_eval_gives(net: Net) -> None:
     """Whether it is proven or not."""
     positions = [bare(fen) for fen, *_ in GOLDEN] + [bare(MATE_IN_1)]
     params = SearchParams(certainty=True, lookahead=True)
     with MctsOracle(net, params, 50, len(positions)) as oracle:
         deep = [f.result(60) for f in [oracle.submit(p) for p in positions]]
-    for result, searched in zip(deep, vr.search(positions, 50, net, params), strict=True):
+    for result, searched in zip(deep, search_positions(net, params, positions, 50), strict=True):
         assert isinstance(result, DeepResult)
         assert searched.result is not None
         assert result.q == pytest.approx(searched.result.q, abs=1e-4)

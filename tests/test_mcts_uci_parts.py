@@ -82,7 +82,7 @@ def test_every_parameter_can_be_set_by_its_uci_name_and_shows_in_the_handshake()
         (
             "Device",
             "tpu",
-            "option Device=tpu: must be one of auto, cpu, cuda, cuda:f16, tensorrt, tensorrt:f16",
+            "option Device=tpu: must be one of auto, cpu, cuda, cuda:f16",
         ),
         ("SmartPruningFactor", "x", "option SmartPruningFactor=x: must be a number from 0 to 100"),
         ("NScl", "-3", "option NScl=-3: must be a whole number of at least 1, or inf"),

@@ -6,6 +6,7 @@ import csv
 import shutil
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,9 @@ import pytest
 
 from tests import random_nets
 from tests.lc0_oracle import backend, game_state
+from tests.mcts_doubles import searched
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
+from tests.search_trees import Node, boards_of, end_by_rule
 from tests.vr_runs import here
 from valuerepair.archives.off_game import beside, drawn_kinds
 from valuerepair.archives.options import SampleOptions
@@ -25,9 +28,8 @@ from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import Position, PositionBatch, decode_moves
 from valuerepair.errors import UsageError
 from valuerepair.judge.split import NEITHER, choose_split
-from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.nets.net import Net, open_net
-from valuerepair.oracles.searching import search_positions
 from valuerepair.question import Question
 from valuerepair.report.alpha_table import alpha_table
 from valuerepair.report.stats import stats_lines, store_figures
@@ -46,7 +48,7 @@ MIXED = {"aside": 0.3, "policy": 0.2, "search": 0.2}
 
 @pytest.fixture(scope="module")
 def net(maia_file: str) -> Net:
-    return open_net(maia_file, device="cpu", threads=1, batch=32)
+    return open_net(maia_file, device="cpu", threads=1)
 
 
 def batch_of(*fens: str) -> PositionBatch:
@@ -121,20 +123,16 @@ def test_where_there_are_few_moves_none_is_the_policy_s_third(net: Net) -> None:
 
 def nodes_of(net: Net, positions: PositionBatch) -> list[dict[tuple[str, ...], float]]:
     """Of each position the nodes below the root that a search of `NODES` nodes evaluated, by their lines, and the
-    net's Q of each for the side to move there: by the search for people to look at."""
-    node_values = []
-    for searched in search_positions(net, SearchParams(), positions, nodes=NODES, tree_nodes=NODES):
-        lines = dict[tuple[str, ...], float]()
-        if searched.tree is not None:
-            for node in searched.tree.nodes:
-                line, at = list[str](), node
-                while at.parent is not None:
-                    line.append(at.move)
-                    at = searched.tree.nodes[at.parent]
-                if line and not np.isnan(node.net_q):
-                    lines[tuple(line[::-1])] = -node.net_q
-        node_values.append(lines)
-    return node_values
+    net's Q of each for the side to move there: by a walk of its tree with python-chess's rules."""
+    evaluator = NetEvaluator(net)
+    return [dict(evaluated_below(boards_of(searched(start, NODES, evaluator), start))) for start in positions]
+
+
+def evaluated_below(node: Node, line: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], float]]:
+    for move, child in node.children.items():
+        if end_by_rule(child.board, child.depth) is None:
+            yield (*line, move), -child.own
+        yield from evaluated_below(child, (*line, move))
 
 
 def test_searches_lead_to_nodes_of_these_and_the_net_says_the_same_there(net: Net, tmp_path: Path) -> None:
@@ -162,7 +160,7 @@ def small_net(tmp_path_factory: pytest.TempPathFactory) -> Net:
     """One for many searches, where it matters not which."""
     kind = replace(random_nets.BY_NAME["se-dense-policy"], blocks=1)
     path = random_nets.write(kind, tmp_path_factory.mktemp("net") / "small.pb.gz")
-    return open_net(str(path), device="cpu", threads=1, batch=32)
+    return open_net(str(path), device="cpu", threads=1)
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_two_sets_of_chunks_are_two_nets_unless_named_alike(tmp_path: Path) -> N
             "no training chunk of version 6 here: 1 x training data of version 5",
         ),
         (["mine", "games.pgn", "--deep", "recorded:kind=pgn"], 2, "give one of eval, cutechess"),
-        (["search", "startpos", "--deep", "recorded"], 2, "No such option"),
+        (["eval", "startpos", "--deep", "recorded"], 2, "No such option"),
     ],
 )
 def test_errors_are_one_line(tmp_path: Path, shared_data: Path, arguments: list[str], code: int, said: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,18 +18,15 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.nets import canary, providers
 from valuerepair.nets import net as net_module
 from valuerepair.nets import session as session_module
-from valuerepair.nets.compact import CompactSession
 from valuerepair.nets.conversion import VERSION, find_lc0, to_onnx
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.options import (
     CPU,
     CUDA,
     ON_CPU,
-    TENSORRT,
     Device,
 )
 from valuerepair.nets.planes import encode
-from valuerepair.nets.providers import engine_key, provider_list
 from valuerepair.nets.session import RawOutputs, Session
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles import mcts_oracle
@@ -77,55 +73,28 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[Elsewhere]:
 
 
 def test_on_cuda_each_size_of_a_batch_has_a_session(
-    maia_onnx: Path, maia_file: str, games: PositionBatch, sessions: list[Elsewhere], monkeypatch: pytest.MonkeyPatch
+    maia_onnx: Path, games: PositionBatch, sessions: list[Elsewhere], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise cuDNN plans anew for each change of size. The values are those of the CPU."""
-    monkeypatch.setattr(session_module, "GPU_BATCHES", (4, 16))
-    sha256 = read_net_file(maia_file).sha256
-    session = Session(maia_onnx, sha256, Device(CUDA), threads=3)
-    session.set_batch(32)
+    monkeypatch.setattr(session_module, "GPU_BATCHES", (4, 16, 32))
+    session = Session(maia_onnx, Device(CUDA), threads=3)
     planes = encode(games.take(np.arange(40)))
     parts = [planes[:n] for n in (1, 4, 5, 16, 17, 32, 3, 40, 2)]
     with ThreadPoolExecutor(3) as pool:
         answers = list(pool.map(session.run, parts))
-    on_cpu = Session(maia_onnx, sha256)
+    on_cpu = Session(maia_onnx)
     for part, answer in zip(parts, answers, strict=True):
         assert np.abs(answer.q - on_cpu.run(part).q).max() < 1e-5
     assert sorted(sorted(set(loaded.rows)) for loaded in sessions) == [[4], [16], [32]]
-
-
-def test_engines_of_tensorrt_are_kept_by_net_precision_and_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import onnxruntime
-
-    monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path))
-
-    def settings(precision: Any) -> dict[str, str]:
-        first = provider_list(Device(TENSORRT, precision), "ab" * 32)[0]
-        assert isinstance(first, tuple)
-        assert first[0] == TENSORRT
-        return first[1]
-
-    half, single = settings("f16"), settings("f32")
-    assert (half["trt_fp16_enable"], single["trt_fp16_enable"]) == ("1", "0")
-    folders = {options["trt_engine_cache_path"] for options in (half, single)}
-    assert len(folders) == 2
-    assert all(Path(folder).is_relative_to(tmp_path / "tensorrt") for folder in folders)
-    assert all(f"ort{onnxruntime.__version__}" in folder and "ab" * 32 in folder for folder in folders)
-    before = engine_key("ab" * 32, "f16")
-    monkeypatch.setattr(importlib.metadata, "version", lambda package: "99.1")
-    assert engine_key("ab" * 32, "f16") not in (before, "")
-    assert engine_key("ab" * 32, "f16").endswith("-trt99.1")
 
 
 # -- float16 ----------------------------------------------------------------------------------------------------------
 
 
 def test_float16_weights_stay_within_the_canarys_bound(net_file: str, reference: Net) -> None:
-    """The file that CUDA and TensorRT get at f16, run by the CPU, which rounds each layer's output to float16 too."""
+    """The file that CUDA gets at f16, run by the CPU, which rounds each layer's output to float16 too."""
     file = read_net_file(net_file)
-    half = Session(to_onnx(file, half=True), file.sha256, Device(CPU, "f16"), variant="-f16")
+    half = Session(to_onnx(file, half=True), Device(CPU, "f16"))
     difference = canary.differences(half, reference.session, 1)
     assert 1e-5 < difference.q <= canary.BOUNDS["f16"].q
     assert difference.prior <= canary.BOUNDS["f16"].prior
@@ -144,7 +113,7 @@ def test_the_device_casts_planes_to_float16(maia_file: str, games: PositionBatch
         [lc0, "leela2onnx", f"--input={maia_file}", f"--output={exported}", "--onnx-data-type=f16"],
         check=True, capture_output=True,
     )  # fmt: skip
-    plain, cast = Session(exported, file.sha256), Session(to_onnx(file, half=True), file.sha256)
+    plain, cast = Session(exported), Session(to_onnx(file, half=True))
     assert (plain.tensors.dtype, cast.tensors.dtype) == (np.float16, np.float32)
     planes = encode(games)
     one, other = plain.run(planes), cast.run(planes)
@@ -195,8 +164,8 @@ def gpu_like(kind: str, monkeypatch: pytest.MonkeyPatch, precision: Any = "f32")
     """A GPU by name: ONNX Runtime's CPU session behind a `NoiseSession`."""
     honest = session_module.load
 
-    def loaded(onnx: Path, device: Device, sha256: str) -> Any:
-        inner = honest(onnx, ON_CPU, sha256)
+    def loaded(onnx: Path, device: Device) -> Any:
+        inner = honest(onnx, ON_CPU)
         return inner if device.provider == CPU else NoiseSession(inner, kind)
 
     monkeypatch.setattr(session_module, "load", loaded)
@@ -229,24 +198,12 @@ def test_a_device_that_computes_is_taken(maia_file: str, monkeypatch: pytest.Mon
         assert net.opened_with == {"device": "cuda:f16", "threads": net.session.threads}
 
 
-def test_bitboards_are_checked_and_kept_by_variant(maia_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The net of float16 has a wrapped file of its own."""
-    gpu_like("honest", monkeypatch, "f16")
-    with open_net(maia_file, device="cuda:f16") as net:
-        monkeypatch.undo()
-        monkeypatch.setattr(net.session, "device", Device(CPU, "f16"))
-        compact = CompactSession(net.session)
-        raw = compact.run(np.zeros((2, 112), np.uint64), np.zeros(2, np.float32), np.zeros((2, 32), np.int32))
-        assert isinstance(raw, RawOutputs)
-        assert list(net.session.onnx.parent.glob(f"{net.identity.sha256}-f16-compact*.onnx"))
-
-
 @pytest.mark.parametrize(("off", "refused"), [(0.0, False), (0.0004, False), (0.0006, True), (float("nan"), True)])
 def test_how_far_q_may_be_from_the_cpus(off: float, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """W as the CPU says it and L other by `off`: Q, which is W - L, is other by that."""
 
     class Fixed:
-        onnx, sha256, device = Path("net.onnx"), "", ON_CPU
+        onnx, device = Path("net.onnx"), ON_CPU
 
         def __init__(self, loss: float) -> None:
             self.loss = loss

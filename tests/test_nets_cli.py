@@ -1,12 +1,10 @@
-"""`vr eval` and `vr nets` as a user types them: output, error lines, exit codes."""
+"""`vr eval` at one node as a user types it: output, error lines, exit codes; and the description of a net."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import chess
@@ -14,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests import lc0_oracle
-from valuerepair import evaluate
+from valuerepair import describe_net, evaluate
 from valuerepair.chess.position_text import read_lines, read_position
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
@@ -49,17 +47,18 @@ def failure(*words: str, text: str | None = None) -> tuple[int, str]:
 
 
 def test_one_fen(maia: str) -> None:
-    assert vr("eval", "--net", maia, "--top", "2", TRAP_FEN) == (
-        f"{TRAP_FEN}\n  Q +0.0499   W 50.3 %  D 4.4 %  L 45.3 %\n  Nf6     g8f6   81.23 %\n  Qf6     d8f6   10.24 %\n\n"
+    text = vr("eval", "--net", maia, TRAP_FEN)
+    assert text.startswith(
+        f"{TRAP_FEN}\n  Q +0.0499   W 50.3 %  D 4.4 %  L 45.3 %\n  Nf6     g8f6   81.23 %\n  Qf6     d8f6   10.24 %\n"
     )
     # Unquoted, as typed without thinking of the shell.
-    assert vr("eval", "--net", maia, "--top", "2", *TRAP_FEN.split()).startswith(TRAP_FEN)
+    assert vr("eval", "--net", maia, *TRAP_FEN.split()) == text
 
 
 def test_scalar_net_prints_no_wdl(meangirl: str) -> None:
-    first, second, *moves = vr("eval", "--net", meangirl, "--top", "1", TRAP_FEN).splitlines()
+    first, second, *moves = vr("eval", "--net", meangirl, TRAP_FEN).splitlines()
     assert (first, second) == (TRAP_FEN, "  Q +0.0858")
-    assert moves == ["  Nf6     g8f6   45.20 %", ""]
+    assert moves[0] == "  Nf6     g8f6   45.20 %"
 
 
 def test_provider_is_said_on_standard_error(maia: str) -> None:
@@ -74,7 +73,7 @@ def test_json_agrees_with_lc0(maia: str, tmp_path: Path) -> None:
     lines = tmp_path / "positions.txt"
     positions = lc0_oracle.varied()[::9]
     lines.write_text("# varied\n\n" + "\n".join(p.uci for p in positions) + "\n")
-    rows = [json.loads(line) for line in vr("eval", "--json", "--top", "500", "--net", maia, str(lines)).splitlines()]
+    rows = [json.loads(line) for line in vr("eval", "--json", "--net", maia, str(lines)).splitlines()]
     assert [(r["start_fen"], tuple(r["moves"])) for r in rows] == [(p.start_fen, p.moves) for p in positions]
     backend = lc0_oracle.backend(Path(maia))
     for row, position in zip(rows, positions, strict=True):
@@ -95,7 +94,7 @@ def test_moves_history_and_fill_matter(maia: str) -> None:
     def q(*words: str) -> float:
         return float(json.loads(vr("eval", "--json", "--net", maia, "-q", *words))["q"])
 
-    played = q("--moves", "e4 e5 Bc4 Nc6 Qf3")
+    played = q("startpos moves e4 e5 Bc4 Nc6 Qf3")
     assert played == q("position startpos moves e2e4 e7e5 f1c4 b8c6 d1f3")
     assert abs(played - q(TRAP_FEN)) > 1e-4  # the same board, but its history is not known
     with open_net(maia, history_fill="no") as net:
@@ -106,7 +105,7 @@ def test_standard_input_and_mate(maia: str) -> None:
     mated = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"
     rows = vr("eval", "--json", "--net", maia, "-q", "-", text=f"{mated}\nstartpos\n").splitlines()
     row = json.loads(rows[0])
-    assert (row["top"], row["error"]) == ([], "game over: checkmate")  # as `vr search`
+    assert (row["top"], row["error"]) == ([], "game over: checkmate")  # as where it is searched
     assert json.loads(rows[1])["top"][0]["san"] == "e4"
     assert "error" not in json.loads(rows[1])
     assert "\n  game over: checkmate\n" in vr("eval", "--net", maia, "-q", mated)
@@ -167,9 +166,13 @@ def test_the_key_does_not_depend_on_the_way(shared_data: Path) -> None:
         (("K7/8/1k6 w - - 0 1",), 2, "position 'K7/8/1k6 w - - 0 1': expected 8 rows in position part of fen"),
         (("rnbq w",), 2, "position 'rnbq w': a FEN has at least four fields (board, side to move, castling, en"),
         (("gone.epd",), 2, "position 'gone.epd': neither a FEN nor an existing file"),
-        (("--moves", "e4 e6 Ke3"), 2, "position 'startpos': move 'Ke3' is not legal in rnbqkbnr/pppp1ppp/4p3/8/4P3/"),
+        (
+            ("startpos moves e4 e6 Ke3",),
+            2,
+            "position 'startpos moves e4 e6 Ke3': move 'Ke3' is not legal in rnbqkbnr/pppp1ppp/4p3/8/4P3/",
+        ),
         (("--net", "maya"), 2, "net 'maya': neither a known net (maia-1900) nor a file; give a path to a .pb.gz or"),
-        (("--net", "./gone.pb.gz"), 1, "gone.pb.gz: no such net file; `vr nets list` shows the nets known by name"),
+        (("--net", "./gone.pb.gz"), 1, "gone.pb.gz: no such net file"),
     ],
 )
 def test_error_lines(words: tuple[str, ...], code: int, message: str) -> None:
@@ -187,35 +190,13 @@ def test_errors_in_files_name_the_line(maia: str, tmp_path: Path) -> None:
     assert failure("eval", "--net", maia, str(path)) == (1, f"{path}: no positions in it")
 
 
-def test_no_traceback_and_the_exit_code(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "valuerepair", "nets", "describe", str(tmp_path / "gone.onnx")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    expected = f"vr: {tmp_path / 'gone.onnx'}: no such net file; `vr nets list` shows the nets known by name\n"
-    assert done.stderr == expected
-
-
-def test_list_and_pull(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path))
-    assert "not here yet: `vr nets pull maia-1900`" in vr("nets", "list")
-    assert json.loads(vr("nets", "list", "--json"))["path"] is None
-    path = tmp_path / "nets" / "maia-1900.pb.gz"
-    path.parent.mkdir()
-    path.write_bytes((shared_data / "nets" / "maia-1900.pb.gz").read_bytes())
-    assert vr("nets", "pull", "maia-1900") == f"{path} (already here)\n"
-    assert json.loads(vr("nets", "list", "--json"))["path"] == str(path)
-    assert failure("nets", "pull", "maya") == (2, "net 'maya': not known; nets that can be pulled: maia-1900")
-
-
 def test_describe(meangirl: str) -> None:
-    assert vr("nets", "describe", meangirl) == (
-        f"meangirl-8: {meangirl}\n"
-        "SHA-256 ba558d1fc9ee53bb9e4b428835abc27bf63f73b3196e1a8b9a9f93256148c165, 746,615 bytes\n"
-        "read from the net's own header (lc0 protobuf):\n"
-        "  tower   SE-ResNet, 4 blocks x 32 channels, 200,000 training steps\n"
-        "  input   classical 112 planes (format 1)\n"
-        "  policy  convolution\n"
-        "  value   scalar\n"
-        "  moves left head  no\n"
-        "  needs lc0 v0.21.0 or later\n"
-    )
+    text = "\n".join(describe_net(meangirl).lines())
+    for fact in (
+        meangirl,
+        "ba558d1fc9ee53bb9e4b428835abc27bf63f73b3196e1a8b9a9f93256148c165",
+        "746,615 bytes",
+        "SE-ResNet, 4 blocks x 32 channels, 200,000 training steps",
+        "classical 112 planes (format 1), convolution policy, scalar value; needs lc0 v0.21.0",
+    ):
+        assert fact in text

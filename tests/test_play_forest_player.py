@@ -28,7 +28,7 @@ HOT = SearchParams(temperature=1.0)
 @pytest.fixture(scope="module")
 def net(shared_data: Path) -> Iterator[Net]:
     with open_net(str(shared_data / "nets" / "maia-1900.pb.gz"), device="cpu", threads=2) as net:
-        net.session.set_batch(16)
+        net.session.batch_size = 16
         yield net
 
 

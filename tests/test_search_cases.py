@@ -25,6 +25,7 @@ from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.result import SearchResult
 from valuerepair.nets.net import Net
+from valuerepair.oracles.searching import search_positions
 
 PAGE = (Path(__file__).parents[1] / "docs" / "methods" / "search.md").read_text("utf-8")
 CASE_TABLE, MATES_TABLE = (
@@ -46,7 +47,7 @@ def net(shared_data: Path) -> Iterator[Net]:
 
 
 def searched(position: Position, name: str, nodes: float, net: Net) -> SearchResult:
-    [found] = vr.search(position, int(nodes), net, OPTIONS[name])
+    [found] = search_positions(net, OPTIONS[name], [position], int(nodes))
     assert found.result is not None
     return found.result
 

@@ -36,6 +36,7 @@ from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import keys_of_games
 from valuerepair.nets.conversion import to_onnx
+from valuerepair.nets.net import describe_net
 from valuerepair.nets.options import Heads
 from valuerepair.nets.planes import unpack_masks
 from valuerepair.nets.session import Session
@@ -133,7 +134,7 @@ def test_the_net_tells_of_its_training_and_its_curve_is_drawn(
     trained: tuple[Path, Any], tmp_path: Path, capsys: Captured
 ) -> None:
     out, curve = trained
-    described = vr(["nets", "describe", str(out)], capsys)[1]
+    described = "\n".join(describe_net(out).lines())
     assert f"{curve.attrs['written']['step']} steps" in described
     assert f", lambda {curve.attrs['amplitude']['lambda']:g}" in described
     lines = "\n".join(read_curve(out).lines())

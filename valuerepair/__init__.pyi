@@ -2,8 +2,6 @@
 
 from .api.asking import evaluate as evaluate
 from .api.asking import evaluate_each as evaluate_each
-from .api.asking import search as search
-from .api.asking import search_each as search_each
 from .api.comparing import plot_remeasured as plot_remeasured
 from .api.comparing import remeasure as remeasure
 from .api.mining import confirm as confirm
@@ -48,16 +46,12 @@ from .judge.split import write_split as write_split
 from .mcts.params import SearchParams as SearchParams
 from .nets.net import describe_net as describe_net
 from .nets.net import open_net as open_net
-from .nets.options import Heads as Heads
-from .nets.registry import known_nets as known_nets
-from .nets.registry import pull_net as pull_net
 from .play.experiment import ExperimentOptions as ExperimentOptions
 from .play.match import MatchOptions as MatchOptions
 from .play.referee import Rules as Rules
 from .question import Question as Question
 from .question import Worst as Worst
 from .report.boards import draw_boards as draw_boards
-from .report.search_tree import write_tree as write_tree
 from .report.style import house_style as house_style
 from .runs.rejudge import RejudgeOptions as RejudgeOptions
 from .training.options import TrainOptions as TrainOptions

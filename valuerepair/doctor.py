@@ -154,13 +154,12 @@ def _net() -> Iterator[Finding]:
 
 def _providers() -> Iterator[Finding]:
     from valuerepair.nets import providers
-    from valuerepair.nets.options import CPU, CUDA, NAMES, TENSORRT
+    from valuerepair.nets.options import CPU, CUDA, NAMES
 
-    for provider in (CPU, CUDA, TENSORRT):
+    for provider in (CPU, CUDA):
         name = NAMES[provider]
         if reason := providers.why_not(provider):
-            advice = providers.install_advice(provider) + ("; the CPU works without it" if provider != CPU else "")
-            yield Finding(name, "absent", reason, advice)
+            yield Finding(name, "absent", reason, providers.REMEDIES[provider])
         else:
             yield Finding(name, "ok", "works")
 

@@ -10,18 +10,14 @@ import numpy as np
 import pytest
 
 from tests.parity.device_parity import GAMES, differences, real_positions
-from tests.test_mcts_net_evaluator import first_rows, leaves_of
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.files import cache_folder
-from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.nets import canary, providers
 from valuerepair.nets.net import Net, open_net
-from valuerepair.nets.options import BY_WORD, TENSORRT
-from valuerepair.nets.providers import engine_key
+from valuerepair.nets.options import BY_WORD
 
 pytestmark = pytest.mark.gpu
 POSITIONS = 1000
-ON_GPU = ("cuda", "cuda:f16", "tensorrt", "tensorrt:f16")
+ON_GPU = ("cuda", "cuda:f16")
 
 
 @pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])
@@ -34,7 +30,7 @@ def net(request: pytest.FixtureRequest, net_file: str) -> Iterator[Net]:
     device = BY_WORD[request.param]
     if (reason := providers.why_not(device.provider)) is not None:
         pytest.skip(f"{request.param} does not run here: {reason}")
-    with open_net(net_file, device=request.param, threads=3, batch=256) as opened:
+    with open_net(net_file, device=request.param, threads=3) as opened:
         yield opened
 
 
@@ -50,7 +46,7 @@ def games(net: Net) -> PositionBatch:
 
 
 def test_values_stay_within_the_bound(net: Net, net_file: str, games: PositionBatch) -> None:
-    with open_net(net_file, device="cpu", batch=64) as reference:
+    with open_net(net_file, device="cpu") as reference:
         found = differences(net.evaluate_with_priors(games), reference.evaluate_with_priors(games))
     bound = canary.BOUNDS[net.session.device.precision]
     assert found.largest <= bound.q
@@ -64,22 +60,3 @@ def test_any_batch_gives_the_same(net: Net, games: PositionBatch) -> None:
     most = canary.BOUNDS[net.session.device.precision].q
     for n in (1, 2, 3, 7, 8, 9, 31, 63):
         assert np.abs(net.evaluate(games.take(np.arange(n))).q - whole[:n]).max() <= most
-
-
-def test_a_search_gives_it_bitboards(net: Net, games: PositionBatch, said: list[str]) -> None:
-    leaves = leaves_of(games.take(np.arange(300)))
-    evaluator = NetEvaluator(net)
-    assert evaluator.compact, said
-    planes = NetEvaluator(net, compact=False)
-    most = 2 * canary.BOUNDS[net.session.device.precision].q
-    for n in (1, 8, 300):
-        some = first_rows(leaves, n)
-        assert np.abs(evaluator(some).q - planes(some).q).max() <= most
-
-
-def test_engines_of_tensorrt_are_kept(net: Net, games: PositionBatch) -> None:
-    if net.provider != TENSORRT:
-        pytest.skip(f"only TensorRT keeps engines, and this is {net.provider}")
-    net.evaluate(games.take(np.arange(16)))
-    folder = cache_folder("tensorrt") / engine_key(net.identity.sha256, net.session.device.precision)
-    assert list(folder.glob("*.engine"))

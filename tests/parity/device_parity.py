@@ -95,8 +95,7 @@ def flipped(db: str, net: str, other: str) -> tuple[int, int, int]:
 def on_the_cpu(name: str) -> Net:
     """The file that GPUs get at f16, run by the CPU: weights and the output of every layer are float16 there, too."""
     file = read_net_file(locate(name))
-    session = Session(to_onnx(file, half=True), file.sha256, Device(CPU, "f16"), usable_cores(), "-f16")
-    session.set_batch(64)
+    session = Session(to_onnx(file, half=True), Device(CPU, "f16"), usable_cores())
     input_format = file.header.input_format if file.header else 1
     identity = NetIdentity(f"{file.name}-f16", file.sha256, "wdl", input_format, file.size, "-f16")
     return Net(identity, session)
@@ -117,10 +116,10 @@ def main() -> None:
     batch = real_positions(given.archive, given.positions)
     print(HEADER)
     for name in given.net or ["maia-1900"]:
-        with open_net(name, device="cpu", batch=64) as net:
+        with open_net(name, device="cpu") as net:
             reference = net.evaluate_with_priors(batch)
         for device in given.device or [HALF]:
-            with on_the_cpu(name) if device == HALF else open_net(name, device=device, batch=64) as net:
+            with on_the_cpu(name) if device == HALF else open_net(name, device=device) as net:
                 found = differences(net.evaluate_with_priors(batch), reference)
             print(found.row(net.identity.name, device), flush=True)
 

@@ -1,4 +1,4 @@
-"""Values of positions by a net: `evaluate` at one node, `search` by the built-in MCTS; both also one by one."""
+"""Values of positions by a net: at one node, or by the built-in search; as a frame, or one by one."""
 
 from __future__ import annotations
 
@@ -23,55 +23,126 @@ if TYPE_CHECKING:
 
     from valuerepair.mcts.params import SearchParams
     from valuerepair.nets.net import Net, NetIdentity
-    from valuerepair.nets.options import Heads
     from valuerepair.oracles.searching import Searched
 
 log = logging.getLogger(__name__)
 
-DEFAULT_NODES = 800
-_MOST_SECONDS = 1e7
 _AT_ONCE = 4096  # positions of a batch for the net
-_TREE_NODES = 2000  # the most visited positions of a search whose tree is written
+_SHOWN = 5  # moves for a terminal
 # A position: a text as for `vr eval`, a board, a position, or a candidate.
 PositionLike: TypeAlias = "str | Board | Position | Candidate"
 # One or many of them, or a frame of a store with its text columns.
 Positions: TypeAlias = "PositionLike | Iterable[PositionLike] | pd.DataFrame"
 
 
-def evaluate(positions: Positions, net: Path | Net | None = None) -> pd.DataFrame:
-    """A net's values of positions without search (one node): a row for each position, in their order.
+def evaluate(
+    positions: Positions,
+    net: Path | Net | None = None,
+    nodes: int = 1,
+    params: SearchParams | None = None,
+    *,
+    device: str = "auto",
+) -> pd.DataFrame:
+    """Values of positions, a row for each in their order: by the net alone (1 node), or by a search of `nodes` visits.
 
     `positions`: one or many; each a text (a FEN, an EPD line, ``startpos moves e2e4``), a ``Board`` of python-chess
     with the moves played on it, a `Position` or a `Candidate`; or a frame of `MinedStore.frame`, whose index the result
     has, so that it can be joined. The net reads the known history. `net` is a name or a file (.pb.gz, .pb, .onnx), None
-    the default net, downloaded once; or an open `Net`, which stays open.
+    the default net, downloaded once; or an open `Net`, which stays open. `params` are lc0's parameters and those of
+    this project, as in ``SearchParams(certainty=True, cpuct=2.5)``. `device` applies to a net that is opened here.
 
-    Columns, from the side to move: fen; q in [-1, 1]; w, d, l (probabilities, NaN for nets with a scalar head); best,
-    the move of the highest prior (UCI, None if the game is over), best_p its prior, entropy of the policy (nats),
-    moves_left (plies, NaN for nets without this head). attrs: net {name, sha256, history_fill}.
+    Columns, from the side to move: fen; q in [-1, 1]; w, d, l (probabilities, NaN for nets with a scalar head); best, a
+    move (UCI, None if the game is over). Of the net alone: best_p, the prior of its best move, entropy of the policy
+    (nats), moves_left (plies, NaN for nets without this head). Of a search, with NaN or None where the game is over: q
+    is that of the best move, ±1 for a proven win or loss, root_q the mean over all visits, net_q the net's own; nodes,
+    evaluations, certain (the proven result), mate (moves) and moves, a list of `RootMove`. attrs: net {name, sha256}.
 
-    Raises UsageError for a text that is not a position, ValueRepairError for a file that is not a net.
+    Raises UsageError for a text that is not a position and for wrong parameters, ValueRepairError for a file that is
+    not a net.
     """
     import pandas as pd
 
     rows = list(_positions(positions))
-    with _opened(net) as opened:
-        values = opened.evaluate(PositionBatch.from_positions(rows))
-        net_attrs = {"name": opened.identity.name, "sha256": opened.identity.key, "history_fill": opened.history_fill}
+    with _opened(net, device) as opened:
+        table: pd.DataFrame
+        if nodes == 1:
+            table = _frame_of_net(opened, rows)
+        else:
+            records = _searched(opened, iter(rows), nodes, params)
+            table = pd.DataFrame([_row(record) for record in records], columns=list(_COLUMNS))
+        table.attrs["net"] = {"name": opened.identity.name, "sha256": opened.identity.key}
+    if isinstance(positions, pd.DataFrame):
+        table.index = positions.index
+    return table
+
+
+def evaluate_each(
+    positions: Positions,
+    net: Path | Net | None = None,
+    nodes: int = 1,
+    params: SearchParams | None = None,
+    *,
+    device: str = "auto",
+) -> Iterator[EvaluatedPosition | Searched]:
+    """As `evaluate`, but yields a record of each position once it is known, and reads positions only when needed.
+
+    At one node it is an `EvaluatedPosition`, else a `Searched`, whose `result` (a `SearchResult`) has the moves with
+    visits and priors; it is None where the game is over, as `reason` says. Many positions are searched at once, in
+    common batches. The positions of a file are ``read_positions("some.epd")``. Raises as `evaluate`; a wrong first
+    position is reported before the net is opened.
+    """
+    unread = _positions(positions)
+    checked = chain(list(islice(unread, 1)), unread)
+    with _opened(net, device) as opened:
+        if nodes != 1:
+            yield from _searched(opened, checked, nodes, params)
+            return
+        identity = opened.identity
+        log.info(f"{identity.name} ({identity.value_head} value head) on {opened.where}; from the side to move")
+        size = 1  # the first one at once
+        while batch := list(islice(checked, size)):
+            yield from _evaluated(opened, batch)
+            size = _AT_ONCE
+
+
+def _searched(net: Net, positions: Iterator[Position], nodes: int, params: SearchParams | None) -> Iterator[Searched]:
+    from valuerepair.mcts.params import SearchParams
+    from valuerepair.oracles.searching import search_positions
+
+    check_least("--nodes", nodes)
+    chosen = params or SearchParams()
+    chosen.check()
+    return search_positions(net, chosen, positions, nodes)
+
+
+def _frame_of_net(net: Net, positions: list[Position]) -> pd.DataFrame:
+    import pandas as pd
+
+    values = net.evaluate(PositionBatch.from_positions(positions))
     best = [decode_move(move) if move else None for move in values.best_move.tolist()]
     table: pd.DataFrame = pd.DataFrame(
         {
-            "fen": [row.fen for row in rows],
+            "fen": [position.fen for position in positions],
             "q": values.q,
             **{name: values.wdl[:, i] for i, name in enumerate("wdl")},
             "best": pd.Series(best, dtype=object),
             **{name: getattr(values, name) for name in ("best_p", "entropy", "moves_left")},
         }
     )
-    if isinstance(positions, pd.DataFrame):
-        table.index = positions.index
-    table.attrs["net"] = net_attrs
     return table
+
+
+_COLUMNS = ("fen", "q", "w", "d", "l", "best", "root_q", "net_q", "nodes", "evaluations", "certain", "mate", "moves")
+
+
+def _row(searched: Searched) -> dict[str, Any]:
+    """`_COLUMNS` of a searched position; the first alone where the game is over."""
+    row: dict[str, Any] = {"fen": searched.position.fen}
+    if (result := searched.result) is None:
+        return row
+    wdl = dict(zip("wdl", result.value.wdl, strict=True))
+    names = ("q", "root_q", "net_q", "nodes", "evaluations", "certain", "mate", "moves")
+    return row | wdl | {name: getattr(result, name) for name in names} | {"best": result.best_move}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +150,7 @@ class EvaluatedPosition:
     """A net's values of a position without search, from the side to move.
 
     `q` lies in [-1, 1]; `wdl` are probabilities, None for nets with a scalar head; `moves_left` plies, None for nets
-    without this head; `entropy` is that of the policy in nats; `top` the moves of the highest priors: (UCI, SAN,
+    without this head; `entropy` is that of the policy in nats; `top` the legal moves by their priors: (UCI, SAN,
     prior). `reason` says why the game is over, "" if it is not; the net's values take no account of it.
     """
 
@@ -93,9 +164,9 @@ class EvaluatedPosition:
     reason: str = ""
 
     def lines(self) -> list[str]:
-        """All values for a terminal, and an empty line."""
+        """The values for a terminal, the moves of the highest priors, and an empty line."""
         wdl = "" if self.wdl is None else f"   {wdl_words(self.wdl)}"
-        moves = [f"  {san:8}{uci:6}{100 * p:6.2f} %" for uci, san, p in self.top]
+        moves = [f"  {san:8}{uci:6}{100 * p:6.2f} %" for uci, san, p in self.top[:_SHOWN]]
         over = [f"  {self.reason}"] if self.reason else []
         return [self.position.fen, f"  Q {self.q:+.4f}{wdl}", *over, *moves, ""]
 
@@ -116,31 +187,7 @@ class EvaluatedPosition:
         }
 
 
-def evaluate_each(
-    positions: Positions,
-    net: Path | Net | None = None,
-    *,
-    top: int = 5,
-    heads: Heads | None = None,
-    device: str = "auto",
-) -> Iterator[EvaluatedPosition]:
-    """A net's values of each position, with its `top` moves, one by one: `vr eval`.
-
-    `positions` and `net` are as in `evaluate`; the positions of a file are ``read_positions("some.epd")``. `heads` and
-    `device` apply to a net that is opened here. Raises as `evaluate`; a wrong first position is reported before the net
-    is opened.
-    """
-    unread = _positions(positions)
-    batch = list(islice(unread, 1))  # raises for a wrong position before the net is opened
-    with _opened(net, heads, device) as opened:
-        identity = opened.identity
-        log.info(f"{identity.name} ({identity.value_head} value head) on {opened.where}; from the side to move")
-        while batch:
-            yield from _evaluated(opened, batch, top)
-            batch = list(islice(unread, _AT_ONCE))
-
-
-def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[EvaluatedPosition]:
+def _evaluated(net: Net, positions: list[Position]) -> Iterator[EvaluatedPosition]:
     from chess import Board
 
     from valuerepair.chess.position_text import san
@@ -149,7 +196,7 @@ def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[Evalua
     values, (moves, offsets, p) = net.evaluate_with_priors(PositionBatch.from_positions(positions))
     for i, position in enumerate(positions):
         row = slice(offsets[i], offsets[i + 1])
-        order = np.argsort(-p[row], kind="stable")[:top]
+        order = np.argsort(-p[row], kind="stable")
         best = moves[row][order]
         yield EvaluatedPosition(
             position,
@@ -161,73 +208,6 @@ def _evaluated(net: Net, positions: list[Position], top: int) -> Iterator[Evalua
             tuple(zip(decode_moves(best), san(position, best), p[row][order].tolist(), strict=True)),
             "" if offsets[i] < offsets[i + 1] else game_over(Board(position.fen)) or "",
         )
-
-
-def search(
-    positions: Positions,
-    nodes: int | None = None,
-    net: Path | Net | None = None,
-    params: SearchParams | None = None,
-    *,
-    seconds: float | None = None,
-    tree_nodes: int = 0,
-) -> list[Searched]:
-    """Searches positions by the built-in MCTS: a `Searched` for each, in their order.
-
-    `positions` and `net` are as in `evaluate`. Each search ends at `nodes` visits of its root (800 without either
-    limit) or after `seconds`. `params` are lc0's parameters and those of this project, as in
-    ``SearchParams(certainty=True, cpuct=2.5)``. Many positions are searched at once, in common batches; but one after
-    the other with `seconds` or `tree_nodes`. With `tree_nodes` the `tree` of each result keeps that number of its most
-    visited nodes (`write_tree`).
-
-    Each `result` is a `SearchResult` (q, best_move, moves with visits and priors, ...) with values from the side to
-    move (`q` of the best move, ±1 for a proven win or loss; `root_q` the mean over all visits), or None if there was
-    nothing to search because the game is over; then `reason` says so. Raises UsageError for a wrong position, limit or
-    parameter, ValueRepairError for a file that is not a net.
-    """
-    rows = list(_positions(positions))
-    return list(search_each(rows, nodes, net, params, seconds=seconds, tree_nodes=tree_nodes)) if rows else []
-
-
-def search_each(
-    positions: Positions,
-    nodes: int | None = None,
-    net: Path | Net | None = None,
-    params: SearchParams | None = None,
-    *,
-    seconds: float | None = None,
-    tree_nodes: int = 0,
-    tree: Path | None = None,
-    heads: Heads | None = None,
-    device: str = "auto",
-) -> Iterator[Searched]:
-    """As `search`, but yields each `Searched` once it is done, and reads positions only when needed: `vr search`.
-
-    The positions of a file are ``read_positions("some.epd")``. `tree` is a file (.json, .html) for the tree of the
-    first position. `heads` and `device` apply to a net that is opened here. Raises as `search`; a wrong first position
-    is reported before the net is opened.
-    """
-    from valuerepair.mcts.params import SearchParams
-    from valuerepair.oracles.searching import search_positions
-    from valuerepair.report import search_tree
-
-    chosen = params or SearchParams()
-    chosen.check()
-    check_least("--nodes", nodes)
-    if seconds is not None and not 0 < seconds < _MOST_SECONDS:
-        raise UsageError(f"--time {seconds:g}: must be a number of seconds above 0")
-    limit = DEFAULT_NODES if nodes is None and seconds is None else nodes
-    if tree is not None:
-        search_tree.kind_of(tree)
-        tree_nodes = tree_nodes or _TREE_NODES
-    unread = _positions(positions)
-    checked = chain(list(islice(unread, 1)), unread)
-    with _opened(net, heads, device) as opened:
-        for searched in search_positions(opened, chosen, checked, nodes=limit, seconds=seconds, tree_nodes=tree_nodes):
-            if tree is not None and searched.tree is not None:
-                search_tree.write_tree(searched, tree)
-                tree = None
-            yield searched
 
 
 def _positions(positions: Positions) -> Iterator[Position]:
@@ -271,14 +251,12 @@ def _positions_of_frame(frame: pd.DataFrame) -> Iterator[Position]:
 
 
 @contextmanager
-def _opened(net: Path | Net | None, heads: Heads | None = None, device: str = "auto") -> Iterator[Net]:
+def _opened(net: Path | Net | None, device: str) -> Iterator[Net]:
     """The open net; closed afterwards if it was opened here."""
     from valuerepair.nets.net import Net, open_net
-    from valuerepair.nets.options import Heads
 
     if isinstance(net, Net):
         yield net
         return
-    chosen = heads or Heads()
-    with open_net(net, device=device, value_head=chosen.value, policy_head=chosen.policy) as opened:
+    with open_net(net, device=device) as opened:
         yield opened

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from valuerepair.archives.options import SampleOptions
     from valuerepair.chess.progress import Progress
     from valuerepair.judge.split import Split
-    from valuerepair.nets.options import Heads
     from valuerepair.runs.confirm import Confirmed
     from valuerepair.runs.evaluators import Opened, OpenedImport
     from valuerepair.runs.expand import ExpandOptions
@@ -50,7 +49,6 @@ def mine(
     deep: str | None = None,
     question: Asked = None,
     screen: str = "auto",
-    heads: Heads | None = None,
     device: str = "auto",
     cluster: str | None = None,
     limit: int | None = None,
@@ -61,10 +59,10 @@ def mine(
 
     `archives` are files or folders; `sample` chooses the positions, by default one of each game. `net` is a name or
     file, `deep` a deep search such as ``stockfish:nodes=100000``, None the default of this machine. `screen` is as in
-    `vr mine`: ``"auto,recall=0.99"``. `question` defines a candidate; its net and oracle are ignored. `heads` are the
-    heads of the net to read, `device` is where it runs, `cluster` the Dask cluster that mines: ``tcp://HOST:8786``. At
-    most `limit` deep searches are made in this call, `workers` of them at once; positions on which the engine failed
-    in an earlier call are searched again. `quiet`: no progress on standard error.
+    `vr mine`: ``"auto,recall=0.99"``. `question` defines a candidate; its net and oracle are ignored. `device` is where
+    the net runs, `cluster` the Dask cluster that mines: ``tcp://HOST:8786``. At most `limit` deep searches are made in
+    this call, `workers` of them at once; positions on which the engine failed in an earlier call are searched again.
+    `quiet`: no progress on standard error.
 
     The store is made if it is missing; the same call resumes an interrupted one. An interruption (Ctrl-C) raises
     Interrupted; everything scored so far is kept. Returns the `MineSummary`, whose `lines()` are the output of
@@ -72,7 +70,6 @@ def mine(
     """
     from valuerepair.archives.open import total_bytes
     from valuerepair.archives.options import SampleOptions
-    from valuerepair.nets.options import Heads
     from valuerepair.runs.evaluators import open_run
     from valuerepair.runs.options import MineOptions
     from valuerepair.screening.model import parse_screen
@@ -85,8 +82,7 @@ def mine(
         screen=parse_screen(screen),
         command=recorded_command("mine", *paths),
     )
-    name, read_heads = None if net is None else os.fspath(net), heads or Heads()
-    net_options = {"device": device, "value_head": read_heads.value, "policy_head": read_heads.policy}
+    name, net_options = None if net is None else os.fspath(net), {"device": device}
     opening: AbstractContextManager[Opened | OpenedImport]
     if cluster is None:
         opening = open_run(paths, deep, name, workers, **net_options)

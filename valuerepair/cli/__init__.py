@@ -43,10 +43,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "experiment": "Measure settings of the search by games: sweeps, odds, options.",
     },
     "Engine and machine": {
-        "eval": "Evaluate positions by the net alone (1 node).",
-        "search": "Search positions with a net: the built-in MCTS, move by move.",
+        "eval": "Evaluate positions by a net alone, or by the built-in search, move by move.",
         "uci": "The built-in MCTS as a UCI engine.",
-        "nets": "List, pull and describe nets.",
         "doctor": "Report what is installed and works; with FILES: check stores, books and nets.",
     },
 }

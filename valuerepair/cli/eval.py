@@ -1,4 +1,4 @@
-"""`vr eval`: a net's values of positions, without search."""
+"""`vr eval`: values of positions by a net alone, or by a search with it."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair.cli.options import HEADS, JSON_LINES, NET, device_option
+from valuerepair.cli.options import JSON_LINES, NET, SET, device_option, settings_of
 from valuerepair.cli.printing import print_one
+from valuerepair.errors import UsageError
 
 
 @click.command()
-@click.argument("position", nargs=-1, metavar="[FEN|FILE|-]")
-@click.option("--moves", help="Moves played from the position (UCI or SAN), so the net sees the history.")
+@click.argument("position", nargs=-1, metavar="[POSITIONS]")
 @NET
-@click.option("--top", type=click.IntRange(0), default=5, help="How many moves to show.")
-@HEADS
+@click.option("--nodes", type=int, default=1, help="Visits of the root, its own evaluation included; 1: the net alone.")
+@SET
 @device_option()
 @JSON_LINES
-def command(position: tuple[str, ...], moves: str | None, net: str | None, json: bool, **options: Any) -> None:
-    """Evaluate positions by the net alone (1 node).
+def command(position: tuple[str, ...], net: str | None, nodes: int, device: str, json: bool, **options: Any) -> None:
+    """Evaluate positions by a net alone, or with --nodes by the built-in search, which works as lc0's classic one does.
 
-    The position is a FEN (quoted or not), `startpos`, or a file or - (standard input) with one FEN, EPD or UCI
-    `position ...` line each; without one it is the initial position. Q, W/D/L and priors are from the side to move.
+    POSITIONS is a FEN (quoted or not) or `startpos`, perhaps with `moves e2e4 c5`; or a file or - (standard input) with
+    one FEN, EPD or UCI `position ...` line each; without it, the initial position. All values are from the side to
+    move. Of a search each move has its visits N, the net's prior P, Q, win, draw and loss, whether these are proven,
+    and the expected line. The position's Q is then that of the best move, or 1 or -1 if it is proven to win or lose.
 
     \b
     Example:
       vr eval "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
-      vr eval --moves "e2e4 c7c5 g1f3" --top 3
-      vr eval --json positions.epd > values.jsonl
-      vr eval startpos --net big.pb.gz --heads q,soft
+      vr eval startpos moves e2e4 c7c5 g1f3 --nodes 800
+      vr eval positions.epd --json > values.jsonl
+      vr eval startpos --nodes 5000 --set certainty=1 --set cpuct=2.5
     """
-    positions = vr.read_positions(" ".join(position), (moves or "").split())
-    for evaluated in vr.evaluate_each(positions, net, **options):
+    settings = settings_of(options)
+    if settings and nodes == 1:
+        raise UsageError(f"--set {next(iter(settings))}: is of the search; give --nodes above 1")
+    params = vr.SearchParams().with_settings(settings)
+    for evaluated in vr.evaluate_each(vr.read_positions(" ".join(position)), net, nodes, params, device=device):
         print_one(evaluated, json)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from valuerepair.cli.files import File, Output, OutputFolder
 from valuerepair.errors import UsageError, pairs_of
-from valuerepair.nets.options import DEVICES, REFERENCE_DEVICES, Heads, parse_heads
+from valuerepair.nets.options import DEVICES, REFERENCE_DEVICES
 from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question, Worst
 from valuerepair.store import DEFAULT_PATH
 
@@ -96,7 +96,25 @@ CALIBRATION = click.option(
     default="none",
     help="fitted: put the net's Q on the oracle's scale, by a curve fitted to other games.",
 )
-SET = click.option("--set", multiple=True, metavar="NAME=VALUE", help="A search parameter; may be repeated.")
+
+
+def _listed_by_help(context: click.Context, _: click.Parameter, settings: tuple[str, ...]) -> tuple[str, ...]:
+    """The settings; ``help`` among them prints all parameters and ends the command."""
+    if "help" in settings and not context.resilient_parsing:
+        from valuerepair import SearchParams
+
+        click.echo("\n".join(SearchParams().lines()))
+        context.exit()
+    return settings
+
+
+SET = click.option(
+    "--set",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_listed_by_help,
+    help="A search parameter; may be repeated. help: list them all.",
+)
 
 
 SPLIT = functools.partial(click.option, "--split", type=FILE, metavar="FILE")
@@ -137,22 +155,6 @@ def device_option(*, reference: bool = False) -> Callable[[Command], Command]:
         envvar="VR_DEVICE",
         help="Device for nets: auto is CUDA where it works, else the CPU.",
     )
-
-
-def _parse_heads(value: Any) -> Heads:
-    try:
-        return value if isinstance(value, Heads) else parse_heads(str(value))
-    except UsageError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-HEADS = click.option(
-    "--heads",
-    type=_parse_heads,
-    default="winner,vanilla",
-    metavar="VALUE,POLICY",
-    help="The heads to use of a net that has several: q, soft, or q,soft.",
-)
 
 
 _WHICH_EXPANDED = "exclude them, include the searched ones, or include all, also those with inferred values."
@@ -230,7 +232,7 @@ def settings_of(
     options: Mapping[str, Any],
     names: tuple[str, ...] = (),
     *,
-    listed: str = "`vr search --list-settings` names them all",
+    listed: str = "`--set help` lists them all",
 ) -> dict[str, str]:
     """Parameters as text: from ``--set``, and from the options called `names`. Raises UsageError."""
     settings = {name: options[name] for name in names if options[name] is not None}

@@ -49,7 +49,7 @@ _USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
 WRITTEN_FILES = ("Debug Log File", "LogFile")  # options that name a file to which an engine writes
 # Options of an identity that a spec leaves out: they come with the net and its device; and no store may choose a file
 # that an engine would write.
-_LEFT_OUT = ("device", "precision", "heads", "moves_left", "WeightsFile", "VerboseMoveStats", *WRITTEN_FILES)
+_LEFT_OUT = ("device", "precision", "moves_left", "WeightsFile", "VerboseMoveStats", *WRITTEN_FILES)
 _DIGEST = 12  # characters, as in the names of Stockfish's nets
 
 

@@ -31,7 +31,7 @@ from valuerepair.text import quantity
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from valuerepair.nets.net import Net
+    from valuerepair.nets.net import Evaluator, Net
 
 log = logging.getLogger(__name__)
 
@@ -243,7 +243,7 @@ def _opened(net: ComparedNet, options: Mapping[str, Any]) -> Net:
     return open_net(net.path, history_fill=fill_of(net.history_fill), **options)
 
 
-def measure(store: Store, net: Net, oracle: ComparedOracle, progress: Progress, command: str = "") -> int:
+def measure(store: Store, net: Evaluator, oracle: ComparedOracle, progress: Progress, command: str = "") -> int:
     """Evaluates the oracle's positions that `net` has no value of, and stores the values; returns how many.
 
     They go through the net in batches, each committed when it is done: after an interruption the same call resumes. The

@@ -19,7 +19,7 @@ from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labels import KINDS, LABELS, label_frame
 from valuerepair.nets.net import Priors
-from valuerepair.nets.options import device_of, heads_of, split_key
+from valuerepair.nets.options import device_of, split_key
 from valuerepair.nets.registry import locate
 from valuerepair.store import files, priors
 from valuerepair.store.columns import stored_rungs
@@ -165,9 +165,8 @@ def open_stored(
     path = _file_of(store, name, sha256, net_file)
     if (device := device_of(variant)) is not None:  # of another precision, which only some devices have
         net_options["device"] = device
-    heads = heads_of(variant)
     fill = net_attrs["history_fill"]
-    net = open_net(path, history_fill=fill, value_head=heads.value, policy_head=heads.policy, **net_options)
+    net = open_net(path, history_fill=fill, **net_options)
     if net.identity.key != key:
         other_key = net.identity.key
         net.close()

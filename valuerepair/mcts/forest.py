@@ -28,13 +28,12 @@ from valuerepair.mcts import layout
 from valuerepair.mcts.backup import solved
 from valuerepair.mcts.evaluator import LeafEvaluator, Leaves
 from valuerepair.mcts.layout import SearchRules, Trees
-from valuerepair.mcts.outcome import read_result
+from valuerepair.mcts.outcome import evaluated_nodes, read_evaluated_line, read_result
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.roots import keep_moves, make_root, plant_root, play_game, put_game, start_search
 from valuerepair.mcts.rounds import LONGEST_CHAIN, absorb, answer_probe, empty_round, gather
 from valuerepair.mcts.select import random_word
-from valuerepair.mcts.snapshot import Snapshot, evaluated_nodes, read_evaluated_line, read_snapshot
 from valuerepair.mcts.syzygy import Tables
 from valuerepair.nets.planes import is_initial
 from valuerepair.nets.policy import policy_indices
@@ -184,10 +183,6 @@ class Forest:
         """The result so far of a tree whose root has a visit; the first `lines` moves get a principal line."""
         return read_result(self._trees, self._rules, slot, lines, in_tables=slot in self._in_tables)
 
-    def snapshot(self, slot: int, most: int) -> Snapshot:
-        """The most visited nodes, at most `most`, of a tree whose root has a visit."""
-        return read_snapshot(self._trees, self._rules, self.params, slot, most)
-
     def evaluated_line(self, slot: int, number: int) -> Moves | None:
         """The moves to the `number`-th position (from 1) below the root that the net evaluated; None without it."""
         return read_evaluated_line(self._trees, self._rules, slot, number)
@@ -289,12 +284,6 @@ class Forest:
 def forest_bytes(trees: int, nodes: int, params: SearchParams | None = None) -> int:
     """Memory in bytes of a forest whose trees have room for `nodes` visits each."""
     return trees * layout.tree_bytes(layout.make_rules(params or SearchParams(), nodes))
-
-
-def most_nodes(memory: float, params: SearchParams | None = None) -> int:
-    """The visits that one tree has room for in `memory` bytes, and with 32-bit indices even if its edges grow."""
-    sample = 10_000  # enough that the fixed part of a tree's memory is small
-    return int(min(memory / forest_bytes(1, sample, params) * sample, 0.6 * _MOST_EDGES / layout.EDGES_PER_NODE))
 
 
 def check_memory(trees: int, rules: SearchRules) -> None:

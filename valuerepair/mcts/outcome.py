@@ -1,4 +1,4 @@
-"""What the visits of a root say: the order of its moves, principal lines, mates."""
+"""What the visits of a root say: the order of its moves, principal lines, mates, the positions that the net saw."""
 
 from __future__ import annotations
 
@@ -326,3 +326,33 @@ def _drawn(weights: Sequence[float], seed: int, ply: int) -> int:
     cumulative = np.cumsum(weights)
     toss = np.random.default_rng((seed, ply)).random() * cumulative[-1]
     return int(np.searchsorted(cumulative, toss, side="right").clip(0, len(weights) - 1))
+
+
+def evaluated_nodes(trees: Trees, rules: SearchRules, tree: int) -> NDArray[np.int64]:
+    """The nodes below the root that the net evaluated, in the order of their first visits."""
+    root = tree * rules.node_room
+    used = slice(root, root + int(trees.slots[tree, layout.USED_NODES]))
+    nodes, own = trees.nodes[used], trees.means[used, layout.OWN]
+    evaluated = (
+        (nodes[:, layout.VISITS] > 0)
+        & (nodes[:, layout.OWN_LEFT] >= 0)
+        & (nodes[:, layout.FORCED] == 0)
+        & ~np.isnan(own)
+    )
+    evaluated[0] = False
+    return root + np.flatnonzero(evaluated)
+
+
+def read_evaluated_line(trees: Trees, rules: SearchRules, tree: int, number: int) -> Moves | None:
+    """The moves from the root to the `number`-th (from 1) of `evaluated_nodes`; None without it."""
+    evaluated = evaluated_nodes(trees, rules, tree)
+    if len(evaluated) < number:
+        return None
+    node, root = int(evaluated[number - 1]), tree * rules.node_room
+    line = list[int]()
+    while node != root:
+        line.append(int(trees.move[trees.nodes[node, layout.EDGE]]))
+        node = int(trees.nodes[node, layout.PARENT])
+    black = int(black_to_move(trees.rows, trees.slots[tree, layout.ROOT_ROW]))
+    turned = [move ^ FLIP * ((black + depth) & 1) for depth, move in enumerate(reversed(line))]
+    return np.array(turned, np.uint16)

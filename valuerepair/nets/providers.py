@@ -7,12 +7,9 @@ libraries are missing, with a warning, and computes on the CPU instead; the cana
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
-import importlib.metadata
+import io
 import logging
-import os
-import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -20,17 +17,14 @@ from typing import Any
 import numpy as np
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import cache_folder
 from valuerepair.nets import onnx_model
-from valuerepair.nets.options import BY_WORD, CPU, CUDA, DEVICES, NAMES, TENSORRT, Device, Precision
+from valuerepair.nets.options import BY_WORD, CPU, CUDA, DEVICES, NAMES, Device
 
-_REMEDY = {
-    CUDA: ("install it with `pip install 'valuerepair[gpu]'`", "use --device cpu"),
-    TENSORRT: ("install onnxruntime-gpu and TensorRT (`pip install tensorrt`)", "use --device cuda or cpu"),
+# What to do about a provider that does not run.
+REMEDIES = {
+    CPU: "pip install --force-reinstall onnxruntime",
+    CUDA: "install NVIDIA's driver and `pip install 'valuerepair[gpu]'`, or use --device cpu",
 }
-# The oldest driver for all CUDA of a major version, by
-# https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
-_DRIVERS = {12: 525, 13: 580}
 log = logging.getLogger(__name__)
 QUIET, FATAL = 3, 4  # ONNX Runtime's severities: errors and worse; fatal errors only
 
@@ -50,22 +44,21 @@ def choose_device(word: str) -> Device:
         return Device(CUDA if reason is None else CPU)
     device = BY_WORD[word]
     if device.provider != CPU and (reason := why_not(device.provider)):
-        name, remedy = NAMES[device.provider], f"{install_advice(device.provider)}, or {_REMEDY[device.provider][1]}"
-        raise ValueRepairError(f"--device {word}: {name} cannot be used: {reason}; {remedy}")
+        name = NAMES[device.provider]
+        raise ValueRepairError(f"--device {word}: {name} cannot be used: {reason}; {REMEDIES[device.provider]}")
     return device
 
 
 @functools.cache
 def why_not(provider: str) -> str | None:
-    """Why a provider does not run here; None if it computed the canary correctly."""
+    """Why a provider does not run here, in ONNX Runtime's own words; None if it computed the canary correctly."""
     import onnxruntime
 
     if provider not in onnxruntime.get_available_providers():
         return f"the installed onnxruntime {onnxruntime.__version__} is built without it"
-    if provider != CPU and (reason := why_no_driver()) is not None:
-        return reason
     preload_libraries(provider)
     options = quiet_options(1)
+    options.log_severity_level = FATAL  # the reason is returned
     if provider != CPU:
         # Otherwise the CPU silently computes nodes that the provider does not support.
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
@@ -81,58 +74,6 @@ def why_not(provider: str) -> str | None:
     return None if np.array_equal(answer, [[[[36.0]]]]) else f"it computes wrongly ({np.ravel(answer)[:1]})"
 
 
-def install_advice(provider: str) -> str:
-    """How the user can make a provider run here; about the driver, if that is the problem."""
-    if provider in (CUDA, TENSORRT) and why_no_driver() is not None:
-        cuda = _runtime_cuda()
-        extra = "" if _has_cuda_libraries(cuda) else ", and run `pip install 'valuerepair[gpu]'`"
-        return f"install NVIDIA's driver, {_needed(cuda)}, if this machine has an NVIDIA GPU{extra}"
-    return _REMEDY.get(provider, ("pip install --force-reinstall onnxruntime", ""))[0]
-
-
-def why_no_driver() -> str | None:
-    """What is wrong with the NVIDIA driver; None if it fits the installed ONNX Runtime.
-
-    Check this first: without a driver ONNX Runtime fills standard error with the libraries it cannot load.
-    """
-    version, needed = _driver_cuda(), _runtime_cuda()
-    if version is None:
-        return "there is no NVIDIA driver on this machine"
-    if version < 1000 * needed:
-        text = f"{version // 1000}.{version % 1000 // 10}"
-        return f"the NVIDIA driver is of CUDA {text}; the installed onnxruntime needs one {_needed(needed)}"
-    return None
-
-
-def _driver_cuda() -> int | None:
-    """The newest CUDA that the driver supports, by its `cuDriverGetVersion` (13000 is 13.0); None without a driver."""
-    version = ctypes.c_int(0)
-    try:
-        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-        driver.cuDriverGetVersion(ctypes.byref(version))
-    except (OSError, AttributeError):
-        return None
-    return version.value
-
-
-def _runtime_cuda() -> int:
-    """The major version of the CUDA that ONNX Runtime was built with."""
-    import onnxruntime
-
-    return int(str(getattr(onnxruntime, "cuda_version", "")).partition(".")[0] or 0)
-
-
-def _needed(cuda: int) -> str:
-    return f"{_DRIVERS[cuda]} or later (for CUDA {cuda})" if cuda in _DRIVERS else f"for CUDA {cuda}"
-
-
-def _has_cuda_libraries(cuda: int) -> bool:
-    """Whether the extra's largest package is installed. CUDA may also come from elsewhere; the canary will tell."""
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        return bool(importlib.metadata.version(f"nvidia-cudnn-cu{cuda}"))
-    return False
-
-
 def _canary() -> bytes:
     kernel = {"ones": np.ones((1, 1, 3, 3), np.float32)}
     node = ("Conv", ["image", "ones"], ["sum"])
@@ -140,17 +81,12 @@ def _canary() -> bytes:
 
 
 def preload_libraries(provider: str) -> None:
-    """Loads CUDA and cuDNN from their pip packages, which are on no library path (ONNX Runtime 1.21 and later).
-
-    TensorRT rounds the inputs of float32 products to 10 bits (TF32) unless NVIDIA's environment variable, read when its
-    libraries load, forbids it; ONNX Runtime has no option for that. A value that the user has set stays.
-    """
+    """Loads CUDA and cuDNN from their pip packages, which are on no library path (ONNX Runtime 1.21 and later)."""
     import onnxruntime
 
-    if provider == TENSORRT:
-        os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
     if provider != CPU and hasattr(onnxruntime, "preload_dlls"):
-        onnxruntime.preload_dlls()
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints what it cannot load
+            onnxruntime.preload_dlls()
 
 
 def new_session(model: str | bytes, options: Any, providers: Sequence[str | tuple[str, dict[str, str]]]) -> Any:
@@ -188,39 +124,13 @@ def run_options() -> Any:
     return options
 
 
-def provider_list(device: Device, sha256: str) -> Sequence[str | tuple[str, dict[str, str]]]:
-    """The providers for a session: the device's, and those that may compute operators it does not support."""
-    if device.provider == CPU:
+def provider_list(provider: str) -> Sequence[str | tuple[str, dict[str, str]]]:
+    """The providers for a session: this one, and the CPU for operators that it does not support."""
+    if provider == CPU:
         return [CPU]
     # By default cards since Ampere round the inputs of float32 products to 10 bits (TF32), and ONNX Runtime tries all
     # algorithms of cuDNN, which takes five times as long as cuDNN's own choice and finds no faster algorithm.
-    cuda = (CUDA, {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"})
-    if device.provider == CUDA:
-        return [cuda, CPU]
-    folder = str(cache_folder("tensorrt") / engine_key(sha256, device.precision))
-    engines = {
-        "trt_engine_cache_enable": "1",
-        "trt_engine_cache_path": folder,
-        "trt_timing_cache_enable": "1",
-        "trt_timing_cache_path": folder,
-        "trt_fp16_enable": "1" if device.precision == "f16" else "0",
-    }
-    return [(TENSORRT, engines), cuda, CPU]
-
-
-def engine_key(sha256: str, precision: Precision) -> str:
-    """The folder for a net's TensorRT engines: an engine belongs to one net, precision, TensorRT and ONNX Runtime.
-
-    It also belongs to one kind of graphics card, which ONNX Runtime puts into the names of the files.
-    """
-    import onnxruntime
-
-    versions = [f"ort{onnxruntime.__version__}"]
-    for package in ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions.append(f"trt{importlib.metadata.version(package)}")
-            break
-    return "-".join([sha256, precision, *versions])
+    return [(CUDA, {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}), CPU]
 
 
 def first_line(error: BaseException) -> str:

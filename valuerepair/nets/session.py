@@ -1,4 +1,4 @@
-"""An ONNX Runtime session: finds its tensors by name or shape, and measures its best batch size once.
+"""An ONNX Runtime session of a net.
 
 On the CPU every thread runs a batch of its own through a session of one thread. Encoding, net and priors of different
 batches then overlap without competing for cores, and batches stay in the second-level cache. On a GPU a few such
@@ -9,23 +9,17 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import cache_folder, written_whole
-from valuerepair.inputs import Record, read_json
 from valuerepair.nets.options import CPU, CUDA, NAMES, ON_CPU, Device
 from valuerepair.nets.planes import PLANES_SHAPE
 from valuerepair.nets.policy import POLICY_SIZE
@@ -40,23 +34,11 @@ from valuerepair.nets.providers import (
 
 log = logging.getLogger(__name__)
 Number = TypeVar("Number", bound=np.generic)
-DEFAULT_CPU_BATCH, DEFAULT_GPU_BATCH = 64, 512
-CPU_BATCHES = (16, 32, 64, 128, 256)
-GPU_BATCHES = (8, 64, DEFAULT_GPU_BATCH, 2048)
+CPU_BATCH = 64
+GPU_BATCHES = (8, 64, 512)  # fewer rows are padded to the next of these
 GPU_STREAMS = 3
-TUNE_S = 0.25  # measured time per batch size
-TUNE_STOP_S = 4.0  # no batch that would take longer is tried, with a large net on a small machine
 WDL_SIZE = 3
 FIRST_ANSWER_S = 60.0  # for one position; the largest nets of lc0 take two seconds on one core
-GOOD_ENOUGH = 0.97  # the largest batch with at least this share of the best rate is used: fewer runs
-
-
-class _Tuning(Record):
-    """The best batch size, the rows a second of each size, and the version of ONNX Runtime."""
-
-    batch: Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]
-    rates: dict[int, float]
-    onnxruntime: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +63,20 @@ class RawOutputs:
         return self.value
 
 
-def load(onnx: Path, device: Device, sha256: str) -> Any:
+def load(onnx: Path, device: Device) -> Any:
     """Loads a file on a device; the result has the methods of an onnxruntime.InferenceSession that we use.
 
     Raises ValueRepairError.
     """
-    load_one = partial(_load, onnx, device, sha256)
+    load_one = partial(_load, onnx, device.provider)
     return _SessionsBySize(load_one) if device.provider == CUDA else load_one()
 
 
-def _load(onnx: Path, device: Device, sha256: str) -> Any:
-    """An onnxruntime.InferenceSession of the file that really runs on the device. Raises ValueRepairError."""
-    provider = device.provider
+def _load(onnx: Path, provider: str) -> Any:
+    """An onnxruntime.InferenceSession of the file that really runs on the provider. Raises ValueRepairError."""
     preload_libraries(provider)
     try:
-        session = new_session(str(onnx), quiet_options(1), provider_list(device, sha256))
+        session = new_session(str(onnx), quiet_options(1), provider_list(provider))
     except Exception as error:  # ONNX Runtime raises a dozen classes for this
         raise ValueRepairError(f"{onnx}: ONNX Runtime cannot load it: {first_line(error)}") from None
     if (first := session.get_providers()[0]) != provider:
@@ -138,14 +119,16 @@ class _SessionsBySize:
 
 
 class Session:
-    """A net ready to run on one device. `run` may be called from several threads at once."""
+    """A net ready to run on one device. `run` may be called from several threads at once.
 
-    def __init__(self, onnx: Path, sha256: str, device: Device = ON_CPU, threads: int = 1, variant: str = "") -> None:
-        """`sha256` is that of the net's file, `variant` that of its heads and device: see `net.NetIdentity`."""
-        self.onnx, self.sha256, self.device, self.threads, self.variant = onnx, sha256, device, threads, variant
-        self._batch: int | None = None
+    `batch_size` is the rows of a stream's batch.
+    """
+
+    def __init__(self, onnx: Path, device: Device = ON_CPU, threads: int = 1) -> None:
+        self.onnx, self.device, self.threads = onnx, device, threads
+        self.batch_size = CPU_BATCH if self.on_cpu else GPU_BATCHES[-1]
         self.streams = threads if self.on_cpu else min(threads, GPU_STREAMS)
-        self._session = load(onnx, device, sha256)
+        self._session = load(onnx, device)
         log.debug("%s on %s, threads %d, streams %d", onnx, device.provider, threads, self.streams)
         self.tensors = find_tensors(self._session, onnx)
         self.wanted = [n for n in (self.tensors.policy, self.tensors.wdl, self.tensors.value, self.tensors.mlh) if n]
@@ -158,31 +141,20 @@ class Session:
 
     def run(self, planes: NDArray[np.float32], options: Any = None) -> RawOutputs:
         """One batch through the net; planes float32[n, 112, 8, 8], `options` as of `run_options`."""
-        n = len(planes)
-        full = self.full_rows(n)
-        if n > full:
-            return join_outputs([self.run(planes[i : i + full], options) for i in range(0, n, full)])
-        return self.read(self._plain_run(padded(planes, full), options), n)
+        n, most = len(planes), self.batch_size
+        if n > most and not self.on_cpu:
+            return join_outputs([self.run(planes[i : i + most], options) for i in range(0, n, most)])
+        full = n if self.on_cpu else next((size for size in GPU_BATCHES if n <= size < most), most)
+        feed = {self.tensors.planes: padded(planes, full).astype(self.tensors.dtype, copy=False)}
+        return self._read(self._session.run(self.wanted, feed, options), n)
 
-    def full_rows(self, n: int) -> int:
-        """The number of rows that n rows are padded to: some files fix it, and on a GPU each new number costs time.
-
-        TensorRT builds an engine for each number of rows, and CUDA has a session for each.
-        """
-        if self.tensors.fixed_batch:
-            return self.tensors.fixed_batch
-        if self.on_cpu:
-            return n
-        sizes = GPU_BATCHES if self.device.provider == CUDA else ()
-        return next((size for size in sizes if n <= size < self.batch_size), self.batch_size)
-
-    def read(self, answers: Sequence[Any], n: int, moves: int = POLICY_SIZE) -> RawOutputs:
-        """The first n rows of ONNX Runtime's answers, in the order of `wanted`; the policy has `moves` columns.
+    def _read(self, answers: Sequence[Any], n: int) -> RawOutputs:
+        """The first n rows of ONNX Runtime's answers, in the order of `wanted`.
 
         Raises ValueRepairError for rows of another shape, and for NaN or infinite values.
         """
         tensors = self.tensors
-        sizes = {tensors.policy: moves, tensors.wdl: WDL_SIZE, tensors.value: 1, tensors.mlh: 1}
+        sizes = {tensors.policy: POLICY_SIZE, tensors.wdl: WDL_SIZE, tensors.value: 1, tensors.mlh: 1}
         columns: dict[str | None, NDArray[np.float32]] = {}
         for name, answer in zip(self.wanted, answers, strict=True):
             shape = np.shape(answer)
@@ -231,91 +203,6 @@ class Session:
                 f"{self.onnx}: output {self.tensors.value} is not a value in [-1, 1] ({value[0]:.3g})"
             )
 
-    @property
-    def batch_size(self) -> int:
-        """The rows of a stream's batch: fixed by the file, measured earlier, or a cautious default."""
-        if self.tensors.fixed_batch:
-            return self.tensors.fixed_batch
-        return self._batch or (DEFAULT_CPU_BATCH if self.on_cpu else DEFAULT_GPU_BATCH)
-
-    def set_batch(self, batch: int) -> None:
-        """Uses this batch size instead of a measured one."""
-        self._batch = batch
-
-    def tune(self) -> None:
-        """Measures the best batch size once for a net, device and number of threads; later reads it from the cache."""
-        if self.tensors.fixed_batch or self._batch:
-            return
-        import onnxruntime
-
-        version, word = str(onnxruntime.__version__), self.device.word.replace(":", "-")
-        path = cache_folder("tuning") / f"{self.sha256[:32]}{self.variant}-{word}-{self.threads}.json"
-        with suppress(OSError, ValueRepairError):  # not measured yet, or the file has another form
-            tuning = read_json(path, _Tuning, "a batch size that was measured")
-            if tuning.onnxruntime == version:
-                self._batch = tuning.batch
-                log.debug("batches of %d, as measured before: %s", self._batch, path)
-                return
-        log.info("measuring the best batch size; this is done once for this net and device")
-        rates = self.measure(CPU_BATCHES if self.on_cpu else GPU_BATCHES)
-        best = max(rates.values())
-        self._batch = max(batch for batch, rate in rates.items() if rate >= GOOD_ENOUGH * best)
-        with written_whole(path) as temporary:
-            temporary.write_bytes(msgspec.json.encode(_Tuning(self._batch, rates, version)))
-        log.debug("batches of %d, measured now: %s", self._batch, path)
-
-    def measure(self, batches: tuple[int, ...]) -> dict[int, float]:
-        """Rows a second for each batch size with all streams busy, in the better of two rounds.
-
-        A size that fails, for lack of memory perhaps, ends the round. Raises ValueRepairError if the smallest fails.
-        """
-        rates: dict[int, float] = {}
-        with ThreadPoolExecutor(self.streams) as pool:
-            for _ in range(2):
-                for batch in batches:
-                    try:
-                        rate, slowest = self._rate(pool, batch)
-                    except Exception as error:  # ONNX Runtime raises a dozen classes for this
-                        if batch == batches[0]:
-                            raise ValueRepairError(f"{self.onnx}: cannot be run: {first_line(error)}") from None
-                        log.debug("no batches of %d: %s", batch, first_line(error))
-                        rates = {size: rate for size, rate in rates.items() if size < batch}
-                        break
-                    rates[batch] = max(rate, rates.get(batch, 0.0))
-                    if slowest > TUNE_STOP_S / 2:
-                        break
-        return rates
-
-    def _rate(self, pool: ThreadPoolExecutor, batch: int) -> tuple[float, float]:
-        """(rows a second over all streams, seconds of the slowest batch)."""
-        planes = np.random.default_rng(batch).integers(0, 2, (batch, *PLANES_SHAPE)).astype(np.float32)
-        gate = threading.Barrier(self.streams)
-
-        def work() -> tuple[int, float, float]:
-            try:
-                self._plain_run(planes)
-            except BaseException:
-                gate.abort()  # otherwise the other streams wait forever
-                raise
-            gate.wait()
-            start, count, slowest = time.perf_counter(), 0, 0.0
-            while (elapsed := time.perf_counter() - start) < TUNE_S:
-                self._plain_run(planes)
-                count += batch
-                slowest = max(slowest, time.perf_counter() - start - elapsed)
-            return count, time.perf_counter() - start, slowest
-
-        streams = [pool.submit(work) for _ in range(self.streams)]
-        for error in filter(None, [stream.exception() for stream in streams]):
-            if not isinstance(error, threading.BrokenBarrierError):
-                raise error
-        results = [stream.result() for stream in streams]
-        return sum(count / seconds for count, seconds, _ in results), max(slowest for *_, slowest in results)
-
-    def _plain_run(self, planes: NDArray[np.float32], options: Any = None) -> Any:
-        feed = {self.tensors.planes: planes.astype(self.tensors.dtype, copy=False)}
-        return self._session.run(self.wanted, feed, options)
-
 
 def padded(rows: NDArray[Number], full: int) -> NDArray[Number]:
     """The rows, padded with zeros to `full` rows."""
@@ -335,15 +222,12 @@ def join_outputs(parts: list[RawOutputs]) -> RawOutputs:
 
 PLANES_NAME, POLICY_NAME, WDL_NAME = "/input/planes", "/output/policy", "/output/wdl"
 VALUE_NAME, MOVES_LEFT_NAME = "/output/value", "/output/mlh"
-MOVES_LEFT_WORDS = ("mlh", "moves_left", "movesleft", "moves-left")
 DTYPES: dict[str, type[np.float32] | type[np.float16]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-MOST_FIXED = 4096  # rows of a batch fixed by the file: every run needs memory for all of them
-LC0_EXPORT = "an ONNX net as `lc0 leela2onnx` writes it is needed"
 
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
-    """Names of the tensors, the element types of input and policy, and the batch size where the file fixes one."""
+    """The names of the tensors, as ``lc0 leela2onnx`` gives them, and the element type of the input."""
 
     planes: str
     policy: str
@@ -351,62 +235,30 @@ class Tensors:
     value: str | None
     mlh: str | None
     dtype: type[np.float32] | type[np.float16]
-    policy_dtype: type[np.float32] | type[np.float16]
-    fixed_batch: int | None
 
 
 def find_tensors(session: Any, path: Path) -> Tensors:
-    """The tensors of an onnxruntime.InferenceSession. Raises ValueRepairError if it is not an lc0 net."""
-    planes = _find_planes(session.get_inputs(), path)
-    outputs = session.get_outputs()
-    policy = _pick_output(outputs, POLICY_NAME, POLICY_SIZE)
-    if policy is None:
-        raise ValueRepairError(
-            f"{path}: no policy output [batch,{POLICY_SIZE}] (outputs: {_listed(outputs)}); {LC0_EXPORT}"
-        )
-    wdl = _pick_output(outputs, WDL_NAME, WDL_SIZE)
-    single = [o for o in outputs if list(o.shape[1:]) in ([1], [])]
-    moves_left = [o.name for o in single if any(word in o.name.lower() for word in MOVES_LEFT_WORDS)]
-    value = None if wdl else _pick_output([o for o in single if o.name not in moves_left], VALUE_NAME, 1)
-    if wdl is None and value is None:
-        raise ValueRepairError(
-            f"{path}: no value output, neither WDL [batch,{WDL_SIZE}] nor one scalar [batch,1] "
-            f"(outputs: {_listed(outputs)}); {LC0_EXPORT}"
-        )
-    batch = planes.shape[0]
-    if isinstance(batch, int) and batch > MOST_FIXED:
-        raise ValueRepairError(f"{path}: runs {batch:,} positions at once, more than {MOST_FIXED:,}; {LC0_EXPORT}")
-    return Tensors(
-        planes=planes.name,
-        policy=policy,
-        wdl=wdl,
-        value=value,
-        mlh=moves_left[0] if len(moves_left) == 1 else None,
-        dtype=DTYPES[planes.type],
-        policy_dtype=next(DTYPES.get(output.type, np.float32) for output in outputs if output.name == policy),
-        fixed_batch=batch if isinstance(batch, int) and batch > 0 else None,
+    """The tensors of an onnxruntime.InferenceSession. Raises ValueRepairError if it is no lc0 net of any batch size."""
+    inputs, outputs = session.get_inputs(), session.get_outputs()
+    sizes = {POLICY_NAME: POLICY_SIZE, WDL_NAME: WDL_SIZE, VALUE_NAME: 1, MOVES_LEFT_NAME: 1}
+    names = {o.name for o in outputs if sizes.get(o.name) == prod(n for n in o.shape[1:] if isinstance(n, int))}
+    is_net = (
+        [part.name for part in inputs] == [PLANES_NAME]
+        and tuple(inputs[0].shape[1:]) == PLANES_SHAPE
+        and not isinstance(inputs[0].shape[0], int)
+        and inputs[0].type in DTYPES
+        and POLICY_NAME in names
+        and bool({WDL_NAME, VALUE_NAME} & names)
     )
-
-
-def _find_planes(inputs: Sequence[Any], path: Path) -> Any:
-    fitting = [i for i in inputs if tuple(i.shape[1:]) == PLANES_SHAPE]
-    if len(inputs) != 1 or len(fitting) != 1:
+    if not is_net:
         raise ValueRepairError(
-            f"{path}: is not an lc0 net: one input of planes [batch,112,8,8] is needed, it has {_listed(inputs)}"
+            f"{path}: is not an lc0 net as `lc0 leela2onnx` writes it for any batch size; its inputs are "
+            f"{_listed(inputs)}, its outputs {_listed(outputs)}"
         )
-    if fitting[0].type not in DTYPES:
-        raise ValueRepairError(
-            f"{path}: input {fitting[0].name} is {fitting[0].type}; only float32 and float16 nets can be run"
-        )
-    return fitting[0]
-
-
-def _pick_output(outputs: Sequence[Any], name: str, size: int) -> str | None:
-    """The output with this name, else the only one of shape [batch, size]; None if no output or several outputs fit."""
-    fitting = [o.name for o in outputs if list(o.shape[1:]) == [size]]
-    if name in fitting:
-        return name
-    return fitting[0] if len(fitting) == 1 else None
+    wdl = WDL_NAME if WDL_NAME in names else None
+    value = VALUE_NAME if wdl is None else None
+    mlh = MOVES_LEFT_NAME if MOVES_LEFT_NAME in names else None
+    return Tensors(PLANES_NAME, POLICY_NAME, wdl, value, mlh, DTYPES[inputs[0].type])
 
 
 def _listed(tensors: Sequence[Any]) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import read_regular, unpack_gzip
-from valuerepair.nets.options import DEFAULT_HEADS, POLICY_HEADS, VALUE_HEADS
 from valuerepair.nets.protobuf import LC0, parsed
 
 # First bytes of an ONNX file: `ir_version` (field 1 of ModelProto) as a varint.
@@ -47,7 +45,7 @@ def read_net_file(path: str | Path) -> NetFile:
     try:
         content = read_regular(path, MAX_NET)
     except FileNotFoundError:
-        raise ValueRepairError(f"{path}: no such net file; `vr nets list` shows the nets known by name") from None
+        raise ValueRepairError(f"{path}: no such net file") from None
     except OSError as error:
         raise ValueRepairError(f"{path}: cannot be read: {error.strerror}") from None
     digest = hashlib.sha256(content).hexdigest()
@@ -114,8 +112,6 @@ class NetHeader:
     blocks: int
     filters: int
     training_steps: int | None
-    value_heads: tuple[str, ...] = (DEFAULT_HEADS.value,)
-    policy_heads: tuple[str, ...] = (DEFAULT_HEADS.policy,)
     training: str = ""  # parameters noted by its trainer
     mixed: bool = False  # residual blocks followed by encoders
 
@@ -147,16 +143,9 @@ def read_header(message: bytes) -> NetHeader:
         blocks=encoders or residual,
         filters=_width(weights),
         training_steps=training.training_steps if training.HasField("training_steps") else None,
-        value_heads=_heads(weights.value_heads, VALUE_HEADS),
-        policy_heads=_heads(weights.policy_heads, POLICY_HEADS),
         training=training.lc0_params.decode(errors="replace"),
         mixed=bool(residual and encoders),
     )
-
-
-def _heads(message: Any, names: Mapping[str, str]) -> tuple[str, ...]:
-    """The heads in ValueHeads or PolicyHeads; the first of `names` by default."""
-    return tuple(name for name, field in names.items() if message.HasField(field)) or (next(iter(names)),)
 
 
 def _word(names: dict[int, str], value: int) -> str:

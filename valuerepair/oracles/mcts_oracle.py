@@ -23,7 +23,7 @@ from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
 from valuerepair.nets.net import Net
-from valuerepair.nets.options import NAMES, heads_of
+from valuerepair.nets.options import NAMES
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished, game_over
 from valuerepair.store.rows import DeepResult, OracleIdentity
 from valuerepair.text import size_words
@@ -138,8 +138,6 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         options["precision"] = precision
     if net.session.tensors.mlh is not None and params.moves_left_max_effect > 0:
         options["moves_left"] = "1"  # versions without it gave other values
-    if heads := heads_of(net.identity.variant).variant:
-        options["heads"] = heads[1:]
     return OracleIdentity(
         OWN_SEARCH.name,
         SEARCH,
@@ -148,7 +146,7 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         options,
         net.identity.name,
         # The net's name shows it too.
-        plain={"device": "CPU", **{k: v for k, v in options.items() if k in ("precision", "heads")}},
+        plain={"device": "CPU", **{k: v for k, v in options.items() if k == "precision"}},
         net_file=(net.identity.sha256, net.identity.path) if net.identity.path else None,
     )
 

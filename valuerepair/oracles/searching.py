@@ -1,8 +1,7 @@
-"""Searches whose results people read: one position by nodes or by the clock, many together as a forest; their table."""
+"""Searches whose results people read: one position by all cores, many together as a forest; their table."""
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import deque
@@ -17,25 +16,18 @@ import chess
 
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import NetEvaluator, SplitEvaluator
-from valuerepair.mcts.forest import Forest, forest_bytes, most_nodes, warm_up
+from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
 from valuerepair.mcts.layout import MOST_MOVES
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import RootMove, SearchResult
 from valuerepair.mcts.search import Search
-from valuerepair.mcts.snapshot import Snapshot
 from valuerepair.nets.net import Net, NetIdentity
-from valuerepair.oracles.mcts_oracle import available_memory, cannot_be_searched
+from valuerepair.oracles.mcts_oracle import cannot_be_searched
 from valuerepair.oracles.oracle import finished
 from valuerepair.text import quantity, table_lines, wdl_words
 
-log = logging.getLogger(__name__)
-
 _TREES_BYTES = 1 << 31
-# The nodes that a search by the clock always has room for, and the share of the free memory that it may take: a tree
-# of positions with many moves grows, and for a moment there are two copies of it.
-_LEAST_ROOM = 100_000
-_SHARE_OF_MEMORY = 1 / 3
 _PROVEN = {1: "win", 0: "draw", -1: "loss"}
 _LINE_MOVES = 10
 _COLUMNS = "move:<13 | N:>8, | P:>8.2% | Q:>8 | W:>7 | D:>7 | L:>7 | proven:<7 | line:<"
@@ -43,17 +35,13 @@ _COLUMNS = "move:<13 | N:>8, | P:>8.2% | Q:>8 | W:>7 | D:>7 | L:>7 | proven:<7 |
 
 @dataclass(frozen=True)
 class Searched:
-    """A position with the result of its search, or the `reason` why it has none; `seconds` is its share of the time.
-
-    `tree` is set if the caller wanted nodes of the tree.
-    """
+    """A position with the result of its search, or the `reason` why it has none; `seconds` is its share of the time."""
 
     position: Position
     net: NetIdentity
     result: SearchResult | None
     reason: str = ""
     seconds: float = math.nan
-    tree: Snapshot | None = None
 
     def lines(self) -> list[str]:
         """Lines for a terminal: the root, its visited or proven moves (or else all moves), and an empty line."""
@@ -113,62 +101,30 @@ class Searched:
         }
 
 
-def search_positions(
-    net: Net,
-    params: SearchParams,
-    positions: Iterable[Position],
-    *,
-    nodes: int | None,
-    seconds: float | None = None,
-    tree_nodes: int = 0,
-) -> Iterator[Searched]:
-    """Searches positions, in their order; each up to `nodes` visits of its root or for some `seconds`.
+def search_positions(net: Net, params: SearchParams, positions: Iterable[Position], nodes: int) -> Iterator[Searched]:
+    """Searches positions, in their order, each up to `nodes` visits of its root; they are read when needed.
 
-    `tree_nodes` is how many nodes of its tree each result keeps. The searches run one after the other with `seconds` or
-    `tree_nodes`, or for a single position; otherwise many run at once. Positions are read when needed. Raises
-    ValueRepairError and UsageError.
+    A single position is searched by all cores, many are searched at once. Raises ValueRepairError and UsageError.
     """
     remaining = iter(positions)
     first_two = list(islice(remaining, 2))
-    all_positions = chain(first_two, remaining)
     evaluator = NetEvaluator(net)
     warm_up(evaluator, params)
-    if seconds is not None or tree_nodes or len(first_two) < 2:
-        yield from _one_by_one(net, evaluator, params, all_positions, nodes, seconds, tree_nodes)
+    if len(first_two) < 2:
+        yield from (_alone(net, evaluator, params, position, nodes) for position in first_two)
     else:
-        assert nodes is not None
-        yield from _many_at_once(net, evaluator, params, all_positions, nodes)
+        yield from _many_at_once(net, evaluator, params, chain(first_two, remaining), nodes)
 
 
-def _one_by_one(
-    net: Net,
-    evaluator: NetEvaluator,
-    params: SearchParams,
-    positions: Iterable[Position],
-    nodes: int | None,
-    seconds: float | None,
-    tree_nodes: int,
-) -> Iterator[Searched]:
-    room = nodes or _room(params)
+def _alone(net: Net, evaluator: NetEvaluator, params: SearchParams, position: Position, nodes: int) -> Searched:
+    if reason := cannot_be_searched(position):
+        return Searched(position, net.identity, None, reason)
     with closing(SplitEvaluator(evaluator, evaluator.streams if net.session.on_cpu else 1)) as split:
-        for position in positions:
-            if reason := cannot_be_searched(position):
-                yield Searched(position, net.identity, None, reason)
-                continue
-            search = Search(split, params, nodes=room)
-            search.set_position(position)
-            started = time.perf_counter()
-            result = search.run(nodes=nodes, seconds=seconds, lines=MOST_MOVES)
-            spent = time.perf_counter() - started
-            if nodes is None and result.nodes >= room:
-                log.info(f"{position.fen}: ended at {room:,} nodes, after {spent:.1f} s: there is no memory for more")
-            tree = search.snapshot(tree_nodes) if tree_nodes else None
-            yield Searched(position, net.identity, result, seconds=spent, tree=tree)
-
-
-def _room(params: SearchParams) -> int:
-    """The visits that a search by the clock has room for. The tree takes memory only as it grows."""
-    return max(_LEAST_ROOM, most_nodes(_SHARE_OF_MEMORY * (available_memory() or 4 << 30), params))
+        search = Search(split, params, nodes=nodes)
+        search.set_position(position)
+        started = time.perf_counter()
+        result = search.run(nodes=nodes, lines=MOST_MOVES)
+        return Searched(position, net.identity, result, seconds=time.perf_counter() - started)
 
 
 def _many_at_once(

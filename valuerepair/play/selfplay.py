@@ -63,7 +63,6 @@ class ForestSource:
         self._rules, self._seed = rules, seed
         self.net = open_net(net, **net_options)
         try:
-            self.net.tune()
             self.params = replace(params, history_fill=self.net.history_fill)
             self.jobs = min(games, games_at_once([(self.net, nodes, self.params)]))
             self.share = SHARE_ON_CPU if self.net.on_cpu else SHARE_ON_GPU
