@@ -77,7 +77,7 @@ def q_of(heads: HeadOutputs) -> Any:
 
 def by_onnx_runtime(path: Path, planes: Any) -> RawOutputs:
     file = read_net_file(path)
-    return Session(to_onnx(file), file.sha256).run(planes)
+    return Session(to_onnx(file)).run(planes)
 
 
 def test_it_computes_what_onnx_runtime_and_lc0_compute(path: Path, positions: PositionBatch) -> None:

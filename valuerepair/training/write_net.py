@@ -337,7 +337,7 @@ def check_written(
     else:
         wdl = np.asarray(jax.nn.softmax(trained.wdl))
         q = wdl[:, 0] - wdl[:, 2]
-    written = Session(to_onnx(file), file.sha256).run(planes)
+    written = Session(to_onnx(file)).run(planes)
     dq = [np.abs(written.q - q).max()]
     with suppress(ValueRepairError):  # `to_onnx` has logged why lc0's backend cannot run
         dq.append(np.abs(lc0_q(file.path, planes) - q).max())
