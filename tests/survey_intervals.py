@@ -1,4 +1,4 @@
-"""Korn and Graubard's interval as docs/methods/rates.md writes it, by scipy's distributions, for tests."""
+"""Korn and Graubard's interval as docs/methods.md writes it, by scipy's distributions, for tests."""
 
 from __future__ import annotations
 

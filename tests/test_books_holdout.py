@@ -135,7 +135,7 @@ def test_games_of_two_archives_of_one_name_are_two(tmp_path: Path) -> None:
 
 
 def test_of_whole_games_a_third_are_near_duplicates(shared_data: Path, tmp_path: Path) -> None:
-    """The figure of docs/methods/books.md."""
+    """The figure of docs/methods.md."""
     archive, db = shared_data / "pgn" / "lichess-blitz.pgn", str(tmp_path / "s.db")
     words = ["mine", str(archive), "--deep", "recorded", "--positions", "99999", "--db", db]
     net = str(shared_data / "nets" / "maia-1900.pb.gz")

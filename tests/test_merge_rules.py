@@ -1,4 +1,4 @@
-"""Which of two rows `vr store merge` keeps, and which history, rule by rule: docs/methods/plots.md, "Merging"."""
+"""Which of two rows `vr store merge` keeps, and which history, rule by rule: docs/methods.md, "Merging"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.merge_stores import Row, contents, write_store
 from tests.test_merge import PLAIN, merged
 from valuerepair.store.merge import merge
 
-# Table, what the row that is kept has, and what the other one has: docs/methods/plots.md, "Merging".
+# Table, what the row that is kept has, and what the other one has: docs/methods.md, "Merging".
 KEPT = [
     ("deep_values", "nodes = 200, depth = 5", "nodes = 100, depth = 30"),
     ("deep_values", "nodes = 200, depth = 6", "nodes = 200, depth = 5"),

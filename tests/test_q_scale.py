@@ -55,7 +55,7 @@ def test_nets_of_one_scale_that_disagree_are_not_said_to_differ() -> None:
 
 @pytest.mark.parametrize(("games", "share"), [(20, 0.93), (100, 0.95)])
 def test_the_interval_has_its_chance(games: int, share: float) -> None:
-    """Games of unlike lengths, some of them decided; the shares are those of docs/methods/matches.md."""
+    """Games of unlike lengths, some of them decided; the shares are those of docs/methods.md."""
     dice, inside, truth = np.random.default_rng(11), 0, 0.8
     for _ in range(600):
         game = np.repeat(np.arange(games), dice.integers(5, 60, games))

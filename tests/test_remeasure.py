@@ -370,7 +370,7 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
 
 
 def test_scale_in_the_sample_store(tmp_path: Path) -> None:
-    """The figures of docs/methods/nets.md."""
+    """The figures of docs/methods.md."""
     sample = Path(__file__).parents[1] / "data" / "sample.db"
     db = Path(shutil.copy(sample, tmp_path / "sample.db"))
     with Store.open(db) as store:

@@ -75,7 +75,7 @@ def amplitude_of(share: float) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "noted"), [(0.0, 0.77), (0.1, 1.15), (0.2, 1.57), (0.4, 2.45)])
 def test_a_share_by_the_label_is_an_amplitude_and_weighing_back_undoes_it(share: float, noted: float) -> None:
-    """Against the integrals of the normal distribution; `noted` are the figures of docs/methods/training.md."""
+    """Against the integrals of the normal distribution; `noted` are the figures of docs/methods.md."""
     with Store.open(SAMPLE) as store:
         draw = Simulated(store, Question(threshold=THRESHOLD), share=share)
         ordinary = Simulated(store, Question(threshold=THRESHOLD))

@@ -1,6 +1,6 @@
 """How few nodes of the built-in search judge as well as many.
 
-A table of docs/methods/judges.md, "The own search as a judge".
+A table of docs/methods.md, "The own search as a judge".
 
     python -m tests.parity.judging data/games.pgn.zst --positions 1000
     python -m tests.parity.judging data/wild.pgn.zst --positions 1000 --settings certainty=0,lookahead=0,auto_extend=0

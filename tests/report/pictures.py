@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/report.md from data/sample.db: ``python -m tests.report.pictures`` (with chromium)."""
+"""Makes the pictures of docs/look.md from data/sample.db: ``python -m tests.report.pictures`` (with chromium)."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def stats(path: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def differences(path: Path) -> Any:
-    """net Q - deep Q, phase, side of all scored positions, by one join and the formula of docs/methods/scale.md."""
+    """net Q - deep Q, phase, side of all scored positions, by one join and the formula of docs/methods.md."""
     # In this order, so that the keys of the tables serve: left to itself SQLite looks at all rows of one for each of
     # another, for hours.
     rows = sqlite3.connect(path).execute(

@@ -16,7 +16,7 @@ from valuerepair.cli.printing import is_quiet, print_result
 @question()
 @click.option("--confirmed", is_flag=True, help="Keep positions where vr confirm found the search right.")
 @click.option(
-    "--label", multiple=True, help="Keep positions with this label, or with all of several (docs/methods/judges.md)."
+    "--label", multiple=True, help="Keep positions with this label, or with all of several (docs/methods.md)."
 )
 @click.option("--limit", type=int, help="Write at most this many positions, the largest disagreements; parents apart.")
 @SPLIT(help="A file of vr split: only its part train goes into the book.")

@@ -21,7 +21,7 @@ def command(db: str, question: vr.Question | vr.Worst, deep: str | None, limit: 
 
     Each candidate, the largest disagreement first, is searched deeper, and so are the positions after the net's
     preferred move and after the search's. Results are stored; verdicts are computed from them with the given alpha
-    (docs/methods/judges.md). A run can be stopped at any time (Ctrl-C) and the same command continues.
+    (docs/methods.md). A run can be stopped at any time (Ctrl-C) and the same command continues.
 
     \b
     Example:

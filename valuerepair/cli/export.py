@@ -30,7 +30,7 @@ def command(
 ) -> None:
     """Write all positions scored by a net and a deep search: a row for each, with everything known about it.
 
-    The name of FILE says the form. Labels are among the columns (docs/methods/judges.md). EPD has the candidates alone:
+    The name of FILE says the form. Labels are among the columns (docs/methods.md). EPD has the candidates alone:
     the judge's best move (bm), its centipawns (ce) or moves to mate (dm), and the game (id); vr mine reads it.
 
     \b

@@ -18,7 +18,7 @@ def command(stores: tuple[str, ...], output: str) -> None:
     """Merge stores, for example those of several machines, into one.
 
     Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
-    the order does not matter. Contradictions between stores are counted, and a rule decides (docs/methods/plots.md,
+    the order does not matter. Contradictions between stores are counted, and a rule decides (docs/methods.md,
     Merging). The stores themselves are not changed. The result appears whole or not at all.
 
     \b

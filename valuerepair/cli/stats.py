@@ -25,13 +25,13 @@ def command(db: str, question: vr.Question | vr.Worst, json: bool, **options: An
     """Show what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
 
     It begins with the rate of candidates at the threshold. It also shows which labels these candidates have
-    (docs/methods/judges.md: what these mean and what they do not prove), how often a second look found the search right
+    (docs/methods.md: what these mean and what they do not prove), how often a second look found the search right
     (vr confirm), whether the games played from them (vr selfplay) agree with the net or with the search, and, with -v,
     where screening cut positions.
 
     From 300 positions with a score in centipawns on, two fits of alpha of Q = 2 / (1 + exp(-cp / alpha)) - 1 are shown:
     so that, on average, deep Q rises as fast as net Q (slope), which all commands use; and to the results of the games
-    that the positions come from (results). Both have 95 % intervals; see docs/methods/scale.md.
+    that the positions come from (results). Both have 95 % intervals; see docs/methods.md.
 
     \b
     Example:

@@ -2,7 +2,7 @@
 
 The method is two-phase sampling (double sampling): the first judge's value is known for every position, the deeper
 judge's only for those drawn. Positions where it may change a verdict have a larger chance to be drawn than others, and
-each counts by its inverse chance. See docs/methods/nets.md, "Judged again".
+each counts by its inverse chance. See docs/methods.md, "Judged again".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who was right about a candidate, the net or the search: computed from the raw second looks in a store, never stored.
 
-The exact definition, and what a verdict does not prove, is in docs/methods/judges.md.
+The exact definition, and what a verdict does not prove, is in docs/methods.md.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _looker(store: Store, ids: NDArray[np.int64], second: str | None) -> StoredO
 def alpha_of_second(
     store: Store, frame: pd.DataFrame, net_id: int, first: StoredOracle, second: StoredOracle
 ) -> values.Alpha:
-    """The alpha for the second look's centipawns, in the order of docs/methods/judges.md, "Second looks".
+    """The alpha for the second look's centipawns, in the order of docs/methods.md, "Second looks".
 
     The same engine has the first look's alpha. Another engine has its own alpha if that is fitted; otherwise the first
     look's, if the first engine gives centipawns, too.

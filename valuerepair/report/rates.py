@@ -33,7 +33,7 @@ def drawing(store: Store, question: Question) -> style.Drawing:
 
     Axes have the labels ``threshold`` (a curve for all and for each sign), ``phase``, ``side``, ``men`` (kings and
     pawns included) and ``label`` (shares of the candidates, those of blindness of the candidates with known priors; see
-    docs/methods/judges.md). Curves have the gid ``all``, ``optimistic`` and ``pessimistic``, their bands the same with
+    docs/methods.md). Curves have the gid ``all``, ``optimistic`` and ``pessimistic``, their bands the same with
     ``-interval``; bars have ``bar-0``, ``bar-1``, ... and ``interval-0``, ...; the rate of all positions is
     ``overall``. On the logarithmic scale a rate of 0 has no point.
     """

@@ -1,7 +1,7 @@
 """`vr merge`: stores of shards into one; rows are matched by their content and not by their numbers.
 
 SQLite copies rows from file to file, in pieces; numbers are mapped by tables in a file next to the merged store.
-docs/methods/plots.md, "Merging", says which rows are kept if stores contradict each other.
+docs/methods.md, "Merging", says which rows are kept if stores contradict each other.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Merged:
             noun = "contradiction" if contradiction.count == 1 else "contradictions"
             text_lines.append(f"  {contradiction.count:>12,} {noun}: {contradiction.kind}{example}")
         if self.contradictions:
-            text_lines.append("  what was kept of them: docs/methods/plots.md, Merging")
+            text_lines.append("  what was kept of them: docs/methods.md, Merging")
         return text_lines
 
     def as_json(self) -> dict[str, Any]:

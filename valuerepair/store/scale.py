@@ -1,6 +1,6 @@
 """The scale of Q for readers of a store: which alpha judges a net and an oracle, and what training by it does.
 
-See docs/methods/scale.md, "Alpha".
+See docs/methods.md, "Alpha".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How many positions each position that was searched in full represents.
 
 The ladders of an oracle chose which positions are searched in full, each by one net's signals, and all nets are judged
-on this choice. docs/methods/nets.md, "Nets on the same positions", says why the weights are right.
+on this choice. docs/methods.md, "Comparing nets", says why the weights are right.
 """
 
 from __future__ import annotations

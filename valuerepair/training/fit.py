@@ -2,7 +2,7 @@
 
 If a net has learned the right direction, but has moved too far in it, one number, lambda, corrects it: its parameters
 become old + lambda (new - old). Noise in the labels, many passes, and drawing candidates by the judge's values make
-training move too far (docs/methods/training.md, "The amplitude step").
+training move too far (docs/methods.md, "The amplitude step").
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _POSITIONS_READ = 2048  # positions of a store that are read together
 class JudgedPositions:
     """The positions of a store with a deep Q, for training; with a `split` only those of its part ``train``.
 
-    A position that the ladder cut has the value of its last rung, and is not a candidate (docs/methods/training.md,
+    A position that the ladder cut has the value of its last rung, and is not a candidate (docs/methods.md,
     "Training"). So every sampled position is included, and all count alike. Positions beside the games are included,
     too; positions that `vr expand` reached are included, candidates or not, if the question includes them.
 

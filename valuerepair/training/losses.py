@@ -1,7 +1,7 @@
 """The losses of training: one number per position and head, in JAX, by the formulas of lc0's trainers.
 
 Each function takes the net's outputs for n positions and their targets, and returns [n]; formulas and sources are in
-docs/methods/training.md, "Training". Values are from the side to move.
+docs/methods.md, "Training". Values are from the side to move.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _WARMUP = 100
 # The default of `TrainOptions.policy`, the policy target of a store's positions (`parse_policy`).
 POLICY = "net"
 
-# The share of repair games in a mixture that other projects settled on (docs/recipe.md).
+# The share of repair games in a mixture that other projects settled on (docs/train.md).
 SHARE_OF_GAMES = 0.10
 
 # Parameters that few trainings change, with their types: `vr train --set NAME=VALUE`.

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 SUFFIX = ".pb.gz"
 MAX_DIFFERENCE = 5e-3  # in Q, between the written net and the trained parameters
 _CHECKED = 256  # positions
-FEW_POSITIONS, MANY_PASSES = 2_000, 10  # limits of warnings (docs/methods/training.md, "Training")
+FEW_POSITIONS, MANY_PASSES = 2_000, 10  # limits of warnings (docs/methods.md, "Training")
 # Some of `fit.MEASURES`, with their words and formats.
 _LINES = {
     "loss": ("loss", ".4f"),
@@ -68,7 +68,7 @@ class Training:
 
     @property
     def curve(self) -> pd.DataFrame:
-        """A row for each judgement: step, learning rate, losses and the measures of docs/guide/training.md."""
+        """A row for each judgement: step, learning rate, losses and the measures of docs/train.md."""
         import pandas as pd
 
         frame: pd.DataFrame = pd.DataFrame(list(self.rows))
