@@ -17,10 +17,9 @@ from benchmarks.comparison import BenchData, Comparison, compare, sampled
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.conversion import to_onnx
+from valuerepair.nets.devices import CPU, new_session, quiet_options
 from valuerepair.nets.net import Net, open_net
-from valuerepair.nets.options import CPU
 from valuerepair.nets.planes import encode
-from valuerepair.nets.providers import new_session, quiet_options
 from valuerepair.nets.registry import DEFAULT_NET, locate
 from valuerepair.nets.weights import read_net_file
 

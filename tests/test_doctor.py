@@ -16,8 +16,8 @@ from tests.cli_tree import SAMPLE, vr
 from valuerepair.cli import cli
 from valuerepair.doctor import PERFT_4, Finding, examine
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets import providers
-from valuerepair.nets.options import CPU, CUDA
+from valuerepair.nets import devices
+from valuerepair.nets.devices import CPU, CUDA
 from valuerepair.store.store import Store
 
 
@@ -29,15 +29,15 @@ def test_why_a_device_does_not_run_is_said_in_onnx_runtimes_words(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [CUDA, CPU])
-    monkeypatch.setattr(providers, "preload_libraries", lambda _: None)
+    monkeypatch.setattr(devices, "preload_libraries", lambda _: None)
     monkeypatch.setattr(
-        providers, "new_session", lambda *_: (_ for _ in ()).throw(RuntimeError("libcudnn.so.9: no file\nmore"))
+        devices, "new_session", lambda *_: (_ for _ in ()).throw(RuntimeError("libcudnn.so.9: no file\nmore"))
     )
-    providers.why_not.cache_clear()
+    devices.why_not.cache_clear()
     said = found("CUDA", tmp_path / "no.db")
     with pytest.raises(ValueRepairError, match=r"--device cuda: CUDA cannot be used: libcudnn.so.9: no file; install"):
-        providers.choose_device("cuda")
-    providers.why_not.cache_clear()
+        devices.choose_device("cuda")
+    devices.why_not.cache_clear()
     assert (said.state, said.detail) == ("absent", "libcudnn.so.9: no file")
     assert "valuerepair[gpu]" in said.advice
 

@@ -15,17 +15,17 @@ from tests.parity.device_parity import GAMES, real_positions
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.params import SearchParams
-from valuerepair.nets import canary, providers
+from valuerepair.nets import canary, devices
 from valuerepair.nets import net as net_module
 from valuerepair.nets import session as session_module
 from valuerepair.nets.conversion import VERSION, find_lc0, to_onnx
-from valuerepair.nets.net import Net, open_net
-from valuerepair.nets.options import (
+from valuerepair.nets.devices import (
     CPU,
     CUDA,
     ON_CPU,
     Device,
 )
+from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.session import RawOutputs, Session
 from valuerepair.nets.weights import read_net_file
@@ -59,7 +59,7 @@ class Elsewhere:
 def sessions(monkeypatch: pytest.MonkeyPatch) -> list[Elsewhere]:
     """The sessions that are loaded for CUDA, which no test here needs."""
     loaded: list[Elsewhere] = []
-    honest = providers.new_session
+    honest = devices.new_session
 
     def load(model: Any, options: Any, wanted: Any) -> Any:
         if wanted == [CPU]:

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from valuerepair.cli import cli
 from valuerepair.judge.labelled import open_stored
+from valuerepair.nets.devices import BY_WORD, DEVICES, REFERENCE_DEVICES, device_of, split_key
 from valuerepair.nets.net import NetIdentity
-from valuerepair.nets.options import BY_WORD, DEVICES, REFERENCE_DEVICES, device_of, split_key
 from valuerepair.nets.weights import read_net_file
 from valuerepair.store.store import Store
 

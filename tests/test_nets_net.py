@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests import lc0_oracle
 from valuerepair.chess.positions import Position, PositionBatch, decode_move
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets import onnx_model, options, providers
+from valuerepair.nets import devices, onnx_model
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.net import Net, interpret, open_net
 from valuerepair.nets.planes import encode
@@ -181,13 +181,13 @@ def test_wdl_that_is_none_is_refused(maia_onnx: Path, monkeypatch: pytest.Monkey
 
 
 def test_cpu_is_usable_and_others_say_why() -> None:
-    assert providers.why_not(options.CPU) is None
-    assert providers.why_not(options.CUDA) != ""
+    assert devices.why_not(devices.CPU) is None
+    assert devices.why_not(devices.CUDA) != ""
 
 
 @pytest.fixture
 def no_cuda() -> None:
-    if providers.why_not(options.CUDA) is None:
+    if devices.why_not(devices.CUDA) is None:
         pytest.skip("CUDA runs on this machine")
 
 
@@ -205,13 +205,13 @@ def test_a_listed_provider_must_run_the_canary(monkeypatch: pytest.MonkeyPatch) 
     """A package built with CUDA lists it even where it cannot run."""
     import onnxruntime
 
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [options.CUDA, options.CPU])
-    providers.why_not.cache_clear()
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: [devices.CUDA, devices.CPU])
+    devices.why_not.cache_clear()
     try:
-        assert providers.why_not(options.CUDA)
-        assert providers.choose_device("auto") == options.Device(options.CPU)
+        assert devices.why_not(devices.CUDA)
+        assert devices.choose_device("auto") == devices.Device(devices.CPU)
     finally:
-        providers.why_not.cache_clear()
+        devices.why_not.cache_clear()
 
 
 @pytest.mark.usefixtures("no_cuda")
@@ -220,7 +220,7 @@ def test_a_session_that_falls_back_is_an_error(maia_onnx: Path) -> None:
     with pytest.raises(
         ValueRepairError, match=r"was to run on CUDA but ONNX Runtime fell back to CPU; see `vr doctor`"
     ):
-        Session(maia_onnx, options.Device(options.CUDA))
+        Session(maia_onnx, devices.Device(devices.CUDA))
 
 
 def test_wrong_arguments(maia_file: Path) -> None:

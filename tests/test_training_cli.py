@@ -36,8 +36,8 @@ from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import keys_of_games
 from valuerepair.nets.conversion import to_onnx
+from valuerepair.nets.devices import Heads
 from valuerepair.nets.net import describe_net
-from valuerepair.nets.options import Heads
 from valuerepair.nets.planes import unpack_masks
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file

@@ -18,7 +18,7 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import UsageError
 from valuerepair.nets import conversion
 from valuerepair.nets.conversion import lc0_q, to_onnx
-from valuerepair.nets.options import Heads
+from valuerepair.nets.devices import Heads
 from valuerepair.nets.planes import encode
 from valuerepair.nets.session import RawOutputs, Session
 from valuerepair.nets.weights import read_net_file

@@ -64,7 +64,7 @@ def examine(db: str | os.PathLike[str]) -> Iterator[Finding]:
         ("stockfish", _stockfish),
         ("lc0", _lc0),
         ("net", _net),
-        ("onnxruntime", _providers),
+        ("onnxruntime", _devices),
         ("store", lambda: _store(Path(db))),
         ("rules of chess", _rules),
     ]
@@ -152,14 +152,14 @@ def _net() -> Iterator[Finding]:
         yield Finding("nets", "missing", "none pulled yet", "vr mine pulls maia-1900")
 
 
-def _providers() -> Iterator[Finding]:
-    from valuerepair.nets import providers
-    from valuerepair.nets.options import CPU, CUDA, NAMES
+def _devices() -> Iterator[Finding]:
+    from valuerepair.nets import devices
+    from valuerepair.nets.devices import CPU, CUDA, NAMES
 
     for provider in (CPU, CUDA):
         name = NAMES[provider]
-        if reason := providers.why_not(provider):
-            yield Finding(name, "absent", reason, providers.REMEDIES[provider])
+        if reason := devices.why_not(provider):
+            yield Finding(name, "absent", reason, devices.REMEDIES[provider])
         else:
             yield Finding(name, "ok", "works")
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.parity.device_parity import GAMES, differences, real_positions
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.nets import canary, providers
+from valuerepair.nets import canary, devices
+from valuerepair.nets.devices import BY_WORD
 from valuerepair.nets.net import Net, open_net
-from valuerepair.nets.options import BY_WORD
 
 pytestmark = pytest.mark.gpu
 POSITIONS = 1000
@@ -28,7 +28,7 @@ def net_file(request: pytest.FixtureRequest, shared_data: Path) -> str:
 @pytest.fixture(params=ON_GPU)
 def net(request: pytest.FixtureRequest, net_file: str) -> Iterator[Net]:
     device = BY_WORD[request.param]
-    if (reason := providers.why_not(device.provider)) is not None:
+    if (reason := devices.why_not(device.provider)) is not None:
         pytest.skip(f"{request.param} does not run here: {reason}")
     with open_net(net_file, device=request.param, threads=3) as opened:
         yield opened

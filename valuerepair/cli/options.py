@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from valuerepair.cli.files import File, Output, OutputFolder
 from valuerepair.errors import UsageError, pairs_of
-from valuerepair.nets.options import DEVICES, REFERENCE_DEVICES
+from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question, Worst
 from valuerepair.store import DEFAULT_PATH
 

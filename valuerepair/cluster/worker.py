@@ -18,8 +18,8 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.cluster.protocol import Assignment, Offer, Role, WorkerFailed, reason_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, file_sha256, written_whole
+from valuerepair.nets.devices import CPU
 from valuerepair.nets.net import Net, open_net
-from valuerepair.nets.options import CPU
 from valuerepair.nets.weights import NetFile
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle

@@ -18,8 +18,8 @@ from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labels import KINDS, LABELS, label_frame
+from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.net import Priors
-from valuerepair.nets.options import device_of, split_key
 from valuerepair.nets.registry import locate
 from valuerepair.store import files, priors
 from valuerepair.store.columns import stored_rungs

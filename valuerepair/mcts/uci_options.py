@@ -8,7 +8,7 @@ from typing import Any
 
 from valuerepair.errors import UsageError, nearest
 from valuerepair.mcts.params import CHOICES, PARAMETER_NAMES, RANGES, SearchParams
-from valuerepair.nets.options import DEVICES
+from valuerepair.nets.devices import DEVICES
 
 _MOST_SPIN = 2**31 - 1  # GUIs keep numbers in 32 bits
 

@@ -15,7 +15,7 @@ import numpy as np
 from valuerepair.chess.position_text import read_position
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.options import Precision
+from valuerepair.nets.devices import Precision
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.session import Session

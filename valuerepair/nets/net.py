@@ -19,10 +19,9 @@ from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.nets import canary
 from valuerepair.nets.conversion import to_onnx
-from valuerepair.nets.options import CPU, ON_CPU, Device
+from valuerepair.nets.devices import CPU, ON_CPU, Device, choose_device
 from valuerepair.nets.planes import FILLS, INPUT_FORMATS, PLANES_SHAPE, HistoryFill, encode
 from valuerepair.nets.policy import legal_priors
-from valuerepair.nets.providers import choose_device
 from valuerepair.nets.registry import locate, path_to_record
 from valuerepair.nets.session import RawOutputs, Session, join_outputs
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES, NetFile, read_net_file

@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.options import CPU, CUDA, NAMES, ON_CPU, Device
-from valuerepair.nets.planes import PLANES_SHAPE
-from valuerepair.nets.policy import POLICY_SIZE
-from valuerepair.nets.providers import (
+from valuerepair.nets.devices import (
+    CPU,
+    CUDA,
+    NAMES,
+    ON_CPU,
+    Device,
     first_line,
     new_session,
     preload_libraries,
@@ -31,6 +33,8 @@ from valuerepair.nets.providers import (
     quiet_options,
     run_options,
 )
+from valuerepair.nets.planes import PLANES_SHAPE
+from valuerepair.nets.policy import POLICY_SIZE
 
 log = logging.getLogger(__name__)
 Number = TypeVar("Number", bound=np.generic)

@@ -22,8 +22,8 @@ from valuerepair.mcts.forest import Forest, forest_bytes, warm_up
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
+from valuerepair.nets.devices import NAMES
 from valuerepair.nets.net import Net
-from valuerepair.nets.options import NAMES
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished, game_over
 from valuerepair.store.rows import DeepResult, OracleIdentity
 from valuerepair.text import size_words

@@ -13,8 +13,8 @@ from typing import Any
 from valuerepair.engines.kinds import chosen_spec, kind_of, parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import open_stored
+from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.net import Net, fill_of, open_net
-from valuerepair.nets.options import device_of, split_key
 from valuerepair.nets.registry import KNOWN_NETS, is_pulled, locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.open import open_oracle, without_remarks

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import file_sha256
-from valuerepair.nets.options import split_key
+from valuerepair.nets.devices import split_key
 from valuerepair.nets.registry import KNOWN_NETS
 
 if TYPE_CHECKING:

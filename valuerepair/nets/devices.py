@@ -1,7 +1,9 @@
-"""The devices that really run here: each must compute a small convolution, the canary.
+"""What computes a net: the device and the precision, and whether it really runs here.
 
+The reference is float32. In a store, values of another precision belong to another `variant` of the net.
 `onnxruntime.get_available_providers()` lists what the package was built with. ONNX Runtime drops a provider whose
-libraries are missing, with a warning, and computes on the CPU instead; the canary runs on one provider alone.
+libraries are missing, with a warning, and computes on the CPU instead; so a small convolution must run on it alone.
+This module imports little, because every command loads it.
 """
 
 from __future__ import annotations
@@ -12,20 +14,66 @@ import io
 import logging
 import warnings
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets import onnx_model
-from valuerepair.nets.options import BY_WORD, CPU, CUDA, DEVICES, NAMES, Device
+
+log = logging.getLogger(__name__)
+
+Precision = Literal["f32", "f16"]
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+NAMES = {CPU: "CPU", CUDA: "CUDA"}
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What computes a net: an ONNX Runtime provider, and the precision of the numbers that it multiplies."""
+
+    provider: str
+    precision: Precision = "f32"
+
+    @property
+    def word(self) -> str:
+        """The value of ``--device`` for this device."""
+        plain = NAMES[self.provider].lower()
+        return plain if self.precision == "f32" else f"{plain}:{self.precision}"
+
+    @property
+    def variant(self) -> str:
+        """The suffix that distinguishes its values from those of float32: empty or ``-f16``."""
+        return "" if self.precision == "f32" else f"-{self.precision}"
+
+    @property
+    def name(self) -> str:
+        """For a user: ``CPU``, ``CUDA at f16``."""
+        return NAMES[self.provider] + ("" if self.precision == "f32" else f" at {self.precision}")
+
+
+ON_CPU = Device(CPU)
+BY_WORD = {"cpu": ON_CPU, "cuda": Device(CUDA), "cuda:f16": Device(CUDA, "f16")}
+DEVICES = ("auto", *BY_WORD)
+# The devices that compute at float32.
+REFERENCE_DEVICES = ("auto", "cpu", "cuda")
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """(SHA-256 of a net, variant of its values) from the key of these values in a store."""
+    sha256, dash, variant = key.partition("-")
+    return sha256, dash + variant
+
+
+def device_of(variant: str) -> str | None:
+    """The ``--device`` that computes values of this variant; None for float32, which every device computes."""
+    return "cuda:f16" if variant.endswith("f16") else None
+
 
 # What to do about a provider that does not run.
 REMEDIES = {
     CPU: "pip install --force-reinstall onnxruntime",
     CUDA: "install NVIDIA's driver and `pip install 'valuerepair[gpu]'`, or use --device cpu",
 }
-log = logging.getLogger(__name__)
 QUIET, FATAL = 3, 4  # ONNX Runtime's severities: errors and worse; fatal errors only
 
 
@@ -52,7 +100,10 @@ def choose_device(word: str) -> Device:
 @functools.cache
 def why_not(provider: str) -> str | None:
     """Why a provider does not run here, in ONNX Runtime's own words; None if it computed the canary correctly."""
+    import numpy as np
     import onnxruntime
+
+    from valuerepair.nets import onnx_model
 
     if provider not in onnxruntime.get_available_providers():
         return f"the installed onnxruntime {onnxruntime.__version__} is built without it"
@@ -62,9 +113,11 @@ def why_not(provider: str) -> str | None:
     if provider != CPU:
         # Otherwise the CPU silently computes nodes that the provider does not support.
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    image = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
+    image, kernel = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3), np.ones((1, 1, 3, 3), np.float32)
+    node = ("Conv", ["image", "ones"], ["sum"])
+    model = onnx_model.model({"image": (1, 1, 3, 3)}, {"sum": (1, 1, 1, 1)}, [node], {"ones": kernel})
     try:
-        session = new_session(_canary(), options, [provider])
+        session = new_session(model, options, [provider])
         if session.get_providers()[0] != provider:
             return "its libraries do not load"
         (answer,) = session.run(None, {"image": image})
@@ -72,12 +125,6 @@ def why_not(provider: str) -> str | None:
         return first_line(error)
     # A 3x3 convolution of ones over 0..8 is their sum.
     return None if np.array_equal(answer, [[[[36.0]]]]) else f"it computes wrongly ({np.ravel(answer)[:1]})"
-
-
-def _canary() -> bytes:
-    kernel = {"ones": np.ones((1, 1, 3, 3), np.float32)}
-    node = ("Conv", ["image", "ones"], ["sum"])
-    return onnx_model.model({"image": (1, 1, 3, 3)}, {"sum": (1, 1, 1, 1)}, [node], kernel)
 
 
 def preload_libraries(provider: str) -> None:
