@@ -56,7 +56,7 @@ def make(folder: Path, others: list[Path]) -> Path:
         vr(command, folder)
     for net in others:
         shutil.copy(net, folder)
-        vr(f"remeasure --net maia-1900 --net {net.name} --threshold {THRESHOLD} --db {STORE} --quiet", folder)
+        vr(f"compare maia-1900 {net.name} --threshold {THRESHOLD} --db {STORE} --quiet", folder)
     return folder / STORE
 
 

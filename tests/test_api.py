@@ -241,7 +241,7 @@ def test_an_open_store_may_be_given_wherever_its_path_may(tmp_path: Path) -> Non
         written = vr.make_split(opened, tmp_path / "split.json", vr.Question(threshold=THRESHOLD))
         assert (tmp_path / "split.json").is_file()
         assert sum(part["positions"] for part in written.as_json()["parts"].values()) > 0
-        compared = vr.remeasure(opened, ["maia-1900", "maia-1100"], vr.Question(threshold=THRESHOLD))
+        compared = vr.compare(opened, ["maia-1900", "maia-1100"], vr.Question(threshold=THRESHOLD))
         assert [net.name for net in compared.nets] == ["maia-1900", "maia-1100"]
         assert vr.merge_stores([opened], tmp_path / "merged.db").rows
         # Only what is open for writing is written by its own connection; this one is opened again.
@@ -314,7 +314,7 @@ def closed_store() -> vr.MinedStore:
         (lambda: vr.plot("scattered", SAMPLE), "scattered"),
         (lambda: vr.plot("scatter", SAMPLE, "plot.doc"), "plot.doc"),
         (lambda: vr.mine("nowhere.pgn", "x.db"), "nowhere.pgn"),
-        (lambda: vr.remeasure(SAMPLE, ["maia-1900"]), "at least two nets"),
+        (lambda: vr.compare(SAMPLE, ["maia-1900"]), "at least two nets"),
         (lambda: vr.stats(SAMPLE, 0.3), "Worst(0.02); not 0.3"),  # type: ignore[arg-type]  # what is refused
         (lambda: vr.open_store(SAMPLE).candidates(0.3), "Worst(0.02); not 0.3"),  # type: ignore[arg-type]  # as above
         (lambda: vr.stats(SAMPLE, worst=-1), "--worst -1: must be at least 0"),
@@ -424,18 +424,18 @@ def test_mining_is_what_vr_mine_does(tmp_path: Path) -> None:
     assert again.earlier == 6
 
 
-def test_remeasuring_is_what_vr_remeasure_does(tmp_path: Path) -> None:
+def test_comparing_is_what_vr_compare_does(tmp_path: Path) -> None:
     path = Path(shutil.copy(SAMPLE, tmp_path))
-    words = ["--net", "maia-1900", "--net", "maia-1100", "--threshold", "0.35", "--json", "-q"]
-    printed = json.loads(command("remeasure", "--db", str(path), *words))
-    remeasured = vr.remeasure(path, ["maia-1900", "maia-1100"], vr.Question(threshold=0.35))
-    assert json.loads(json.dumps(remeasured.as_json())) == printed
+    words = ["maia-1900", "maia-1100", "--threshold", "0.35", "--json", "-q"]
+    printed = json.loads(command("compare", "--db", str(path), *words))
+    compared = vr.compare(path, ["maia-1900", "maia-1100"], vr.Question(threshold=0.35))
+    assert json.loads(json.dumps(compared.as_json())) == printed
     with sqlite3.connect(path) as writer:  # as if it had been asked for from Python, or with options before the command
-        writer.execute("UPDATE runs SET command = 'valuerepair' WHERE command LIKE 'vr remeasure%'")
+        writer.execute("UPDATE runs SET command = 'valuerepair' WHERE command LIKE 'vr compare%'")
     writer.close()
     with vr.open_store(path) as after:
         assert after.frame(text=False).attrs["net"]["name"] == "maia-1900"  # mined for, not only compared
-    figure = vr.plot_remeasured(remeasured, tmp_path / "pair.png")
+    figure = vr.plot_compared(compared, tmp_path / "pair.png")
     assert (tmp_path / "pair.png").stat().st_size > 10_000
     assert len(figure.axes) == 2
 
@@ -603,12 +603,10 @@ loose: Any = vr  # mypy would refuse these words, too
         (lambda out: loose.export(SAMPLE, out / "new.csv", part="games"), "--part games: needs --split"),
         (lambda out: loose.write_suite(SAMPLE, out / "new.epd", part="games"), "--part games: needs --split"),
         (lambda out: loose.write_chunks(SAMPLE, out / "new", options=vr.ChunkOptions(part="games")), "needs --split"),
-        (lambda out: vr.remeasure(SAMPLE, ["maia-1900", "maia-1100"], part="games"), "games: needs --split"),
-        (lambda out: loose.remeasure(SAMPLE, ["maia-1900", "maia-1100"], 0.4), "a question is Question"),
+        (lambda out: vr.compare(SAMPLE, ["maia-1900", "maia-1100"], part="games"), "games: needs --split"),
+        (lambda out: loose.compare(SAMPLE, ["maia-1900", "maia-1100"], 0.4), "a question is Question"),
         (lambda out: loose.Question(alpha="auto"), "must be a positive number of centipawns, or auto (None)"),
         (lambda out: loose.Question(threshold=vr.Worst(0.02)), "a threshold is a number; the question Worst(0.02)"),
-        (lambda out: loose.remeasure_suite(out / "s.epd", "maia-1900", alpha=-5), "must be a positive number"),
-        (lambda out: loose.remeasure_suite(out / "s.epd", "maia-1900", threshold=0), "a threshold lies above 0"),
         (lambda out: loose.make_split(SAMPLE, out / "new.json", seed=None), "the seed of a split is a whole number"),
         (lambda out: loose.open_store(SAMPLE).frame(only=["net_Q"]), "not 'net_Q'; did you mean net_q?"),
         (lambda out: loose.open_store(SAMPLE).frame(only="net_q"), "only= names columns of a frame"),

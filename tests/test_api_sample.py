@@ -81,11 +81,12 @@ def test_it_was_made_by_the_commands_of_its_script(sql: sqlite3.Connection, scri
         ("--certainty", "--set certainty=1"),
         ("--audit 0.1", "--screen auto,audit=0.1"),
         (" --show 0", ""),
+        ("remeasure ", "compare "),
     ):
         words = [command.replace(before, now) for command in words]
     expected = [c for c in script.COMMANDS if c.split()[0] in ("mine", "confirm", "selfplay")]
     assert words[: len(expected)] == expected
-    assert {command.split()[0] for command in words[len(expected) :]} == {"remeasure"}
+    assert {command.split()[0] for command in words[len(expected) :]} == {"compare"}
     states = {row[0] for row in sql.execute("SELECT state FROM runs")}
     assert states == {"finished"}
 
@@ -117,7 +118,7 @@ def test_reading_writes_nothing_beside_it(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == [path]
         store_figures(store)
     vr.plot("scatter", path, threshold=0.35)
-    vr.remeasure(path, ["maia-1900", "maia-1100"], vr.Question(threshold=0.35))
+    vr.compare(path, ["maia-1900", "maia-1100"], vr.Question(threshold=0.35))
     assert list(tmp_path.iterdir()) == [path]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
     assert len(frame)

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from statsmodels.api import WLS
 
-from tests.test_remeasure import OtherNet, add, compared, db, mined
+from tests.test_compare import OtherNet, add, compared, db, mined
 from valuerepair import intervals
 from valuerepair.arrays import Floats, Ids
 from valuerepair.intervals import fold_of

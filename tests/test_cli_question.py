@@ -88,7 +88,7 @@ CALLS = [
     pytest.param("report", marks=pytest.mark.slow),
     "stats --fit-alpha --worst 2",
 ]
-NETS = "remeasure --net maia-1900 --net maia-1100"
+NETS = "compare maia-1900 maia-1100"
 
 
 @pytest.mark.parametrize("call", [*CALLS, NETS])

@@ -36,7 +36,7 @@ def test_values_of_another_precision_are_another_nets() -> None:
     ("words", "said"),
     [
         (["eval", "--device", "gpu"], "'gpu' is not one of 'auto', 'cpu', 'cuda', 'cuda:f16'"),
-        (["remeasure", "--device", "cuda:f16"], "'cuda:f16' is not one of 'auto', 'cpu', 'cuda'"),
+        (["compare", "--device", "cuda:f16"], "'cuda:f16' is not one of 'auto', 'cpu', 'cuda'"),
     ],
 )
 def test_a_word_that_is_none_is_told(words: list[str], said: str) -> None:

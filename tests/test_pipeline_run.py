@@ -253,7 +253,7 @@ def test_defaults_of_the_machine_do_not_reach_the_stages(
     assert commands.env["mine"]["VALUEREPAIR_STOCKFISH"] == "none"
     # The repair says what comes next.
     assert all(signals.STAGE in env for env in commands.env.values())
-    assert commands.env.keys() == {"mine", "split", "books", "train", "remeasure", "match"}
+    assert commands.env.keys() == {"mine", "split", "books", "train", "compare", "match"}
 
 
 def test_a_stage_does_not_say_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,7 +479,7 @@ def test_the_command_that_is_printed_gives_a_store_the_values_of_another_net(
     shutil.copy(SAMPLE, store)
     net.write_bytes(gzip.compress(gzip.decompress(Path(maia_file).read_bytes()), 1, mtime=7))
     given = {"store": str(store), "net": str(net)}
-    command = f"vr remeasure --db {store} --net maia-1900 --net {net}"
+    command = f"vr compare maia-1900 {net} --db {store}"
     with pytest.raises(UsageError, match=re.escape(f"first run: {command}") + "$"):
         read_settings(tmp_path / "none", given)
     words = shlex.split(command)[1:]

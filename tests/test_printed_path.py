@@ -204,7 +204,7 @@ def test_training_learns_nothing_that_is_held_out_and_leads_to_the_comparison(
     done = here(*command, "--split", "split.json", "-o", "trained.pb.gz", cwd=folder)
     line = printed(done)
     assert "not for training" not in done.stderr
-    assert line.split()[1] == "remeasure"
+    assert line.split()[1] == "compare"
     assert followed(line, folder) == [line]
     again = shell(f"{line} --json", folder)
     assert again.returncode == 0, again.stderr
@@ -276,8 +276,8 @@ def test_copies_of_a_net_are_told_apart(tmp_path: Path) -> None:
     shutil.copy(folder / NET_NAME, folder / "control.pb.gz")
     (folder / "later").mkdir()
     shutil.copy(folder / NET_NAME, folder / "later" / NET_NAME)
-    nets = ("--net", NET_NAME, "--net", "control.pb.gz", "--net", f"later/{NET_NAME}")
-    done = here("remeasure", *nets, cwd=folder)
+    nets = (NET_NAME, "control.pb.gz", f"later/{NET_NAME}")
+    done = here("compare", *nets, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^A = (.*), B = (.*)$", done.stdout, re.M) == [
         (NET_NAME, "control"),
@@ -363,7 +363,7 @@ def test_readmes_path_runs_from_games_and_a_net_and_leaks_nothing(
         done = shell(line, folder)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         assert "not for training" not in done.stderr, line
-        if " remeasure " in line:
+        if " compare " in line:
             assert "A = " in done.stdout
     held = held_out(folder)
     assert not keys_of(of_book(folder / "book" / "book.pgn")) & held

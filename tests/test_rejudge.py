@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import valuerepair as vr
 from tests.cli_tree import SAMPLE
 from tests.mining_doubles import KeyOracle
-from tests.test_remeasure import db, mined
+from tests.test_compare import db, mined
 from valuerepair import intervals
 from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.origins import GAME
@@ -31,11 +31,10 @@ from valuerepair.errors import UsageError
 from valuerepair.intervals import Interval, bootstrap
 from valuerepair.judge import by_kind, rejudged
 from valuerepair.judge.by_kind import rows_by_kind
-from valuerepair.judge.compare import Remeasured
+from valuerepair.judge.compare import Compared
 from valuerepair.judge.rejudged import NEAR, STRATA, allocate, deeper_values, draw, rejudged_net, rejudged_pair
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.runs import rejudge
-from valuerepair.runs.rejudge import RejudgeOptions
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
@@ -204,13 +203,14 @@ def judges(monkeypatch: pytest.MonkeyPatch) -> list[DeeperOracle]:
     return opened
 
 
-def compared(path: Path, positions: int = 120) -> Remeasured:
-    options = RejudgeOptions("stockfish:nodes=1000", positions)
-    return vr.remeasure(path, ["key-net", "half-net"], vr.Question(alpha=300.0, threshold=0.4), rejudge=options)
+def compared(path: Path, positions: int = 120) -> Compared:
+    question = vr.Question(alpha=300.0, threshold=0.4)
+    again = "stockfish:nodes=1000"
+    return vr.compare(path, ["key-net", "half-net"], question, rejudge=again, rejudge_positions=positions)
 
 
 def test_a_comparison_by_both_judges_and_the_same_again(db: Path, judges: list[DeeperOracle]) -> None:
-    plain = vr.remeasure(db, ["key-net", "half-net"], vr.Question(alpha=300.0, threshold=0.4))
+    plain = vr.compare(db, ["key-net", "half-net"], vr.Question(alpha=300.0, threshold=0.4))
     comparison = compared(db)
     assert plain.rejudged is None
     assert (plain.nets, plain.positions) == (comparison.nets, comparison.positions)
@@ -270,7 +270,7 @@ def test_the_store_is_sound_and_other_commands_do_not_take_it_for_a_judge(db: Pa
 
 
 def test_words_and_keys(db: Path, judges: list[DeeperOracle]) -> None:
-    words = ["remeasure", "--db", str(db), "--net", "key-net", "--net", "half-net", "--alpha", "300",
+    words = ["compare", "key-net", "half-net", "--db", str(db), "--alpha", "300",
              "--rejudge", "stockfish:nodes=1000", "--rejudge-positions", "100"]  # fmt: skip
     shown = CliRunner().invoke(cli, words)
     assert shown.exit_code == 0, shown.output
@@ -292,7 +292,6 @@ def test_words_and_keys(db: Path, judges: list[DeeperOracle]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--rejudge-positions", "100"], "--rejudge-positions: belongs to --rejudge SPEC"),
         (
             ["--rejudge", "stockfish:nodes=1000", "--rejudge-positions", "99"],
             "--rejudge-positions 99: must be at least",
@@ -307,11 +306,9 @@ def test_bad_input(
     shallow = DeeperOracle()
     shallow.identity = replace(shallow.identity, limits={"nodes": 50})
     monkeypatch.setattr(rejudge, "open_oracle", lambda deep, net_path: shallow)
-    shown = CliRunner().invoke(cli, ["remeasure", "--db", str(db), "--net", "key-net", "--net", "half-net", *words])
+    shown = CliRunner().invoke(cli, ["compare", "key-net", "half-net", "--db", str(db), *words])
     assert isinstance(shown.exception, UsageError)
     assert said in str(shown.exception)
-    with pytest.raises(UsageError):
-        RejudgeOptions("stockfish:nodes=1000", 99)
 
 
 def test_the_same_engine_with_another_net_or_options_may_have_fewer_nodes(
@@ -320,7 +317,7 @@ def test_the_same_engine_with_another_net_or_options_may_have_fewer_nodes(
     other = DeeperOracle()
     other.identity = replace(other.identity, limits={"nodes": 50}, options={"WeightsFile": "another"})
     monkeypatch.setattr(rejudge, "open_oracle", lambda deep, net_path: other)
-    words = ["remeasure", "--db", str(db), "--net", "key-net", "--net", "half-net", "--rejudge", "lc0:nodes=50"]
+    words = ["compare", "key-net", "half-net", "--db", str(db), "--rejudge", "lc0:nodes=50"]
     assert CliRunner().invoke(cli, words, catch_exceptions=False).exit_code == 0
 
 
@@ -332,8 +329,8 @@ def test_real_nets_judged_again_by_stockfish(shared_data: Path, stockfish: str, 
     path = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
     files = [str(shared_data / "nets" / f"{name}.pb.gz") for name in ("maia-1900", "meangirl-8")]
     question = vr.Question(threshold=0.35, alpha=300.0)
-    options = RejudgeOptions(f"uci:{stockfish},nodes=3000", 100)
-    judged_again = vr.remeasure(path, files, question, rejudge=options).rejudged
+    deep = f"uci:{stockfish},nodes=3000"
+    judged_again = vr.compare(path, files, question, rejudge=deep, rejudge_positions=100).rejudged
     assert judged_again is not None
     assert (judged_again.drawn, judged_again.judged) == (100, 100)
     with vr.open_store(path) as store:

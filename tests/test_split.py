@@ -457,7 +457,7 @@ def test_nets_are_compared_on_what_is_held_out(two: Path, part: str, tmp_path: P
     split = chosen(two, games=0.3, families=0.2, archives=["other.pgn"])
     write_split(tmp_path / "s.json", split)
     parts = parts_of(two, split)
-    words = ["remeasure", "--db", str(two), "--net", "key-net", "--net", "half-net", "--alpha", "300"]
+    words = ["compare", "key-net", "half-net", "--db", str(two), "--alpha", "300"]
     words += ["--split", str(tmp_path / "s.json"), "--part", part]
     code, out, _ = vr([*words, "--json", "-o", str(tmp_path / "wrong.csv")], capsys)
     assert code == 0
@@ -482,7 +482,7 @@ def test_a_comparison_by_another_split_than_the_stores_own_says_what_was_for_tra
     db, own, other = str(shutil.copy(two, tmp_path / "a.db")), tmp_path / "own.json", tmp_path / "other.json"
     assert vr(["split", "--db", db, "-o", str(own), "--seed", "1"], capsys)[0] == 0
     write_split(other, split := replace(read_split(own), seed=2))
-    words = ["remeasure", "--db", db, "--net", "key-net", "--net", "half-net", "--split"]
+    words = ["compare", "key-net", "half-net", "--db", db, "--split"]
     assert "warning" not in vr([*words, str(own)], capsys)[2]
     complaint = vr([*words, str(other)], capsys)[2]
     by_own, by_other = (parts_of(two, each) for each in (read_split(own), split))
@@ -512,12 +512,12 @@ def test_values_that_are_missing_are_computed_of_the_part_alone(two: Path, tmp_p
 
 def test_a_part_without_anything_and_a_part_without_a_split(two: Path, tmp_path: Path, capsys: Captured) -> None:
     write_split(tmp_path / "s.json", Split())
-    words = ["remeasure", "--db", str(two), "--net", "key-net", "--net", "half-net"]
+    words = ["compare", "key-net", "half-net", "--db", str(two)]
     code, _, err = vr([*words, "--part", "games"], capsys)
     assert (code, err) == (2, "vr: --part games: needs --split, which says what is held out\n")
     code, _, err = vr([*words, "--split", str(tmp_path / "s.json"), "--part", "archives"], capsys)
     assert (code, err) == (1, f"vr: {two}: the split holds out none of its positions as archives\n")
-    choice = next(option for option in options_of(LEAVES["vr remeasure"]) if option.name == "part").type
+    choice = next(option for option in options_of(LEAVES["vr compare"]) if option.name == "part").type
     assert set(choice.choices) == set(JUDGED)  # type: ignore[attr-defined]
 
 

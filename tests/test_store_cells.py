@@ -43,7 +43,7 @@ READERS: dict[str, list[str]] = {
     "plot survival": ["plot", "survival", "-o", "{out}/survival.svg"],
     "split": ["split", "--families", "0.2", "-o", "{out}/split.json"],
     "report": ["report", "--threshold", "0.35", "-o", "{out}/report.html"],
-    "remeasure": ["remeasure", "--net", "maia-1900", "--net", "meangirl-8"],
+    "compare": ["compare", "maia-1900", "meangirl-8"],
     "merge": ["merge", "-o", "{out}/merged.db"],
     "check": ["store", "check"],
 }

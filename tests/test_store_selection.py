@@ -103,7 +103,7 @@ def values_before(ladders: Ladders) -> None:
 
 
 def a_part_again(ladders: Ladders) -> None:
-    """B's ladder met half of the positions; the other half has B's values by `vr remeasure`."""
+    """B's ladder met half of the positions; the other half has B's values by `vr compare`."""
     ladders.mine(A, EVERY)
     ladders.mine(B, ladders.rng.random(POSITIONS) < 0.5)
     ladders.give_values(B, ladders.known, OTHER_RUN)
@@ -189,12 +189,12 @@ def test_audited_positions_whose_neighbours_were_judged_again_weigh_1(memory: St
 
 
 @pytest.mark.parametrize("net", ["maia-1100", "meangirl-8"])
-def test_a_net_that_was_only_remeasured_is_judged_by_the_ladder_that_chose(net: str) -> None:
+def test_a_net_that_was_only_compared_is_judged_by_the_ladder_that_chose(net: str) -> None:
     question = vr.Question(net=net, threshold=0.35, alpha=318.0)
     with Store.open(SAMPLE) as store:
         of_net, own = store.frame(question), store.frame(vr.Question(net="maia-1900", alpha=318.0))
         assert of_net["weight"].tolist() == own["weight"].tolist()
-    compared = vr.remeasure(SAMPLE, ["maia-1900", net], vr.Question(threshold=0.35, alpha=318.0))
+    compared = vr.compare(SAMPLE, ["maia-1900", net], vr.Question(threshold=0.35, alpha=318.0))
     scored = vr.stats(SAMPLE, question).figures["scored"]
     (at,) = [row for row in scored["by_threshold"] if row["threshold"] == 0.35]
     assert at["rate"] == pytest.approx(compared.nets[1].candidates.rate)

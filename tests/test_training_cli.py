@@ -425,7 +425,7 @@ def test_a_store_without_values_of_the_net(maia_file: str, tmp_path: Path, capsy
     other.write_bytes(gzip.compress(gzip.decompress(Path(maia_file).read_bytes()), 1, mtime=7))
     code, _, err = train(str(other), tmp_path / "new.pb.gz", capsys, *STORE, *QUICK)
     assert code == 2
-    assert f"{other}: {SAMPLE} has no values of this net; first run: vr remeasure --db {SAMPLE}" in err
+    assert f"{other}: {SAMPLE} has no values of this net; first run: vr compare " in err
 
 
 def test_no_chunk_has_a_position_that_judges(maia_file: str, tmp_path: Path, capsys: Captured) -> None:

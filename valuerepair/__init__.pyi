@@ -2,8 +2,8 @@
 
 from .api.asking import evaluate as evaluate
 from .api.asking import evaluate_each as evaluate_each
-from .api.comparing import plot_remeasured as plot_remeasured
-from .api.comparing import remeasure as remeasure
+from .api.comparing import compare as compare
+from .api.comparing import plot_compared as plot_compared
 from .api.mining import confirm as confirm
 from .api.mining import expand as expand
 from .api.mining import mine as mine
@@ -53,7 +53,6 @@ from .question import Question as Question
 from .question import Worst as Worst
 from .report.boards import draw_boards as draw_boards
 from .report.style import house_style as house_style
-from .runs.rejudge import RejudgeOptions as RejudgeOptions
 from .training.options import TrainOptions as TrainOptions
 from .training.selfplay import SelfplayOptions as SelfplayOptions
 from .version import __version__ as __version__

@@ -1,4 +1,4 @@
-"""Nets compared on the same positions of a store (`remeasure`)."""
+"""Nets compared on the same positions of a store (`compare`)."""
 
 from __future__ import annotations
 
@@ -14,44 +14,42 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from valuerepair.judge.compare import Remeasured
+    from valuerepair.judge.compare import Compared
     from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle
     from valuerepair.judge.split import Split
     from valuerepair.question import Question
-    from valuerepair.runs.rejudge import RejudgeOptions
 
 log = logging.getLogger(__name__)
 
 
-def remeasure(
+def compare(
     store: Path,
     nets: Sequence[Path],
     question: Asked = None,
     *,
     split: Split | Path | None = None,
     part: str | None = None,
-    cut: bool = False,
-    rejudge: RejudgeOptions | None = None,
+    rejudge: str | None = None,
+    rejudge_positions: int = 2000,
     output: Path | None = None,
     plot: Path | None = None,
     device: str = "auto",
     quiet: bool = True,
-) -> Remeasured:
-    """The same positions under several nets, each compared with the first in pairs: `vr remeasure`.
+) -> Compared:
+    """The same positions under several nets, each compared with the first in pairs: `vr compare`.
 
     `nets` are two or more files or names. Missing values and policies are computed and stored if a net's file is known;
     only then is the store written to. `question.oracle` gives the scores, None means the oracle with the most scores;
     the question's net is ignored. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and
     the rows (`scores`). Judge by all positions: the first net's own candidates were chosen as its worst errors, and any
     other net looks better on them. With a `split` the positions are those that it holds out, or one `part` of them:
-    ``games``, ``families``, ``archives``. With `cut` (``--all``) they include those that screening cut, by the value of
-    the last rung, and each position has the weight 1. `by_kind` and `judge` of a comparison say for each kind of
-    position whether the net is the better judge. With `rejudge`, as in ``RejudgeOptions("stockfish:nodes=1000000")``, a
-    deeper oracle judges positions again, and `rejudged` of the result is the comparison by its values. `output` is a
-    file (.parquet, .jsonl, .csv) for the positions on which any net is wrong, `plot` one (.png, .svg, .pdf) for the
-    figure (`plot_remeasured`). Raises UsageError for an unknown net, ValueRepairError if there is nothing to compare.
+    ``games`` or ``families``. `by_kind` and `judge` of a comparison say for each kind of position whether the net is
+    the better judge. With `rejudge`, a text of ``--deep``, a deeper oracle judges `rejudge_positions` of them again,
+    and `rejudged` of the result is the comparison by its values. `output` is a file (.parquet, .jsonl, .csv) for the
+    positions on which any net is wrong, `plot` one (.png, .svg, .pdf) for the figure (`plot_compared`). Raises
+    UsageError for an unknown net, ValueRepairError if there is nothing to compare.
     """
-    from valuerepair.judge.compare import compare, wrong_positions
+    from valuerepair.judge.compare import compared, wrong_positions
     from valuerepair.judge.split import check_part
     from valuerepair.store.export import table_of
 
@@ -65,21 +63,21 @@ def remeasure(
 
         style.format_of(plot)
     path, held_out = os.fspath(store), split_of(split)
-    command = recorded_command("remeasure", *(f"--net={net}" for net in net_words))
+    command = recorded_command("compare", *net_words)
     compared_nets, oracle, resolved_question = _with_all_values(
-        path, net_words, question, held_out, part, cut=cut, device=device, command=command, quiet=quiet
+        path, net_words, question, held_out, part, device=device, command=command, quiet=quiet
     )
     with opened_store(path) as opened:
-        comparison = compare(opened, compared_nets, oracle, resolved_question)
+        comparison = compared(opened, compared_nets, oracle, resolved_question)
         rows = None if output is None else wrong_positions(opened, compared_nets, oracle, comparison)
     if rejudge is not None:
-        import valuerepair.runs.rejudge
+        from valuerepair.runs.rejudge import judged_again
 
-        comparison = valuerepair.runs.rejudge.rejudge(path, oracle, comparison, rejudge, command=command, quiet=quiet)
+        comparison = judged_again(path, oracle, comparison, rejudge, rejudge_positions, command=command, quiet=quiet)
     if rows is not None and output is not None:
         _write_rows(rows, output)
     if plot is not None:
-        plot_remeasured(comparison, plot)
+        plot_compared(comparison, plot)
         log.info(os.fspath(plot))
     return comparison
 
@@ -91,7 +89,6 @@ def _with_all_values(
     held_out: Split | None,
     part: str | None,
     *,
-    cut: bool,
     device: str,
     command: str,
     quiet: bool,
@@ -108,7 +105,7 @@ def _with_all_values(
             held_part = HeldPart.of(opened, held_out, part or TOGETHER)
             if (warning := warning_of_trained(opened, held_part.position_ids, held_out)) is not None:
                 log.warning(warning)
-        oracle = find_oracle(opened, plain(question).oracle, net_words, held_part, cut)
+        oracle = find_oracle(opened, plain(question).oracle, net_words, held_part)
         nets = find_nets(opened, net_words, oracle)
     for number, net in enumerate(nets):
         if same := next((earlier for earlier in nets[:number] if earlier.key == net.key), None):
@@ -129,17 +126,17 @@ def _write_rows(rows: pd.DataFrame, output: Path) -> None:
     log.info(f"{path}: {len(rows):,} positions")
 
 
-def plot_remeasured(comparison: Remeasured, path: Path | None = None) -> Figure:
-    """Draws a comparison of nets (`remeasure`): `vr remeasure --plot`. `path` also writes it (.png, .svg or .pdf).
+def plot_compared(comparison: Compared, path: Path | None = None) -> Figure:
+    """Draws a comparison of nets (`compare`): `vr compare --plot`. `path` also writes it (.png, .svg or .pdf).
 
     On the left every position, one net's disagreement against the other's; on the right the changes by label, with
     intervals.
     """
-    from valuerepair.report import remeasure_plot, style
+    from valuerepair.report import compared_plot, style
 
     if path is not None:
         style.format_of(path)
-    figure = remeasure_plot.draw(comparison)
+    figure = compared_plot.draw(comparison)
     if path is not None:
         style.save(figure, path)
     return figure

@@ -127,7 +127,7 @@ def _check_has_values(store: Store, path: str) -> None:
 def _comparison(net: str, output: str, store: str, split: str, training: Training) -> str:
     """The command that compares the new net with the old one, on positions that training did not see, by the alpha of
     the training."""
-    words = ["vr", "remeasure", "--net", net, "--net", output, "--split", split, *db_option(store)]
+    words = ["vr", "compare", net, output, "--split", split, *db_option(store)]
     if (alpha := training.about["options"]["alpha"]) is not None:
         words += ["--alpha", f"{alpha:g}"]
     return shlex.join(words)

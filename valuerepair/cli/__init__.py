@@ -38,7 +38,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "train": "Train a net on chunks or on mined positions: a .pb.gz that lc0 plays.",
     },
     "Judge the result": {
-        "remeasure": "Compare nets on the same positions: who repaired what.",
+        "compare": "Compare nets on the same positions: who repaired what.",
         "match": "Play a match of nets or UCI engines, with Elo, LOS and SPRT.",
         "experiment": "Measure settings of the search by games: sweeps, odds, options.",
     },

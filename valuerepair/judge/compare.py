@@ -128,13 +128,12 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Remeasured:
+class Compared:
     """Nets on the same positions; with a `part` only on the positions of that held-out part (`judge.split`).
 
     `left_out` has, by name of the net, the number of positions that it has no value of; they are left out for all nets.
-    `without_q` positions are left out because the oracle gave no Q of the requested kind. `cut` of the positions were
-    cut by screening and have the value of their last rung. If such positions are included, each position counts once;
-    otherwise by its weight of screening. `effective` is the number of equal positions that these weights are worth.
+    `without_q` positions are left out because the oracle gave no Q of the requested kind. Each position counts by its
+    weight of screening. `effective` is the number of equal positions that these weights are worth.
 
     `scores` are of positions of games; only the rows by kind are of `all_kinds`, which also has those beside the games.
     `rejudged` is by a deeper judge, None unless requested.
@@ -146,7 +145,6 @@ class Remeasured:
     q_from: QFrom
     threshold: float
     positions: int
-    cut: int
     games: int
     effective: float
     without_q: int
@@ -161,8 +159,6 @@ class Remeasured:
         """A line for each net, the comparisons with the first; then the deeper judge, if there is one."""
         part = "" if self.part is None else f" that are held out ({self.part})"
         positions = f"{self.positions:,} positions{part} of {self.games:,} games, scored by {self.oracle}"
-        if self.cut:
-            positions += f" ({self.cut:,} that screening cut, by their last rung)"
         lines = [f"{positions}; deep Q from {self._scale()}"]
         for name, count in self.left_out.items():
             lines.append(f"  {name}: {count:,} scored positions have no value of it; left out")
@@ -207,7 +203,7 @@ def categories(scores: ComparedScores, threshold: float, second: int) -> Ids:
 # -- comparing --------------------------------------------------------------------------------------------------------
 
 
-def compare(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, question: Question) -> Remeasured:
+def compared(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, question: Question) -> Compared:
     """Compares each net with the first on the positions that the oracle has scored and all nets have a value of.
 
     If the oracle has a part, only its positions count. One alpha serves all nets: the question's, else that of the
@@ -222,21 +218,20 @@ def compare(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, q
     alpha = _alpha(store, nets, oracle, question)
     shared_question = replace(question, oracle=oracle.digest, alpha=alpha.value)
     questions = [replace(shared_question, net=net_words) for net_words in words]
-    all_kinds, cut, without_q = _read(store, questions, oracle)
+    all_kinds, without_q = _read(store, questions, oracle)
     scores = all_kinds.of_games()
     if not scores.weight.any():
         raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
     wrong = is_candidate(scores.disagreement, question.threshold)
     labels = [candidate_labels(store, net_question, oracle) for net_question in questions]
     common = _CommonPositions(names, scores, all_kinds, question.threshold, wrong, labels)
-    return Remeasured(
+    return Compared(
         oracle=oracle.label,
         part=None if oracle.part is None else oracle.part.name,
         alpha=alpha,
         q_from=question.q_from,
         threshold=question.threshold,
         positions=len(scores.position_id),
-        cut=cut,
         games=len(np.unique(scores.game_id)),
         effective=float(scores.weight.sum() ** 2 / (scores.weight**2).sum()),
         without_q=without_q,
@@ -333,16 +328,14 @@ def unique_names(nets: Sequence[ComparedNet]) -> list[str]:
     return names
 
 
-def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -> tuple[ComparedScores, int, int]:
+def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -> tuple[ComparedScores, int]:
     """The positions that have a Q of the oracle and a value of each net; each net has its question.
 
-    Also returns how many of these a ladder cut, and how many positions have values of all nets but no deep Q.
+    Also returns how many positions have values of all nets but no deep Q.
     """
-    only = ["position_id", "game_id", "kind", "net_q", "deep_q", "disagreement", *(["rung"] if oracle.cut else [])]
+    only = ["position_id", "game_id", "kind", "net_q", "deep_q", "disagreement"]
     # "searched" includes the positions beside the games; positions reached from candidates have no kind.
-    all_frames = (
-        store.frame(replace(net_question, expanded="searched"), only=only, cut=oracle.cut) for net_question in questions
-    )
+    all_frames = (store.frame(replace(net_question, expanded="searched"), only=only) for net_question in questions)
     frames = [frame.dropna(subset="kind").set_index("position_id") for frame in all_frames]
     common = reduce(lambda index, other: index.intersection(other), (frame.index for frame in frames))
     if oracle.part is not None:
@@ -356,14 +349,13 @@ def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -
     scores = ComparedScores(
         ids,
         of_first["game_id"].to_numpy(np.int64),
-        np.ones(len(ids)) if oracle.cut else selection_weights(store.connection, ids, oracle.id),
+        selection_weights(store.connection, ids, oracle.id),
         of_first["deep_q"].to_numpy(np.float64),
         net_q,
         disagreement,
         of_first["kind"].to_numpy(object),
     )
-    cut = int(of_first["rung"].notna().sum()) if oracle.cut else 0
-    return scores, cut, len(common) - len(usable)
+    return scores, len(common) - len(usable)
 
 
 def _nothing_common(store: Store, names: Sequence[str], oracle: ComparedOracle, without_q: int, q_from: QFrom) -> str:
@@ -384,8 +376,8 @@ def _alpha(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, qu
 
 
 def _candidates(store: Store, question: Question, oracle: ComparedOracle) -> pd.DataFrame:
-    """A net's candidates among the compared positions: those of the oracle's part; with its `cut` also cut ones."""
-    frame, part = store.candidates(question, cut=oracle.cut), oracle.part
+    """A net's candidates among the compared positions: those of the oracle's part."""
+    frame, part = store.candidates(question), oracle.part
     return frame if part is None else frame[part.among(frame["position_id"].to_numpy(np.int64))]
 
 
@@ -408,7 +400,7 @@ def complete_policies(
     """Computes the priors of each net's candidates that the store lacks.
 
     The store is opened for writing only if something is missing. If a net's policy cannot be computed, the log says so,
-    and only the labels that need it are missing. An alpha of None is chosen as in `compare`.
+    and only the labels that need it are missing. An alpha of None is chosen as in `compared`.
     """
     shared_question = None
     for net in {net.id: net for net in nets if net.id}.values():
@@ -430,7 +422,7 @@ _COLUMNS = ("position_id", "fen", "side", "phase", "source", "game", "ply", "dee
 
 
 def wrong_positions(
-    store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, remeasured: Remeasured
+    store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, result: Compared
 ) -> pd.DataFrame:
     """One row for each position that any net is wrong on, by id; values are for the side to move.
 
@@ -441,26 +433,23 @@ def wrong_positions(
 
     question = Question(
         oracle=oracle.digest,
-        alpha=remeasured.alpha.value,
-        q_from=remeasured.q_from,
-        threshold=remeasured.threshold,
+        alpha=result.alpha.value,
+        q_from=result.q_from,
+        threshold=result.threshold,
     )
     frames = [store.candidates(replace(question, net=words_for(store, net, oracle))) for net in nets]
-    if oracle.cut:
-        question = replace(question, net=words_for(store, nets[0], oracle))
-        frames.append(store.frame(question, only=(*_COLUMNS, "rung"), cut=True).dropna(subset="rung"))
     stored = pd.concat([frame[list(_COLUMNS)] for frame in frames])
     stored = stored.drop_duplicates("position_id").set_index("position_id")
-    scores = remeasured.scores
-    wrong = is_candidate(scores.disagreement, remeasured.threshold)
+    scores = result.scores
+    wrong = is_candidate(scores.disagreement, result.threshold)
     rows = np.flatnonzero(wrong.any(0))
     table = stored.loc[scores.position_id[rows]].reset_index().assign(weight=scores.weight[rows])
     names = np.array(CATEGORIES, object)
-    for i, net in enumerate(remeasured.nets):
+    for i, net in enumerate(result.nets):
         table[f"net_{i + 1}"] = net.name
         table[f"disagreement_{i + 1}"] = scores.disagreement[i, rows]
         if i:
-            table[f"category_{i + 1}"] = names[categories(scores, remeasured.threshold, i)[rows]]
+            table[f"category_{i + 1}"] = names[categories(scores, result.threshold, i)[rows]]
     result: pd.DataFrame = table
     return result
 
@@ -486,7 +475,7 @@ def _comparison(pair: Comparison) -> Iterator[str]:
     if label_figures:
         yield from label_lines(label_figures)
         if not pair.policies:
-            yield "  blindness is left out: the policy of both nets is needed (vr stats --labels --net FILE)"
+            yield "  blindness is left out: the policy of both nets is needed (vr stats --net FILE)"
     yield from kind_lines(pair.by_kind)
     yield pair.judge.sentence
     yield from (f"  {note}" for note in pair.judge.notes)

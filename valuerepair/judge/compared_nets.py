@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,9 @@ from valuerepair.judge.split import HeldPart
 from valuerepair.nets.planes import FILLS
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import net_name, read_net_file
+from valuerepair.store import db_option
 from valuerepair.store.files import net_option
-from valuerepair.store.rows import CUT, EXPANDED, FULL, RunRecord
+from valuerepair.store.rows import EXPANDED, FULL, RunRecord
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 
@@ -41,10 +42,6 @@ _MISSING = f"""
 SELECT v.position_id FROM deep_values v LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = v.position_id
 WHERE v.oracle_id = :oracle AND n.position_id IS NULL AND (v.stage = '{FULL}' OR v.stage = '{EXPANDED}' AND
 EXISTS (SELECT 1 FROM positions p WHERE p.id = v.position_id AND p.kind IN {BESIDE})) ORDER BY v.position_id
-"""
-_MISSING_OF_CUT = f"""
-SELECT position_id FROM deep_values WHERE oracle_id = :oracle AND stage GLOB '[0-9]*' AND position_id IN ({CUT})
-EXCEPT SELECT position_id FROM net_values WHERE net_id = :net
 """
 
 
@@ -69,8 +66,7 @@ class ComparedNet:
 class ComparedOracle:
     """The oracle of a comparison: its number in the store, label, digest, and how many positions it `scored` in full.
 
-    These are positions of games and beside them. With a `part` only those of this part count, and are compared. With
-    `cut` those that a ladder cut count, too, by the value of their last rung.
+    These are positions of games and beside them. With a `part` only those of this part count, and are compared.
     """
 
     id: int
@@ -78,12 +74,9 @@ class ComparedOracle:
     digest: str
     scored: int
     part: HeldPart | None = None
-    cut: bool = False
 
 
-def find_oracle(
-    store: Store, words: str | None, nets: Sequence[str], part: HeldPart | None = None, cut: bool = False
-) -> ComparedOracle:
+def find_oracle(store: Store, words: str | None, nets: Sequence[str], part: HeldPart | None = None) -> ComparedOracle:
     """The oracle that `words` name; None: the one with the most scored positions of the first of `nets`, else of any
     net.
 
@@ -94,7 +87,7 @@ def find_oracle(
         with contextlib.suppress(ValueRepairError):
             number = store.pick(nets[0])[1]
     row = store.oracles().set_index("id").loc[number]
-    oracle = ComparedOracle(number, str(row["label"]), str(row["digest"]), 0, part, cut)
+    oracle = ComparedOracle(number, str(row["label"]), str(row["digest"]), 0, part)
     scored = len(lacking(store, 0, oracle))  # no net has the number 0
     if part is not None and not scored:
         raise ValueRepairError(f"{store.path}: {oracle.label} has scored no position of the held-out part {part.name}")
@@ -107,7 +100,7 @@ def find_nets(store: Store, words: Sequence[str], oracle: ComparedOracle) -> lis
     Raises UsageError for fewer than two and for words that name no net; ValueRepairError for a file that is not a net.
     """
     if len(words) < 2:
-        raise UsageError(f"give at least two nets to compare: --net A --net B ({len(words)} given)")
+        raise UsageError(f"give at least two nets to compare, the old one first ({len(words)} given)")
     nets = _with_distinct_names([_find(store, name, oracle) for name in words], words)
     # Recorded values have another fill.
     fill = next((net.history_fill for net in nets if net.id and net.history_fill in FILLS), "fen_only")
@@ -137,7 +130,7 @@ def _find(store: Store, words: str, oracle: ComparedOracle) -> ComparedNet:
             return _of_file(store, str(locate(words)), oracle)
         names = ", ".join(dict.fromkeys(store.nets()["name"]))
         raise UsageError(
-            f"--net {words}: no net file, no net known by name ({', '.join(KNOWN_NETS)}), and none with values in "
+            f"net {words}: no net file, no net known by name ({', '.join(KNOWN_NETS)}), and none with values in "
             f"{store.path} for {oracle.label}; it has {names}"
         ) from None
     row = store.nets().set_index("id").loc[number]
@@ -170,8 +163,6 @@ def lacking(store: Store, net_id: int, oracle: ComparedOracle) -> NDArray[np.int
     """int64[n]: the positions that the oracle has scored and the net has no value of, ascending."""
     parameters = {"net": net_id, "oracle": oracle.id}
     rows = store.connection.execute(_MISSING, parameters).fetchall()
-    if oracle.cut:
-        rows += store.connection.execute(_MISSING_OF_CUT, parameters).fetchall()
     ids = np.unique(np.array([row[0] for row in rows], np.int64))
     return ids if oracle.part is None else ids[oracle.part.among(ids)]
 
@@ -181,7 +172,7 @@ def measuring_command(store: Store, path: str) -> str:
     key, _ = store.names(*store.pick())
     names = store.nets().set_index("sha256")["name"]
     first = str(names[key]) if names.tolist().count(names[key]) == 1 else key[:12]
-    return shlex.join(["vr", "remeasure", "--db", store.path, "--net", first, "--net", path])
+    return shlex.join(["vr", "compare", first, path, *db_option(store.path)])
 
 
 def words_for(store: Store, net: ComparedNet, oracle: ComparedOracle) -> str:
@@ -210,37 +201,22 @@ def measure_missing(
     command: str = "",
     quiet: bool = False,
     **net_options: Any,
-) -> int:
-    """Computes the missing values of nets with a known file, one net after the other; returns how many values.
+) -> None:
+    """Computes the missing values of nets with a known file, one net after the other.
 
     The store is opened for writing only if something is missing. `net_options` are those of `nets.net.open_net`.
     """
-    computed, default_net = 0, _default_net(db, oracle)
+    from valuerepair.nets.net import fill_of, open_net
+
     wanted = {(net.key, net.history_fill): net for net in nets if net.missing and net.path}
     for net in wanted.values():
         with (
             Store.open(db, write=True) as store,
-            _opened(net, net_options) as opened,
+            open_net(net.path, history_fill=fill_of(net.history_fill), **net_options) as opened,
             Progress(f"{net.name}: net values", net.missing, "positions", quiet=quiet) as progress,
         ):
             log.info(f"{quantity(net.missing, 'position')} without a value of {net.name}: computing on {opened.where}")
-            computed += measure(store, opened, oracle, progress, command)
-    if computed and (new_default := _default_net(db, oracle)) != default_net:
-        log.info(f"commands without --net now use {new_default} in {db}, not {default_net}: it has as many values")
-    return computed
-
-
-def _default_net(db: str, oracle: ComparedOracle) -> str:
-    """The net that commands use without --net."""
-    with Store.open(db) as store:
-        row = store.nets().set_index("id").loc[store.pick(None, oracle.digest)[0]]
-    return f"{row['name']} ({str(row['sha256'])[:12]})"
-
-
-def _opened(net: ComparedNet, options: Mapping[str, Any]) -> Net:
-    from valuerepair.nets.net import fill_of, open_net
-
-    return open_net(net.path, history_fill=fill_of(net.history_fill), **options)
+            measure(store, opened, oracle, progress, command)
 
 
 def measure(store: Store, net: Evaluator, oracle: ComparedOracle, progress: Progress, command: str = "") -> int:
@@ -251,7 +227,7 @@ def measure(store: Store, net: Evaluator, oracle: ComparedOracle, progress: Prog
     """
     net_id = store.add_net(net.identity, net.history_fill)
     sources = {"net": net.identity.key, "history_fill": net.history_fill, "oracle": oracle.digest}
-    record = RunRecord.of({"command": "remeasure", **sources}, command, sources, provider=net.provider)
+    record = RunRecord.of({"command": "compare", **sources}, command, sources, provider=net.provider)
     without_value = lacking(store, net_id, oracle)
     with store.running(record) as run:
         store.commit()

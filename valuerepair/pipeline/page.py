@@ -58,7 +58,7 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class NetComparison:
     """Two nets, `first` (A) and `second` (B), on the positions of a part of the split; `figures` is the comparison as
-    `vr remeasure --json` prints it."""
+    `vr compare --json` prints it."""
 
     part: str
     first: str
@@ -158,7 +158,7 @@ class RepairOutcome:
         return [claim for claim in claims if claim is not None]
 
     def as_json(self) -> dict[str, Any]:
-        """The outcome, JSON-able; `judged` has the comparisons as `vr remeasure --json` prints them."""
+        """The outcome, JSON-able; `judged` has the comparisons as `vr compare --json` prints them."""
         owed = self.owed_to_candidates
         return {
             "better_judge": asdict(self.better_judge),

@@ -351,12 +351,12 @@ class _StageCommands:
             nets = (old, repaired, control) if s.control else (old, repaired)
             part_option = ("--part", part)
             stages.append(
-                Stage(part, self._remeasured(nets, part_option), f"held-out {part}, against the old net",
+                Stage(part, self._compared(nets, part_option), f"held-out {part}, against the old net",
                       self._reading("games") + (len(nets) - 1) * net_seconds, output=f"{part}.json")
             )  # fmt: skip
             if s.control:
                 stages.append(
-                    Stage(f"{part}-control", self._remeasured((control, repaired), part_option),
+                    Stage(f"{part}-control", self._compared((control, repaired), part_option),
                           f"held-out {part}, against the control", self._reading("games"),
                           output=f"{part}-control.json")
                 )  # fmt: skip
@@ -364,15 +364,15 @@ class _StageCommands:
             count = self._sizes.rejudge or 0
             options = ("--rejudge", _with_net(s.test_deep, old), "--rejudge-positions", str(count))
             stages.append(
-                Stage("rejudge", self._remeasured((old, repaired), options),
+                Stage("rejudge", self._compared((old, repaired), options),
                       f"{count:,} held-out positions, {parse_spec(s.test_deep).limits['nodes']:,} nodes each",
                       self._reading("games") + count * self._cost["rejudge"], output=REJUDGED)
             )  # fmt: skip
         return stages
 
-    def _remeasured(self, nets: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    def _compared(self, nets: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
         options = (*self._db, *self._oracle, *self._threshold, *self._alpha, *self._split)
-        return ("remeasure", *(word for net in nets for word in ("--net", net)), *options, *more, "--json")
+        return ("compare", *nets, *options, *more, "--json")
 
     def matches(self) -> list[Stage]:
         """Matches of the repaired net against the old one, and against the control, with their Q on one scale.

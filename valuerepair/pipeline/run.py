@@ -379,7 +379,7 @@ def _without_size(words: list[str]) -> list[str]:
 def _check_trained(repair: Repair, stage: Stage) -> None:
     """Raises ValueRepairError if a stage compares nets, and training has written the old net again."""
     repaired = str(repair.folder / REPAIRED)
-    if stage.words[0] in ("remeasure", "match") and digest_of(repaired) == digest_of(repair.plan.settings.net):
+    if stage.words[0] in ("compare", "match") and digest_of(repaired) == digest_of(repair.plan.settings.net):
         raise ValueRepairError(
             f"{repaired} is the old net: no step of the training was better on held-out games, so there is nothing to "
             f"compare; give it more positions, or change [train] or steps in {repair.folder / FILE}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.judge import rejudged
 from valuerepair.judge.by_kind import better_judge
-from valuerepair.judge.compare import Remeasured
+from valuerepair.judge.compare import Compared
 from valuerepair.judge.compared_nets import ComparedOracle
 from valuerepair.judge.rejudged import Rejudged, RejudgedNet, RejudgedPair
 from valuerepair.oracles.open import open_oracle
@@ -37,87 +37,73 @@ from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 
-POSITIONS = 2000
 # With fewer positions, intervals of candidates contain the true value less often than stated.
 FEWEST = 100
 
 
-@dataclass(frozen=True)
-class RejudgeOptions:
-    """`deep`, a ``--deep`` text, judges this many `positions` again.
-
-    Raises UsageError for fewer than 100 positions, and for an invalid text.
-    """
-
-    deep: str
-    positions: int = POSITIONS
-
-    def __post_init__(self) -> None:
-        check_least("--rejudge-positions", self.positions, FEWEST)
-        try:
-            parse_spec(self.deep)
-        except UsageError as error:
-            raise UsageError(str(error).replace("--deep", "--rejudge", 1)) from None
-
-
-def rejudge(
+def judged_again(
     db: str,
     oracle: ComparedOracle,
-    remeasured: Remeasured,
-    options: RejudgeOptions,
+    compared: Compared,
+    deep: str,
+    positions: int,
     *,
     command: str,
     quiet: bool,
-) -> Remeasured:
+) -> Compared:
     """The comparison, with that by a deeper judge as `rejudged`. Makes the searches that the store lacks, stores them.
 
-    Both judges' centipawns become Q by one alpha, that of the comparison. Raises KeyboardInterrupt after a signal,
-    UsageError for a judge that is not deeper than the first, the errors of `open_oracle`, and ValueRepairError if it
-    judged no position.
+    `deep` is a text of ``--deep``; it judges this many `positions`, or all if they are fewer. Both judges' centipawns
+    become Q by one alpha, that of the comparison. Raises KeyboardInterrupt after a signal, UsageError for fewer than
+    `FEWEST` positions, an invalid text, or a judge that is not deeper than the first, the errors of `open_oracle`, and
+    ValueRepairError if it judged no position.
     """
-    scores = remeasured.all_kinds
-    plan = rejudged.draw(
-        scores.position_id, scores.disagreement, scores.weight, remeasured.threshold, options.positions
-    )
+    check_least("--rejudge-positions", positions, FEWEST)
+    try:
+        parse_spec(deep)
+    except UsageError as error:
+        raise UsageError(str(error).replace("--deep", "--rejudge", 1)) from None
+    scores = compared.all_kinds
+    plan = rejudged.draw(scores.position_id, scores.disagreement, scores.weight, compared.threshold, positions)
     ids = scores.position_id[plan.drawn]
-    settings = {"oracle": oracle.digest, "deep": options.deep}
+    settings = {"oracle": oracle.digest, "deep": deep}
     with (
         Store.open(db, write=True) as store,
-        open_oracle(options.deep, net_path=None) as deeper,
+        open_oracle(deep, net_path=None) as deeper,
     ):
         _check_deeper(second_looks.oracle_of(store.connection, oracle.digest), deeper.identity)
-        record = RunRecord.of({"command": "rejudge", **settings}, command, {**settings, "positions": options.positions})
+        record = RunRecord.of({"command": "rejudge", **settings}, command, {**settings, "positions": positions})
         with store.running(record) as run:
             judged = _judge(store, deeper, run, ids, quiet)
             store.end_run(run, "finished", {"positions": len(judged.ids)})
         label = deeper.identity.label
     deep_q = np.full(len(scores.position_id), np.nan)
     rows = np.searchsorted(scores.position_id, judged.ids)
-    deep_q[rows] = values.deep_q(judged.scores, remeasured.alpha.value, remeasured.q_from)
+    deep_q[rows] = values.deep_q(judged.scores, compared.alpha.value, compared.q_from)
     if np.isnan(deep_q).all():
         raise ValueRepairError(f"--rejudge: {label} has no value of any position drawn")
-    return replace(remeasured, rejudged=_estimate(remeasured, label, plan, deep_q, held_out=oracle.part is not None))
+    return replace(compared, rejudged=_estimate(compared, label, plan, deep_q, held_out=oracle.part is not None))
 
 
-def _estimate(remeasured: Remeasured, judge: str, plan: rejudged.Draw, deep_q: Floats, *, held_out: bool) -> Rejudged:
-    all_kinds, is_of_game = remeasured.all_kinds, remeasured.all_kinds.kind == GAME
+def _estimate(compared: Compared, judge: str, plan: rejudged.Draw, deep_q: Floats, *, held_out: bool) -> Rejudged:
+    all_kinds, is_of_game = compared.all_kinds, compared.all_kinds.kind == GAME
     deeper, strata = rejudged.deeper_values(plan, deep_q)
     scores, of_games = all_kinds.of_games(), deeper.of(is_of_game)
     net_q = scores.net_q
-    by_game = (scores.weight, scores.game_id, remeasured.threshold)
+    by_game = (scores.weight, scores.game_id, compared.threshold)
     nets: list[RejudgedNet] = [
         rejudged.rejudged_net(net.name, q, scores.deep_q, of_games, plan.stratum[is_of_game], *by_game)
-        for net, q in zip(remeasured.nets, net_q, strict=True)
+        for net, q in zip(compared.nets, net_q, strict=True)
     ]
     pairs = []
-    for i, pair in enumerate(remeasured.comparisons, 1):
+    for i, pair in enumerate(compared.comparisons, 1):
         candidates, mean_abs = rejudged.rejudged_pair((net_q[0], net_q[i]), scores.deep_q, of_games, *by_game)
         rows = all_kinds.by_kind(i, deeper)
         judgement = better_judge(rows, held_out=held_out)
         pairs.append(RejudgedPair(pair.first, pair.second, candidates, mean_abs, rows, judgement))
     drawn, judged = (sum(getattr(stratum, name) for stratum in strata) for name in ("drawn", "judged"))
     positions = sum(stratum.positions for stratum in strata)
-    return Rejudged(judge, remeasured.threshold, positions, drawn, judged, strata, nets, pairs)
+    return Rejudged(judge, compared.threshold, positions, drawn, judged, strata, nets, pairs)
 
 
 def _check_deeper(first: StoredOracle, second: OracleIdentity) -> None:

@@ -328,7 +328,7 @@ class Store:
     def pick(self, net: str | None = None, oracle: str | None = None) -> tuple[int, int]:
         """(net_id, oracle_id) of the pair with the most scored positions among those that `net` and `oracle` fit.
 
-        Of equal pairs it takes the net that was mined last, whatever nets were compared with it since (`vr remeasure`);
+        Of equal pairs it takes the net that was mined last, whatever nets were compared with it since (`vr compare`);
         then the oracle whose last run began last. `net` is a name, a file's path or the beginning of its SHA-256;
         `oracle` a label, the beginning of its digest, or a value of ``--deep`` (``stockfish:nodes=20000``). Raises
         ValueRepairError if no pair fits.

@@ -17,17 +17,17 @@ from valuerepair.intervals import Interval, wilson
 from valuerepair.judge.by_kind import better_judge
 from valuerepair.judge.compare import (
     CATEGORIES,
+    Compared,
     ComparedScores,
     Comparison,
     NetRate,
-    Remeasured,
     Selected,
 )
 from valuerepair.judge.labels import LabelChange
-from valuerepair.report import remeasure_plot, style
+from valuerepair.report import compared_plot, style
 
 
-def found(nets: int = 2, positions: int = 800) -> Remeasured:
+def found(nets: int = 2, positions: int = 800) -> Compared:
     rng = np.random.default_rng(0)
     first = rng.normal(0, 0.35, positions)
     off = np.stack([first, *(0.6 * first + rng.normal(0, 0.25, positions) for _ in range(nets - 1))])
@@ -65,7 +65,7 @@ def found(nets: int = 2, positions: int = 800) -> Remeasured:
         off,
         np.full(positions, GAME, object),
     )
-    return Remeasured(
+    return Compared(
         part=None,
         oracle="stockfish 15.1 nodes=5000",
         alpha=Alpha(349.2, "fitted"),
@@ -93,7 +93,7 @@ def points(figure: Figure, gid: str) -> Line2D:
 @pytest.mark.parametrize("nets", [2, 3])
 def test_every_position_is_in_its_category(nets: int) -> None:
     data = found(nets)
-    figure = remeasure_plot.draw(data)
+    figure = compared_plot.draw(data)
     assert len(data.comparisons) == nets - 1
     for i, pair in enumerate(data.comparisons):
         suffix = f"-{i + 1}" if i else ""
@@ -107,7 +107,7 @@ def test_every_position_is_in_its_category(nets: int) -> None:
 
 def test_differences_and_words() -> None:
     data = found()
-    figure = remeasure_plot.draw(data)
+    figure = compared_plot.draw(data)
     middles = [float(np.asarray(points(figure, f"change-{i}").get_xdata(), float)[0]) for i in range(3)]
     assert middles == pytest.approx([100 * data.comparisons[0].share_by_games.difference, -1.0, 1.0])
     markers = [points(figure, f"change-{i}").get_marker() for i in (1, 2)]
@@ -123,11 +123,11 @@ def test_differences_and_words() -> None:
 )
 def test_files(tmp_path: Path, ending: str, magic: bytes) -> None:
     path = tmp_path / f"plot.{ending}"
-    style.save(remeasure_plot.draw(found()), path)
+    style.save(compared_plot.draw(found()), path)
     content = path.read_bytes()
     assert content.startswith(magic)
     if ending == "svg":
         ids = {element.get("id") for element in ElementTree.fromstring(content).iter()}
         assert {"diagonal", "change-0"} <= ids
-    style.save(remeasure_plot.draw(found()), path)
+    style.save(compared_plot.draw(found()), path)
     assert path.read_bytes() == content

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from valuerepair.chess import values
-from valuerepair.judge.compare import CATEGORIES, Comparison, Remeasured, categories
+from valuerepair.judge.compare import CATEGORIES, Compared, Comparison, categories
 from valuerepair.judge.labels import shown_labels
 from valuerepair.report import style
 from valuerepair.report.scatter import point_of
@@ -28,7 +28,7 @@ _ROW_HEIGHT = 5.6
 _WIDTH = 11.5
 
 
-def draw(remeasured: Remeasured) -> Figure:
+def draw(compared: Compared) -> Figure:
     """A row for each comparison: left every position, right the differences of candidate shares by label.
 
     Left: the second net's disagreement (y) against the first's (x), both net Q - deep Q from the side to move;
@@ -36,19 +36,19 @@ def draw(remeasured: Remeasured) -> Figure:
     ``newly-wrong``, numbered from the second row on. Right: second minus first in percentage points of all positions,
     with the paired 95 % intervals, in the order of the table; left of 0 is a repair.
     """
-    rows = len(remeasured.comparisons)
+    rows = len(compared.comparisons)
     with style.house_style():
         figure = style.Drawing(_WIDTH, _ROW_HEIGHT * rows)
         axes = figure.subplots(rows, 2, squeeze=False, width_ratios=[1, 1.05])
-        for i, comparison in enumerate(remeasured.comparisons):
+        for i, comparison in enumerate(compared.comparisons):
             suffix = f"-{i + 1}" if i else ""
-            _draw_positions(axes[i, 0], remeasured, comparison, i + 1, suffix)
+            _draw_positions(axes[i, 0], compared, comparison, i + 1, suffix)
             _draw_changes(axes[i, 1], comparison, suffix)
     return figure
 
 
-def _draw_positions(axes: Axes, remeasured: Remeasured, pair: Comparison, second: int, suffix: str) -> None:
-    scores, threshold = remeasured.scores, remeasured.threshold
+def _draw_positions(axes: Axes, compared: Compared, pair: Comparison, second: int, suffix: str) -> None:
+    scores, threshold = compared.scores, compared.threshold
     x, y = scores.disagreement[0], scores.disagreement[second]
     limit = max(1.05, threshold * 1.2, 1.05 * float(np.abs(scores.disagreement[[0, second]]).max()))
     axes.fill_between([-threshold, threshold], -threshold, threshold, color=style.PALE, lw=0, gid=f"band{suffix}")
@@ -78,10 +78,10 @@ def _draw_positions(axes: Axes, remeasured: Remeasured, pair: Comparison, second
     axes.set_xlabel(f"net Q − deep Q, {pair.first}")
     axes.set_ylabel(f"net Q − deep Q, {pair.second}")
     axes.legend(loc="upper left", handletextpad=0.3)
-    style.title(axes, f"{pair.second} against {pair.first}", *_words(remeasured))
+    style.title(axes, f"{pair.second} against {pair.first}", *_words(compared))
 
 
-def _words(result: Remeasured) -> list[str]:
+def _words(result: Compared) -> list[str]:
     by_alpha = result.q_from == "cp" and result.alpha.origin != values.OWN_Q
     scale = f"alpha {result.alpha.value:.0f} for all nets" if by_alpha else result.alpha.source(result.q_from)
     screened = ", weighted" if result.scores.weighted else ""

@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 from numpy.typing import ArrayLike, NDArray
 
-from tests.cli_tree import SAMPLE
 from tests.mining_doubles import KeyNet, KeyOracle, key_outcome, mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
@@ -24,7 +22,8 @@ from valuerepair.chess.progress import Progress
 from valuerepair.chess.values import AlphaFit
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.compare import CATEGORIES, Remeasured, compare, wrong_positions
+from valuerepair.judge import compare as comparing
+from valuerepair.judge.compare import CATEGORIES, Compared
 from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
 from valuerepair.nets.registry import KNOWN_NETS
@@ -65,7 +64,7 @@ def never_fails(position: Position) -> DeepOutcome:
 @pytest.fixture(scope="module")
 def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """480 positions of 120 games under key-net, and under half-net, which is half as bold."""
-    folder = tmp_path_factory.mktemp("remeasure")
+    folder = tmp_path_factory.mktemp("compared")
     db = folder / "mined.db"
     oracle = KeyOracle(answer=never_fails)
     mine_by_key(
@@ -90,10 +89,10 @@ def add(db: Path, net: KeyNet) -> int:
         return measure(store, net, find_oracle(store, None, ["key-net"]), QUIET)
 
 
-def compared(db: Path, *words: str, options: Question = OPTIONS) -> Remeasured:
+def compared(db: Path, *words: str, options: Question = OPTIONS) -> Compared:
     with Store.open(db) as store:
         oracle = find_oracle(store, None, words)
-        return compare(store, find_nets(store, words, oracle), oracle, options)
+        return comparing.compared(store, find_nets(store, words, oracle), oracle, options)
 
 
 def frames(db: Path, *words: str) -> list[pd.DataFrame]:
@@ -226,42 +225,6 @@ def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -
     assert (compared(db, *nets).scores.weight == 1).all()
 
 
-def test_with_what_screening_cut_each_position_counts_for_one(tmp_path: Path) -> None:
-    """The second net gets values of what was cut, too; all figures are those of the frames."""
-    db = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
-    other = OtherNet("other-net", "b", lambda q: q / 3)
-    with Store.open(db, write=True) as store:
-        scored = len(store.frame(OPTIONS))
-        assert measure(store, other, find_oracle(store, None, ["maia-1900"]), QUIET) == scored
-        everything = find_oracle(store, None, ["maia-1900"], cut=True)
-        assert measure(store, other, everything, QUIET) == everything.scored - scored > scored
-        frames = [
-            store.frame(replace(OPTIONS, net=net), cut=True).set_index("position_id")
-            for net in ("maia-1900", "other-net")
-        ]
-        nets = find_nets(store, ("maia-1900", "other-net"), everything)
-        assert [net.missing for net in nets] == [0, 0]
-        comparison = compare(store, nets, everything, OPTIONS)
-        rows = wrong_positions(store, nets, everything, comparison)
-        by_label = compare(store, nets, everything, replace(OPTIONS, threshold=0.3)).comparisons[0].labels
-    assert len(frames[0]) == len(frames[1]) == comparison.positions == everything.scored
-    assert comparison.cut == frames[0]["rung"].notna().sum() > 0
-    assert (comparison.scores.weight == 1).all()
-    off = np.stack([frame["disagreement"].abs() for frame in frames])
-    assert [net.mean_abs for net in comparison.nets] == pytest.approx(off.mean(1))
-    assert [net.candidates.rate for net in comparison.nets] == pytest.approx((off >= 0.55).mean(1))
-    assert rows["position_id"].tolist() == frames[0].index[(off >= 0.55).any(0)].tolist()
-    assert frames[0].loc[rows["position_id"], "rung"].notna().any()
-    assert f"({comparison.cut:,} that screening cut, by their last rung)" in comparison.lines()[0]
-    # Each candidate has one of two labels, also where a ladder cut it.
-    signs = {label.label: label for label in by_label}
-    for label, sign in (("optimistic", 1), ("pessimistic", -1)):
-        first, second = (sign * frame["disagreement"] >= 0.3 for frame in frames)
-        assert (signs[label].first, signs[label].second) == (first.sum(), second.sum())
-        assert signs[label].change.difference == pytest.approx(second.mean() - first.mean())
-    assert any((frame["disagreement"].abs() >= 0.3)[frame["rung"].notna()].any() for frame in frames)
-
-
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
@@ -324,7 +287,7 @@ def test_values_without_a_policy(db: Path) -> None:
     comparison = compared(db, "key-net", "half-net")
     assert not comparison.comparisons[0].policies
     assert not {row.label for row in comparison.comparisons[0].labels} & {"value-blind", "policy-blind"}
-    assert any("vr stats --labels" in line for line in comparison.lines())
+    assert any("vr stats --net" in line for line in comparison.lines())
     json.dumps(comparison.as_json(), allow_nan=False)
 
 
@@ -335,7 +298,7 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     maia = shared_data / "nets" / "maia-1900.pb.gz"
     # The name lies: a file is known by its content.
     other = Path(shutil.copy(shared_data / "nets" / "meangirl-8.pb.gz", tmp_path / "maia-1900.pb.gz"))
-    command = ["remeasure", "--db", str(db), "--net", str(maia), "--net", str(other)]
+    command = ["compare", str(maia), str(other), "--db", str(db)]
     printed = json.loads(
         vr(*command, "-q", "--json", "--plot", str(tmp_path / "a.svg"), "-o", str(tmp_path / "a.jsonl"))
     )
@@ -363,7 +326,7 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     assert {name: sum(row["category_2"] == name for row in written) for name in expected} == expected
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
     with Store.open(db, write=True) as store:  # what was only compared is not what is meant without --net
-        store.connection.execute("UPDATE runs SET command = 'vr remeasure --net a --net b' WHERE id > 1")
+        store.connection.execute("UPDATE runs SET command = 'vr compare a b' WHERE id > 1")
         assert nets["id"].tolist()[0] == store.pick()[0] == 1
     again = json.loads(vr(*command, "-q", "--json"))  # nothing to compute: the same answer
     assert again == printed
@@ -412,7 +375,7 @@ def vr(*arguments: str) -> str:
 
 
 def test_the_table(db: Path) -> None:
-    printed = vr("remeasure", "--db", str(db), "--net", "key-net", "--net", "half-net", "--alpha", "300", "-q")
+    printed = vr("compare", "key-net", "half-net", "--db", str(db), "--alpha", "300", "-q")
     comparison = compared(db, "key-net", "half-net")
     pair = comparison.comparisons[0]
     assert printed.splitlines() == comparison.lines()
@@ -434,21 +397,20 @@ def test_the_table(db: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words", "code"),
     [
-        (["--net", "key-net"], "give at least two nets to compare: --net A --net B (1 given)", 2),
-        ([], "give at least two nets", 2),
-        (["--net", "key-net", "--net", "nosuch"], "--net nosuch: no net file, no net known by name", 2),
-        (["--net", "key-net", "--net", "half-net", "--alpha", "-1"], "--alpha -1: must be a positive number", 2),
-        (["--net", "key-net", "--net", "half-net", "--plot", "a.gif"], "a.gif: a plot's name ends in", 2),
-        (["--net", "key-net", "--net", "half-net", "-o", "a.txt"], "does not say a format; end it in .parquet", 2),
-        (["--net", "key-net", "--net", "half-net", "--oracle", "nosuch"], "no oracle nosuch in", 1),
-        (["--net", "key-net", "--net", "a.pb.gz"], "a.pb.gz: is not a net", 1),
-        (["--net", "key-net", "--net", "half-net", "--db", "none.db"], "there is no store at none.db", 1),
+        (["key-net"], "give at least two nets to compare", 2),
+        (["key-net", "nosuch"], "net nosuch: no net file, no net known by name", 2),
+        (["key-net", "half-net", "--alpha", "-1"], "--alpha -1: must be a positive number", 2),
+        (["key-net", "half-net", "--plot", "a.gif"], "a.gif: a plot's name ends in", 2),
+        (["key-net", "half-net", "-o", "a.txt"], "does not say a format; end it in .parquet", 2),
+        (["key-net", "half-net", "--oracle", "nosuch"], "no oracle nosuch in", 1),
+        (["key-net", "a.pb.gz"], "a.pb.gz: is not a net", 1),
+        (["key-net", "half-net", "--db", "none.db"], "there is no store at none.db", 1),
     ],
 )
 def test_bad_input(db: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str, code: int) -> None:
     monkeypatch.chdir(db.parent)
     Path("a.pb.gz").write_text("hello")
-    message, exit_code = refused("remeasure", "-q", *arguments)
+    message, exit_code = refused("compare", "-q", *arguments)
     assert words in message
     assert exit_code == code
 
@@ -467,13 +429,13 @@ def test_nothing_to_compare(db: Path, tmp_path: Path) -> None:
         store.connection.execute("DELETE FROM net_values WHERE net_id = 1 AND position_id % 2 = 0")
         store.commit()
         with pytest.raises(ValueRepairError, match="has a value of each of key-net, half-net; give the nets' files"):
-            compare(store, find_nets(store, ["key-net", "half-net"], oracle), oracle, OPTIONS)
+            comparing.compared(store, find_nets(store, ["key-net", "half-net"], oracle), oracle, OPTIONS)
         store.connection.execute("UPDATE deep_values SET w = NULL, d = NULL, l = NULL, mate = NULL")
         store.connection.execute("UPDATE net_values SET position_id = position_id WHERE net_id = 1")
         store.commit()
         wdl = Question(q_from="wdl")
         with pytest.raises(ValueRepairError, match="has a deep score from wdl; try --alpha auto"):
-            compare(store, find_nets(store, ["key-net", "key-net"], oracle), oracle, wdl)
+            comparing.compared(store, find_nets(store, ["key-net", "key-net"], oracle), oracle, wdl)
     with Store.open(tmp_path / "empty.db", create=True) as store:
         with pytest.raises(ValueRepairError, match=r"nothing is scored in .*; run vr mine first"):
             find_oracle(store, None, ["key-net", "half-net"])
