@@ -17,7 +17,7 @@ FLOORS = (
     {"text"},
     {"files", "cores", "inputs", "intervals"},
     {"chess"},
-    {"question", "calibration"},
+    {"question"},
     {"archives", "nets"},
     {"mcts"},
     {"engines"},

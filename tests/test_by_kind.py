@@ -13,7 +13,7 @@ from statsmodels.api import WLS
 from tests.test_compare import OtherNet, add, compared, db, mined
 from valuerepair import intervals
 from valuerepair.arrays import Floats, Ids
-from valuerepair.intervals import fold_of
+from valuerepair.intervals import FOLDS, fold_of
 from valuerepair.judge.by_kind import WORDS, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.store.store import Store
 
@@ -152,3 +152,19 @@ def test_positions_beside_the_games_have_rows_and_change_nothing_else(db: Path) 
     assert told["by_kind"][1]["kind"] == "aside"
     assert told["by_kind"][1]["change"].keys() == {"difference", "low", "high"}
     assert told["judge"]["kinds"].keys() == {"game", "aside"}
+
+
+# -- folds ------------------------------------------------------------------------------------------------------------
+
+
+def test_folds_are_by_murmurs_finaliser() -> None:
+    # fmix64 of 0, 1 and 2, of the reference implementation (SMHasher, MurmurHash3.cpp).
+    published = [0, 0xB456BCFC34C2CB2C, 0x3ABF2A20650683E7]
+    assert fold_of([0, 1, 2]).tolist() == [number % FOLDS for number in published]
+
+
+def test_folds_are_of_like_size_and_stay() -> None:
+    games = np.arange(80_000) * 4096 - 2**60
+    counts = np.bincount(fold_of(games), minlength=FOLDS)
+    assert np.abs(counts - 10_000).max() < 4 * np.sqrt(10_000)
+    assert np.array_equal(fold_of(games[5:9]), fold_of(games)[5:9])

@@ -182,23 +182,21 @@ class _StratumSums:
         rate = self.hit_mass / self.mass
         return float(round(rate)) if min(rate, 1 - rate) < _ROUNDING else rate
 
-    def bounds(self, variance: float | None = None) -> tuple[float, float]:
+    def bounds(self) -> tuple[float, float]:
         """The 95 % interval of the rate: Korn and Graubard's, or Wilson's if no two rows have a group in common.
 
-        The default `variance` is that of Hajek's ratio between the groups. See `WeightedCount.rate`.
+        The variance is that of Hajek's ratio between the groups. See `WeightedCount.rate`.
         """
         rate = self.rate
         rows, groups = (self.mass**2 / squares.all for squares in (self.row_squares, self.group_squares))
-        if variance is None and groups > rows * (1 - _ROUNDING):
+        if groups > rows * (1 - _ROUNDING):
             return wilson_bounds(rate, rows)
         if groups < 1 + _ROUNDING:
             return 0.0, 1.0  # a single group does not show how groups differ
         rarer, ratio = min(self.count, self.total - self.count), 0.0
         row_squares = self.row_squares.about(rate)
         if 0 < rate < 1 and row_squares > _LOST * self.row_squares.all:
-            independent = rate * (1 - rate) / rows  # the variance without groups
-            observed = self.group_squares.about(rate) / row_squares if variance is None else variance / independent
-            ratio = observed * groups / (groups - 1)
+            ratio = self.group_squares.about(rate) / row_squares * groups / (groups - 1)
         expected = 1 + (rows / groups - 1) * ALIKE
         effect = max((rarer * ratio + _BELIEF * expected) / (rarer + _BELIEF), 1.0)
         return korn_graubard_bounds(rate, rows / effect, groups)
@@ -288,19 +286,6 @@ class WeightedCount:
                                   for squares in (stratum.group_squares, stratum.row_squares))  # fmt: skip
             variance += scale**2 * (by_groups - by_rows)
         return max(variance, 0.0)
-
-
-def of_variance(hits: Flags, weights: Floats, groups: Ids, variance: float) -> Rate:
-    """The weighted rate of `hits` [n] with a known `variance`, such as that of resampled `groups` [n].
-
-    Korn and Graubard's 95 % interval with the design effect of that variance, see `WeightedCount.rate`.
-    """
-    numbers = _numbered(groups, len(hits))
-    sums = _Masses(_summed(weights * hits, numbers), _summed(weights, numbers))
-    rows = _StratumSums().plus(weights, weights[hits], sums)
-    if not rows.mass > 0:
-        return wilson(0, 0)
-    return Rate(rows.count, rows.total, rows.rate, *rows.bounds(variance))
 
 
 def wilson_bounds(p: float, total: float) -> tuple[float, float]:
@@ -477,10 +462,10 @@ def share_change(single: Interval, changes: NDArray[np.floating[Any]], weights: 
     return Interval(difference, difference - below, difference + above)
 
 
-def resamples_within(draws: int, size: int, most: int | None = None) -> int:
+def resamples_within(draws: int, size: int) -> int:
     """The number of resamples of `size` games that together make at most this number of `draws`; at least
-    `FEWEST_RESAMPLES`, and at most `most` or `RESAMPLES`."""
-    return int(np.clip(draws // size, FEWEST_RESAMPLES, RESAMPLES if most is None else most))
+    `FEWEST_RESAMPLES`, and at most `RESAMPLES`."""
+    return int(np.clip(draws // size, FEWEST_RESAMPLES, RESAMPLES))
 
 
 def resampled_bounds(figures: Callable[[Ids], Floats], groups: int, resamples: int) -> Floats:

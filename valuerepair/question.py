@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 QFrom = Literal["cp", "wdl"]
 Expanded = Literal["no", "searched", "all"]
-Calibrated = Literal["none", "fitted"]
 DEFAULT_THRESHOLD = 0.55
 
 

@@ -7,15 +7,12 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair import outputs
-from valuerepair.cli.completion import nets as known_nets
-from valuerepair.cli.files import Output
-from valuerepair.cli.options import DB, JSON, PLOT_FILE, SPLIT, device_option, part_option, question
+from valuerepair.cli.options import DB, JSON, OUTPUT, SPLIT, device_option, part_option, question
 from valuerepair.cli.printing import is_quiet, print_result
 
 
 @click.command()
-@click.argument("nets", nargs=-1, required=True, metavar="OLD NEW...", shell_complete=known_nets)
+@click.argument("nets", nargs=-1, required=True, metavar="OLD NEW...")
 @DB
 @question("|net Q - deep Q| of a candidate; a share is of the old net's positions.", net=None, expanded=None)
 @SPLIT(help="A file of vr split: compare only on what it holds out.")
@@ -29,11 +26,11 @@ from valuerepair.cli.printing import is_quiet, print_result
 @click.option(
     "-o",
     "--output",
-    type=Output(outputs.TABLES),
+    type=OUTPUT,
     metavar="FILE",
     help="Write the positions that any net is wrong on: .parquet, .jsonl or .csv.",
 )
-@click.option("--plot", type=PLOT_FILE, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
+@click.option("--plot", type=OUTPUT, metavar="FILE", help="Also draw it, as .png, .svg or .pdf.")
 @device_option(reference=True)
 @JSON
 def command(nets: tuple[str, ...], db: str, question: vr.Question | vr.Worst, json: bool, **options: Any) -> None:

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from valuerepair.cli.files import File, Output, OutputFolder
 from valuerepair.errors import UsageError, pairs_of
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
-from valuerepair.question import DEFAULT_THRESHOLD, Calibrated, Expanded, QFrom, Question, Worst
+from valuerepair.question import DEFAULT_THRESHOLD, Expanded, QFrom, Question, Worst
 from valuerepair.store import DEFAULT_PATH
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -90,24 +90,6 @@ def alpha_option(
 
 
 ALPHA = alpha_option()
-CALIBRATION = click.option(
-    "--calibration",
-    type=click.Choice(get_args(Calibrated)),
-    default="none",
-    help="fitted: put the net's Q on the oracle's scale, by a curve fitted to other games.",
-)
-
-
-def _listed_by_help(context: click.Context, _: click.Parameter, settings: tuple[str, ...]) -> tuple[str, ...]:
-    """The settings; ``help`` among them prints all parameters and ends the command."""
-    if "help" in settings and not context.resilient_parsing:
-        from valuerepair import SearchParams
-
-        click.echo("\n".join(SearchParams().lines()))
-        context.exit()
-    return settings
-
-
 SET = click.option(
     "--set",
     multiple=True,

@@ -32,7 +32,7 @@ from valuerepair.text import quantity
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from valuerepair.nets.net import Evaluator, Net
+    from valuerepair.nets.net import Evaluator
 
 log = logging.getLogger(__name__)
 
