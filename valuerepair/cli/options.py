@@ -90,6 +90,18 @@ def alpha_option(
 
 
 ALPHA = alpha_option()
+
+
+def _listed_by_help(context: click.Context, _: click.Parameter, settings: tuple[str, ...]) -> tuple[str, ...]:
+    """The settings; ``help`` among them prints all parameters and ends the command."""
+    if "help" in settings and not context.resilient_parsing:
+        from valuerepair import SearchParams
+
+        click.echo("\n".join(SearchParams().lines()))
+        context.exit()
+    return settings
+
+
 SET = click.option(
     "--set",
     multiple=True,
