@@ -201,7 +201,6 @@ def test_the_second_look_is_the_first_ones_oracle_with_more_nodes(
     [
         (replace(STOCKFISH, limits={"depth": 9}), Depth(), "a depth cannot be multiplied; give --nodes"),
         (replace(STOCKFISH, kind="uci"), Depth(), "does not know where this engine is; give it: --deep uci:"),
-        (replace(MCTS, options={"syzygy": "5 files ab"}), Depth(), "does not know where its tablebases are"),
         (RECORDED, Depth(times=3), "recorded evaluations have no nodes to multiply"),
         (STOCKFISH, Depth(nodes=1000), "--nodes 1000: the first look had 1,000; a second one is deeper"),
         (STOCKFISH, Depth(deep="deeper"), "'deeper' is not one of stockfish"),

@@ -43,7 +43,8 @@ def test_stockfish_results_carry_everything(stockfish: str, said: list[str]) -> 
     label = oracle.identity.label
     assert label.startswith("stockfish ")
     assert label.endswith(" nodes=20000")
-    assert said == [f"deep search: {label}, 1 engine ({stockfish})"]
+    assert len(said) == 1
+    assert label in said[0]
     assert oracle.identity.options == {"Hash": "16", "Threads": "1", "UCI_ShowWDL": "true"}
 
 
@@ -96,7 +97,7 @@ def test_mates_have_the_sign_of_the_side_to_move_and_are_no_shorter_than_can_be(
     assert exact["is mated"] >= 2
 
 
-def test_the_history_is_sent(stockfish: str) -> None:
+def test_the_history_is_sent() -> None:
     shuffle = ("g1f3", "g8f6", "f3g1", "f6g8") * 2
     with open_oracle(FAKE, net_path=None, workers=1) as oracle:
         result = oracle.submit(played(*shuffle)).result(20)
@@ -173,24 +174,24 @@ def test_the_digest_tells_every_difference_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "error", "message"),
+    ("spec", "error", "fact"),
     [
-        ("uci:/nowhere/engine,nodes=1", ValueRepairError, "/nowhere/engine: no such engine; give its path"),
-        ("stockfish:path=/tmp", ValueRepairError, "/tmp: is a folder"),
-        (f"uci:{__file__},nodes=1", ValueRepairError, "is not executable; if it is an engine: chmod +x"),
-        ("uci:/bin/true,nodes=1", ValueRepairError, "/true: the engine exited with code 0"),
-        ("uci:/bin/cat,nodes=1,start-timeout=0.3", ValueRepairError, "is it a UCI engine?"),
-        (f"{FAKE},arg=exit-at-once", ValueRepairError, "the engine exited with code 7"),
-        (f"{FAKE},option.Hsh=3", UsageError, "has no option 'Hsh'; did you mean Hash?"),
-        (f"{FAKE},arg=hang-on=,start-timeout=1.5", ValueRepairError, "'go nodes 1': does it know this limit?"),
-        ("lc0", UsageError, "needs a net: lc0:nodes=1000,weights=FILE.pb.gz"),
-        ("lc0:weights=/nowhere/x.pb.gz", ValueRepairError, "/nowhere/x.pb.gz: no such net file"),
+        ("uci:/nowhere/engine,nodes=1", ValueRepairError, "/nowhere/engine"),
+        ("stockfish:path=/tmp", ValueRepairError, "/tmp"),
+        (f"uci:{__file__},nodes=1", ValueRepairError, "chmod +x"),
+        ("uci:/bin/true,nodes=1", ValueRepairError, "code 0"),
+        ("uci:/bin/cat,nodes=1,start-timeout=0.3", ValueRepairError, "uciok"),
+        (f"{FAKE},arg=exit-at-once", ValueRepairError, "code 7"),
+        (f"{FAKE},option.Hsh=3", UsageError, "Hash"),
+        (f"{FAKE},arg=hang-on=,start-timeout=1.5", ValueRepairError, "go nodes 1"),
+        ("lc0", UsageError, "weights="),
+        ("lc0:weights=/nowhere/x.pb.gz", ValueRepairError, "/nowhere/x.pb.gz"),
     ],
 )
-def test_what_cannot_work_is_said_before_the_run(spec: str, error: type[Exception], message: str) -> None:
+def test_what_cannot_work_is_said_before_the_run(spec: str, error: type[Exception], fact: str) -> None:
     with pytest.raises(error) as caught:
         open_oracle(spec, net_path=None, workers=1)
-    assert message in str(caught.value)
+    assert fact in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -212,11 +213,8 @@ def test_the_default_is_stockfish_then_the_own_search_with_the_same_net(
         identity = oracle.identity
     assert (identity.kind, identity.limits, identity.net) == ("mcts", {"nodes": 200}, "maia-1100")
     assert identity.options == {"certainty": "1", "lookahead": "1", "auto_extend": "1", "device": "CPU"}
-    assert said[0] == (
-        "no Stockfish on this machine (apt-get install stockfish): "
-        "the deep search is 200 nodes of the built-in MCTS with the same net"
-    )
-    assert "maia-1100 nodes=200 certainty=1 lookahead=1 auto_extend=1, 1 tree, about " in said[-1]
+    assert "Stockfish" in said[0]
+    assert identity.label in said[-1]
     with pytest.raises(ValueRepairError, match="stockfish is not on this machine"):
         open_oracle("stockfish", net_path=net)
 

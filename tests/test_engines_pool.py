@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, Future, wait
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 
 import chess
@@ -14,8 +14,8 @@ import chess.engine
 import psutil
 import pytest
 
-from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, one_search
-from valuerepair.engines.process import EngineFailure, EngineTimeout, LineProcess
+from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, one_search, search_seconds
+from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.spec import find_engine
 from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
@@ -35,9 +35,8 @@ class Opener:
     def __init__(self) -> None:
         self.pools: list[EnginePool] = []
 
-    def __call__(self, setup: EngineSetup, workers: int = 1, timeout: float | None = 5.0) -> EnginePool:
-        limit = TimeLimit(timeout=timeout, first=30.0, nodes=1000)
-        self.pools.append(EnginePool(setup, limit, workers))
+    def __call__(self, setup: EngineSetup, workers: int = 1, timeout: float = 5.0) -> EnginePool:
+        self.pools.append(EnginePool(setup, timeout, workers))
         return self.pools[-1]
 
 
@@ -73,39 +72,38 @@ def test_a_crash_costs_a_restart_and_the_position_is_searched_again(
     pool = opened(fake("crash-once-on=d2d4", f"mark={tmp_path / 'mark'}"))
     futures = [ask(pool, f"position startpos moves {m}") for m in ("e2e4", "d2d4", "c2c4")]
     assert [f.result(20) for f in futures] == [len("position startpos moves e2e4")] * 3
-    assert (pool.counts.searched, pool.counts.crashes, pool.counts.failed) == (3, 1, 0)
-    assert said == ["Fake 1.0 was killed by SIGSEGV: assertion failed: king; restarted"]
+    assert (pool.counts.searched, pool.counts.restarts, pool.counts.failed) == (3, 1, 0)
+    assert len(said) == 1
+    assert "Fake 1.0 was killed by SIGSEGV: assertion failed: king" in said[0]
 
 
 def test_a_hang_is_killed_and_the_position_is_searched_again(opened: Opener, tmp_path: Path) -> None:
     pool = opened(fake("hang-once-on=d2d4", f"mark={tmp_path / 'mark'}"), timeout=0.5)
     assert ask(pool, "position startpos moves d2d4").result(20) == 28
-    assert (pool.counts.hangs, pool.counts.searched) == (1, 1)
+    assert (pool.counts.restarts, pool.counts.searched) == (1, 1)
 
 
 @pytest.mark.parametrize(
-    ("what", "reason", "kind"),
+    ("what", "reason"),
     [
-        ("crash-on", "was killed by SIGSEGV: assertion failed: king", "crashes"),
-        ("exit-on", "exited with code 3", "crashes"),
-        ("error-on", "says: error The file seems to be unparseable.", "crashes"),
-        ("no-score-on", "gave a best move without a score", "crashes"),
-        ("garble-best-on", "garbled answer 'bestmove e2-e4'", "crashes"),
-        ("endless-line-on", "wrote a line of more than a mebibyte", "crashes"),
-        ("hang-on", "gave no best move in 1.6 s", "hangs"),
-        ("no-best-on", "gave no best move in 1.6 s", "hangs"),
-        ("flood-on", "gave no best move in 1.6 s", "hangs"),
+        ("crash-on", "was killed by SIGSEGV: assertion failed: king"),
+        ("exit-on", "exited with code 3"),
+        ("leak-on", "exited with code 1: MemoryError"),
+        ("error-on", "says: error The file seems to be unparseable."),
+        ("no-score-on", "gave a best move without a score"),
+        ("garble-best-on", "garbled answer 'bestmove e2-e4'"),
+        ("endless-line-on", "wrote a line of more than a mebibyte"),
+        ("hang-on", "gave no best move in 1.6 s"),
+        ("no-best-on", "gave no best move in 1.6 s"),
+        ("flood-on", "gave no best move in 1.6 s"),
     ],
 )
-def test_three_failures_give_up_the_position_and_the_run_goes_on(
-    opened: Opener, what: str, reason: str, kind: str
-) -> None:
+def test_three_failures_give_up_the_position_and_the_run_goes_on(opened: Opener, what: str, reason: str) -> None:
     pool = opened(fake(f"{what}=d2d4", LC0), timeout=0.4)
     bad, good = ask(pool, "position startpos moves d2d4"), ask(pool, "position startpos moves e2e4")
     assert bad.result(20) == f"{reason} [3]"
     assert good.result(20) == 28
-    assert getattr(pool.counts, kind) == 3
-    assert (pool.counts.failed, pool.counts.searched) == (1, 1)
+    assert (pool.counts.restarts, pool.counts.failed, pool.counts.searched) == (3, 1, 1)
 
 
 def test_an_answer_its_taker_refuses_is_a_failure_too(opened: Opener) -> None:
@@ -120,7 +118,7 @@ def test_an_answer_its_taker_refuses_is_a_failure_too(opened: Opener) -> None:
         lambda reason, attempts: f"{reason} [{attempts}]",
     )
     assert refused.result(20) == "gave the illegal best move e2e4 [3]"
-    assert (pool.counts.bad_answers, pool.counts.failed) == (3, 1)
+    assert (pool.counts.restarts, pool.counts.failed) == (3, 1)
 
 
 def test_garbage_between_the_lines_is_passed_over(opened: Opener) -> None:
@@ -169,27 +167,6 @@ def test_an_engine_is_asked_once_before_each_search_and_at_once_after_ucinewgame
     assert log.read_text().splitlines() == ["uci", *new, *searches, "stop", "quit"]
 
 
-def test_an_answer_that_is_there_is_read_also_after_the_deadline(tmp_path: Path) -> None:
-    """This program may have been late, as when the machine is busy; an engine that writes without end is given up."""
-    mark = tmp_path / "written"
-    engine = LineProcess([sys.executable, "-c", f"print('answer', flush=True); open({str(mark)!r}, 'w'); input()"])
-    flood = LineProcess([sys.executable, "-c", "while True: print('x' * 1000)"])
-    try:
-        until = time.monotonic() + 20
-        while not mark.exists() and time.monotonic() < until:
-            time.sleep(0.01)
-        assert engine.read_line(engine.now() - 1) == "answer"
-        with pytest.raises(EngineTimeout):
-            engine.read_line(engine.now() - 1)
-        assert flood.read_line(flood.now() + 20) == "x" * 1000
-        deadline = flood.now()
-        with pytest.raises(EngineTimeout):
-            [flood.read_line(deadline) for _ in range(100_000)]
-    finally:
-        engine.kill()
-        flood.kill()
-
-
 def test_a_line_that_uci_does_not_know_is_passed_over(opened: Opener) -> None:
     """UCI: "if the engine or the GUI receives an unknown command or token it should just ignore it"."""
     assert ask(opened(fake("warn-on=startpos"))).result(20) == len("position startpos")
@@ -198,8 +175,8 @@ def test_a_line_that_uci_does_not_know_is_passed_over(opened: Opener) -> None:
 def test_an_engine_that_dies_every_few_searches_loses_nothing(opened: Opener, said: list[str]) -> None:
     pool = opened(fake("crash-after=3"), workers=2)
     assert [ask(pool).result(20) for _ in range(20)] == [17] * 20
-    assert pool.counts.crashes >= 4
-    assert len(said) <= 10
+    assert pool.counts.restarts >= 4
+    assert len(said) == 1
 
 
 def test_a_slow_start_is_waited_for(opened: Opener) -> None:
@@ -238,7 +215,7 @@ def test_a_time_to_start_is_also_one_for_uciok(opened: Opener, monkeypatch: pyte
 def test_an_engine_that_cannot_search_is_known_at_once(opened: Opener) -> None:
     setup = fake("hang-on=startpos", start_seconds=1.5)
     with pytest.raises(EngineFailure, match=r"gave no best move in 1.5 s for 'go nodes 1': does it know this limit\?"):
-        EnginePool(setup, TimeLimit(timeout=None, first=5), 1, probe="go nodes 1")
+        EnginePool(setup, 5, 1, probe="go nodes 1")
 
 
 def test_an_error_that_an_engine_told_before_it_fell_silent_is_in_the_reason(opened: Opener) -> None:
@@ -252,7 +229,7 @@ def test_an_error_that_an_engine_told_before_it_fell_silent_is_in_the_reason(ope
     probed = r"'go nodes 1': does it know this limit\?; it says: error The file seems to be unparseable\.$"
     setup = fake("error-on=startpos", start_seconds=1.5)
     with pytest.raises(EngineFailure, match=probed):
-        EnginePool(setup, TimeLimit(timeout=None, first=5), 1, probe="go nodes 1")
+        EnginePool(setup, 5, 1, probe="go nodes 1")
 
 
 def test_options_are_checked_against_what_the_engine_offers(opened: Opener) -> None:
@@ -261,8 +238,6 @@ def test_options_are_checked_against_what_the_engine_offers(opened: Opener) -> N
     assert pool.settings == {"Hash": "64", "Style": "very wild", "UCI_ShowWDL": "true"}
     with pytest.raises(BadOption, match=r"has no option 'Hsh'; did you mean Hash\?"):
         opened(EngineSetup(path, arguments, {"Hsh": "64"}))
-    with pytest.raises(BadOption, match="option Hash=2000: it is a number from 1 to 1024"):
-        opened(EngineSetup(path, arguments, {"Hash": "2000"}))
 
 
 def test_an_engine_that_no_longer_starts_is_an_error_and_no_failed_position(opened: Opener, tmp_path: Path) -> None:
@@ -286,11 +261,10 @@ def test_close_finishes_what_is_in_flight_and_cancels_the_rest(opened: Opener) -
     futures = [ask(pool) for _ in range(6)]
     time.sleep(0.3)
     pool.close()
-    done = wait(futures, timeout=0)
-    assert len(done.done) == 6
+    assert all(f.done() for f in futures)
     assert sum(f.cancelled() for f in futures) == 4
     assert [f.result() for f in futures if not f.cancelled()] == [17, 17]
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(RuntimeError):
         ask(pool)
 
 
@@ -319,28 +293,6 @@ def test_a_pool_can_be_given_up_while_an_engine_starts(opened: Opener, tmp_path:
             future.result(0)
 
 
-def test_callbacks_that_raise_do_not_stop_the_engine(opened: Opener) -> None:
-    pool = opened(fake())
-    first = ask(pool)
-    first.add_done_callback(lambda _: 1 / 0)
-    assert [ask(pool).result(20) for _ in range(3)] == [17] * 3
-
-
-def test_many_threads_may_submit(opened: Opener) -> None:
-    pool = opened(fake(), workers=2)
-    answers: list[Answer] = []
-
-    def submit() -> None:
-        answers.extend(ask(pool).result(20) for _ in range(10))
-
-    threads = [threading.Thread(target=submit) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == [17] * 50
-
-
 def test_stockfish_gives_the_same_whatever_the_order_and_the_number_of_engines(opened: Opener, stockfish: str) -> None:
     setup = EngineSetup(stockfish, (), {"Hash": "16"}, {"UCI_ShowWDL": "true"})
     lines = [f"position startpos moves {' '.join(m)}" for m in (["e2e4"], ["e2e4", "e7e5"], ["d2d4"], ["d2d4", "g8f6"])]
@@ -349,7 +301,7 @@ def test_stockfish_gives_the_same_whatever_the_order_and_the_number_of_engines(o
         return report.cp, report.wdl, report.nodes, report.depth, report.pv
 
     def searches(workers: int, order: list[str]) -> dict[str, tuple[object, ...]]:
-        pool = EnginePool(setup, TimeLimit(timeout=None, first=60, nodes=40_000), workers)
+        pool = EnginePool(setup, 60, workers)
         opened.pools.append(pool)
         futures = {
             line: pool.submit(line, lambda: one_search("go nodes 40000", scores), lambda reason, _: (reason,))
@@ -363,20 +315,37 @@ def test_stockfish_gives_the_same_whatever_the_order_and_the_number_of_engines(o
     assert len(set(once.values())) == len(lines)
 
 
-def test_the_time_limit_follows_the_speed_seen() -> None:
-    limit = TimeLimit(timeout=None, first=500.0, nodes=1_000_000)
-    assert [limit.seconds(n) for n in (1, 2, 3)] == [500.0, 1000.0, 2000.0]
-    limit.learn(3_000, 0.01)  # a mate found at once: nothing to learn
-    for _ in range(3):
-        limit.learn(1_000_000, 20.0)
-    assert limit.seconds(1) == 200.0
-    limit.learn(500_000, 15.0)  # as slow as 30 s for all nodes
-    assert limit.seconds(1) == 300.0
-    quick = TimeLimit(timeout=None, first=500.0, nodes=1000)
-    for _ in range(3):
-        quick.learn(1000, 0.001)
-    assert quick.seconds(1) == 60.0
-    assert TimeLimit(timeout=7.0, first=500.0, nodes=1000).seconds(2) == 14.0
+PARENT = """
+import sys, time
+from valuerepair.engines.pool import EnginePool, one_search
+from valuerepair.engines.uci import EngineSetup
+pool = EnginePool(EngineSetup(sys.argv[1]), 600, 2)
+futures = [pool.submit("position startpos", lambda: one_search("go infinite", str), lambda *_: "") for _ in range(2)]
+while not all(future.running() for future in futures):
+    time.sleep(0.01)
+print("searching", flush=True)
+time.sleep(600)
+"""
+
+
+def test_kill_9_of_the_parent_ends_stockfish_in_the_middle_of_a_search(stockfish: str) -> None:
+    """It sees the end of its input."""
+    command = [sys.executable, "-c", PARENT, stockfish]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "searching\n"
+        engines = psutil.Process(parent.pid).children(recursive=True)
+        parent.kill()
+    assert len(engines) == 2
+    _, alive = psutil.wait_procs(engines, timeout=5)
+    assert all(engine.status() == psutil.STATUS_ZOMBIE for engine in alive)
+
+
+def test_a_search_has_ten_minutes_and_more_for_many_nodes_or_as_long_as_is_said() -> None:
+    assert search_seconds({"nodes": 1_000_000}) == 1600
+    assert search_seconds({"depth": 30}) == 600
+    assert search_seconds({"movetime": 5000}) == 605
+    assert search_seconds({"nodes": 1_000_000}, 7.0) == 7
 
 
 def test_engines_are_found_beside_python_and_among_the_games(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.mcts_doubles import COLOUR_PLANE, FakeNet, after, leaf_of, position, searched
+from tests.mcts_doubles import COLOUR_PLANE, FakeNet, leaf_of, position, searched
 from tests.search_trees import (
     OPTIONS,
     Node,
@@ -30,7 +30,6 @@ from valuerepair.mcts.evaluator import Evaluations, Leaves
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.layout import ENDED, OPEN, TWO_FOLD
 from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.search import Search
 
 MEN = ("KQk", "KRk", "KQQk", "KRRk", "KRkr", "KPk", "KQkp", "KBNk", "KPPkp", "KRPkr", "KQkrp", "KNPkb", "KQRkrbnpp")
 # Their lines end after a capture, so that the 50-move rule ends all the others soon.
@@ -163,18 +162,20 @@ def test_a_draw_that_is_worth_less_than_the_best_move_is_not_played() -> None:
     assert -1 < result.q < -0.5
 
 
-def grow(search: Search, start: Position, steps: tuple[int, ...]) -> Iterator[Node]:
-    search.set_position(start)
+def grow(start: Position, steps: tuple[int, ...]) -> Iterator[Node]:
+    forest = searched(start, 1, certainty=True)
     for nodes in steps:
-        search.run(nodes=nodes)
-        yield boards_of(search._forest, start)
+        forest.go_on(0, nodes)
+        while not forest.is_done(0):
+            forest.play_round()
+        yield boards_of(forest, start)
 
 
 def test_what_is_proven_is_not_visited_again() -> None:
     quiet = grown = 0
     for start in endings(MEN, (0, 94, 97), 6, 3):
         proven: dict[tuple[str, ...], int] = {}
-        for tree in grow(Search(FakeNet(), SearchParams(certainty=True)), start, tuple(range(60, 300, 60))):
+        for tree in grow(start, tuple(range(60, 300, 60))):
             for node in tree.walk():
                 line = tuple(move.uci() for move in node.board.move_stack)
                 drawn_at_root = node.depth == 1 and node.lower == 0
@@ -195,7 +196,7 @@ def test_a_draw_in_hand_ends_visits_to_moves_that_cannot_win() -> None:
     passed = 0
     for start in endings(("KRkr", "KQkrp", "KRPkr", "KPk"), (97, 98), 12, 4):
         visits: dict[tuple[str, ...], int] = {}
-        for tree in grow(Search(FakeNet(), SearchParams(certainty=True)), start, (100, 200, 300)):
+        for tree in grow(start, (100, 200, 300)):
             for node in tree.walk():
                 if node.depth == 0 or node.kind != OPEN or node.upper > 0:
                     continue
@@ -285,29 +286,6 @@ def test_mate_comes_before_the_fifty_moves() -> None:
     result = result_of(position("7k/R7/1R6/8/8/8/8/K7 w - - 99 90"), 50, certainty=True)
     assert (result.best_move, result.mate) == ("b6b8", 1)
     assert {move.certain for move in result.moves[1:]} <= {0, None}
-
-
-@pytest.mark.parametrize("options", OPTIONS[2:], ids=ids)
-def test_proofs_hold_when_the_game_goes_on(options: dict[str, Any]) -> None:
-    kept = proofs = 0
-    for start in (*endings(MEN, (0, 90, 95), 8, 14), position(SHUFFLE, "h1g1 h8g8 g1h1 g8h8")):
-        search, now = Search(FakeNet(), SearchParams(**options)), start
-        search.set_position(now)
-        for nodes in (150, 120, 100, 80):
-            result = search.run(nodes=nodes)
-            tree = boards_of(search._forest, now)
-            check_trees(search._forest._trees, search._forest._rules)
-            prove(tree)
-            for node in tree.walk():
-                if node.depth and node.kind != TWO_FOLD:
-                    assert (node.lower, node.upper) == node.proven, (now.uci, node.board.fen())
-                    proofs += node.proven != (-1, 1)
-            now = after(now, max(result.moves, key=lambda move: move.visits).move)
-            if not any(board_of(now).legal_moves):
-                break
-            kept += search.set_position(now)
-    assert kept > 10
-    assert proofs > 100
 
 
 def test_a_fortress_is_no_win() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import cache
@@ -33,9 +34,11 @@ from tests.tree_checks import BrokenTree, check_trees, checked_rounds
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts import layout
+from valuerepair.mcts.evaluator import Evaluations, Leaves
 from valuerepair.mcts.forest import Forest, forest_bytes
 from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.params import SearchParams
+from valuerepair.mcts.result import SearchResult
 
 EVERYTHING: dict[str, Any] = {"certainty": True, "lookahead": True, "auto_extend": True, "n_scl": 8, "draw_score": 0.1}
 GOLDENS = Path(__file__).parent / "goldens"
@@ -192,6 +195,32 @@ def test_one_evaluation_is_the_net_itself() -> None:
     assert [m.prior for m in result.moves] == sorted((m.prior for m in result.moves), reverse=True)
     assert sum(m.prior for m in result.moves) == pytest.approx(1, abs=1e-5)
     assert {m.move for m in result.moves} == {m.uci() for m in chess.Board(KIWIPETE).legal_moves}
+
+
+# --- One position until a limit or a stop
+
+
+class SlowNet(FakeNet):
+    def __call__(self, leaves: Leaves) -> Evaluations:
+        time.sleep(0.002)
+        return super().__call__(leaves)
+
+
+def test_a_search_ends_by_nodes_by_time_and_by_stop_and_tells_on_the_way() -> None:
+    forest, infos, start = Forest(SlowNet(), trees=1, nodes=10, lines=3), list[SearchResult](), POSITIONS[2]
+    result = forest.search_one(start, 150, on_info=infos.append, info_seconds=0.05)
+    assert repr(result) == repr(searched(start, 150).result(0, 3))
+    nodes = [r.nodes for r in infos]
+    assert 3 <= len(nodes) <= 30
+    assert nodes == sorted(set(nodes))
+    assert [len(m.pv) > 1 for m in infos[-1].moves[:4]] == [True, True, True, False]
+    begun = time.monotonic()
+    assert 1 < forest.search_one(start, 10**6, seconds=0.2).nodes < 110
+    assert 0.2 <= time.monotonic() - begun < 0.6
+    calls = iter(range(99))
+    assert forest.search_one(start, 10**6, stop=lambda: next(calls) == 4).nodes == 5
+    assert forest.search_one(start, 10**6, stop=lambda: True).nodes == 1
+    assert forest.free == 1
 
 
 # --- Invariants

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import chess
 import chess.engine
+import chess.gaviota
+import chess.syzygy
 import pytest
 
 from tests.mcts_doubles import FakeNet, position, searched
-from tests.search_trees import OPTIONS, board_of, endings, forced_mate, ids, result_of
+from tests.search_trees import OPTIONS, board_of, boards_of, endings, forced_mate, ids, result_of
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.params import SearchParams
@@ -122,3 +126,40 @@ def test_a_loss_is_played_by_no_temperature_while_there_is_another_move() -> Non
     played = {choose_move(result, SearchParams(temperature=9.0, temp_visit_offset=5.0), 10, s) for s in range(200)}
     assert not played & lost
     assert len(played) > 3
+
+
+def test_what_is_proven_agrees_with_tablebases() -> None:
+    """With the smallest tables, three men without pawns, or with those of four men in $VALUEREPAIR_SYZYGY."""
+    folder = os.environ.get("VALUEREPAIR_SYZYGY", str(Path(__file__).parent / "goldens" / "syzygy"))
+    men = ("KQk", "KRk") if "VALUEREPAIR_SYZYGY" not in os.environ else ("KQkr", "KRkb", "KBkn", "KPkp", "KRkp", "KBPk")
+    proven = 0
+    with chess.syzygy.open_tablebase(folder) as tables:
+        for start in endings(men, (0,), 60, 12):
+            tree = boards_of(searched(start, 300, certainty=True, lookahead=True), start)
+            repeats = any(node.board.is_repetition(3) for node in tree.walk())
+            for node in tree.walk():
+                if node.depth and not repeats and any(node.board.legal_moves):
+                    value = -tables.probe_wdl(node.board)
+                    assert node.lower <= (value > 0) - (value < 0) <= node.upper, node.board.fen()
+                    proven += (node.lower, node.upper) != (-1, 1)
+    assert proven > 100
+
+
+def test_mates_are_no_longer_than_said_by_gaviotas_tables() -> None:
+    gaviota = Path(os.environ.get("VALUEREPAIR_GAVIOTA", "none"))
+    if not (gaviota / "kqk.gtb.cp4").is_file():
+        pytest.skip("no Gaviota tables (set VALUEREPAIR_GAVIOTA)")
+    mates = 0
+    with chess.gaviota.open_tablebase(str(gaviota)) as tables:
+        for start in endings(("KQk", "KRk"), (0,), 60, 13):
+            board = board_of(start)
+            for move in mates_of(searched(start, 1500, certainty=True, lookahead=True).result(0)):
+                assert move.mate is not None
+                board.push_uci(move.move)
+                plies = -tables.probe_dtm(board) if not board.is_checkmate() else 0
+                mate_plies = 2 * move.mate - 2 if move.mate > 0 else 2 * move.mate + 1
+                assert abs(plies) <= abs(mate_plies), (start.fen, move)
+                assert plies * mate_plies >= 0, (start.fen, move)
+                mates += 1
+                board.pop()
+    assert mates > 5

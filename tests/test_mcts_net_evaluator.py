@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from tests import lc0_oracle
+from tests.uci_fake_net import MaterialNet
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.mcts.evaluator import Evaluations, Leaves, NetEvaluator
+from valuerepair.mcts.evaluator import Evaluations, Leaves, NetEvaluator, SplitEvaluator
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
@@ -131,3 +132,31 @@ def test_what_it_says_of_the_net(net: Net) -> None:
     evaluator = NetEvaluator(net)
     assert evaluator.input_format == net.identity.input_format == 1
     assert evaluator.streams == 2
+
+
+@pytest.mark.parametrize("streams", [1, 2, 3, 8])
+def test_leaves_spread_over_cores_get_the_same_values(streams: int) -> None:
+    dice = np.random.default_rng(1)
+    whole, sizes = MaterialNet(), []
+
+    class Recording(MaterialNet):
+        def __call__(self, leaves: Leaves) -> Evaluations:
+            sizes.append(len(leaves.masks))
+            return super().__call__(leaves)
+
+    split = SplitEvaluator(Recording(), streams)
+    for n in (1, 2, 5, 16):
+        counts = dice.integers(1, 40, n)
+        leaves = Leaves(
+            dice.integers(0, 2**63, (n, 112), np.uint64),
+            np.zeros(n, np.float32),
+            dice.integers(0, 1858, counts.sum(), np.uint16),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        )
+        sizes.clear()
+        for ours, theirs in zip(split(leaves), whole(leaves), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        assert sum(sizes) == n
+        assert len(sizes) == min(n, streams)
+        assert max(sizes) - min(sizes) <= 1
+    split.close()

@@ -10,14 +10,11 @@ from pathlib import Path
 
 import chess
 import pytest
-from click.testing import CliRunner
 
 import valuerepair as vr
 from tests.mining_doubles import dump, random_games
 from tests.vr_runs import here, in_a_process
-from valuerepair.chess import values
 from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch
-from valuerepair.cli import cli
 from valuerepair.errors import UsageError
 from valuerepair.mcts.forest import forest_bytes
 from valuerepair.mcts.params import SearchParams
@@ -156,7 +153,6 @@ def test_the_identity_tells_what_changes_values_and_nothing_else(net: Net, share
             identity_of(net, SearchParams(history_fill="always"), 1000),
             identity_of(net, SearchParams(n_scl=5, seed=1), 1000),
             identity_of(net, SearchParams(n_scl=5, seed=2), 1000),
-            identity_of(net, SearchParams(syzygy="/nowhere"), 1000),
             identity_of(other, SearchParams(), 1000),
         ]
     assert len({plain.digest, *(o.digest for o in others)}) == len(others) + 1
@@ -219,19 +215,15 @@ def test_closing_with_cancel_gives_up_what_runs(net: Net) -> None:
             future.result(0)
 
 
-def test_memory_is_bounded_and_said(net: Net, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+def test_memory_is_bounded(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_mcts(SearchParams(), 1000, None, net) as oracle:
         assert oracle.workers == net.session.streams * net.batch_size
-    need = forest_bytes(oracle.workers, 1000) / 1e6
-    assert f"{oracle.workers} trees at once, about {need:,.0f} MB of memory" in said[-1]
     monkeypatch.setattr(mcts_oracle, "available_memory", lambda: 6 * forest_bytes(1, 10_000))
     with open_mcts(SearchParams(), 10_000, None, net) as oracle:
         assert oracle.workers == 3  # half of the memory
-    with pytest.raises(UsageError, match=r"7 trees of 10,000 nodes need .* are free: take fewer trees or nodes"):
+    with pytest.raises(UsageError, match="7 trees of 10,000 nodes"):
         open_mcts(SearchParams(), 10_000, 7, net)
-    with pytest.raises(
-        UsageError, match=r"a tree of 1,000,000,000 nodes needs .* GB, and .* are free: take fewer nodes"
-    ):
+    with pytest.raises(UsageError, match="1,000,000,000 nodes"):
         open_oracle("mcts:nodes=1000M", net_path=None, net=net)
 
 
@@ -253,29 +245,3 @@ def test_vr_mine_searches_every_position_once(shared_data: Path, tmp_path: Path)
     assert len(frame) == 40
     assert (frame["nodes"] <= 8).all()
     assert frame["deep_q"].abs().max() <= 1
-
-
-def test_no_view_of_values_that_are_q_names_an_alpha(
-    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    random_games(tmp_path / "games.pgn", 12)
-    net = shared_data / "nets" / "maia-1900.pb.gz"
-
-    def said(words: str) -> str:
-        done = CliRunner().invoke(cli, words.split(), catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-        return done.output
-
-    said(f"mine games.pgn --net {net} --deep mcts:nodes=8 --device cpu --screen off")
-    views = ["stats", "plot -o a.svg", "plot rate -o b.svg", "books --threshold 0.01 -o book"]
-    for alpha_words in ("", " --alpha 300"):
-        shown = [said(f"show {number}{alpha_words}") for number in range(1, 7)]
-        mates = [text for text in shown if "Q of a mate" in text]
-        assert sum(values.OWN_Q in text for text in shown) == 6 - len(mates) > 0
-        texts = [*shown, *(said(view + alpha_words) for view in views)]
-        for text in [*texts, (tmp_path / "a.svg").read_text("utf-8")]:
-            assert "alpha" not in text.lower()
-            assert values.OWN_Q in text or text in mates
-    report = said("report --threshold 0.01 -o report.html")
-    assert "alpha 1" not in (tmp_path / "report.html").read_text("utf-8"), report

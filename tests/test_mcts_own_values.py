@@ -80,20 +80,6 @@ def test_a_move_proven_lost_keeps_what_the_net_said_of_it() -> None:
     assert all(m.prior < 1e-6 < m.net_prior for m in lost)
 
 
-def test_a_kept_tree_says_what_is_known() -> None:
-    """The new root was evaluated as a node: its value is there, and the priors of all that is not proven lost."""
-    forest = Forest(FakeNet(), trees=1, nodes=400)
-    slot = forest.add(Position(STARTPOS_FEN), 300)
-    while not forest.is_done(slot):
-        forest.play_round()
-    move = forest.result(slot).best_move
-    after = Position("", STARTPOS_FEN, (move,))
-    assert forest.advance(slot, after, [move])
-    kept, new = forest.result(slot), searched(after)
-    assert (kept.net_q, kept.net_d, kept.net_m) == (new.net_q, new.net_d, new.net_m)
-    assert {m.move: m.net_prior for m in kept.moves} == {m.move: m.net_prior for m in new.moves}
-
-
 def test_results_without_them_say_so() -> None:
     result = SearchResult(1, 1, 0.0, 0.0, 0.0, 0.0, 0.0, (), 0, 0)
     assert math.isnan(result.net_d)

@@ -1,10 +1,12 @@
-"""The UCI server over a net that counts material: every command, limits, the clock, and what is not understood."""
+"""The search as a UCI engine: over a net that counts material, a real net, and python-chess's client."""
 
 from __future__ import annotations
 
+import math
 import queue
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import chess
 import chess.engine
@@ -20,15 +23,13 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from tests.uci_fake_net import open_material_net
-from valuerepair.chess.positions import STARTPOS_FEN
-from valuerepair.mcts.params import PARAMETER_NAMES, PARAMETERS
-from valuerepair.mcts.uci_server import UciServer
+from valuerepair.errors import UsageError
+from valuerepair.mcts.params import PARAMETER_NAMES, PARAMETERS, SearchParams
+from valuerepair.mcts.result import RootMove, Score, SearchResult, score_of
+from valuerepair.mcts.uci import DEFAULT_NODES, EngineSettings, UciServer
 
-MATED, STALEMATE = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1", "7k/5K2/6Q1/8/8/8/8/8 b - - 0 1"
+MATED = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1"
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
-NOTHING = "no limit is understood; a search of 100 nodes"
-WINS_ROOK, WON = "7k/8/8/8/8/5K2/1r4Q1/8 w - - 0 1", "7k/8/8/8/8/5K2/6Q1/8 w - - 0 1"
-ONE_MOVE = "8/8/8/8/8/2k5/8/K6r w - - 0 1"
 
 
 class Gui:
@@ -37,26 +38,23 @@ class Gui:
     def __init__(self) -> None:
         self._to: queue.Queue[str | None] = queue.Queue()
         self._from: queue.Queue[str] = queue.Queue()
-        self.server = UciServer(open_material_net, self._from.put)
-        self._thread = threading.Thread(target=self.server.run, args=(iter(self._to.get, None),), daemon=True)
+        server = UciServer(self._from.put, open_net=open_material_net)
+        self._thread = threading.Thread(target=server.run, args=(iter(self._to.get, None),), daemon=True)
         self._thread.start()
 
     def send(self, *lines: str) -> None:
         for line in lines:
             self._to.put(line + "\n")
 
-    def until(self, start: str, seconds: float = 60.0) -> list[str]:
-        """The lines up to the first that begins with `start`."""
-        lines = [self._from.get(timeout=seconds)]
-        while not lines[-1].startswith(start):
-            lines.append(self._from.get(timeout=seconds))
-        return lines
-
     def ask(self, *lines: str, until: str = "bestmove") -> list[str]:
+        """The lines of the answer, up to the first that begins with `until`."""
         self.send(*lines)
-        return self.until(until)
+        answer = [self._from.get(timeout=300)]
+        while not answer[-1].startswith(until):
+            answer.append(self._from.get(timeout=300))
+        return answer
 
-    def quiet(self, seconds: float) -> bool:
+    def is_quiet(self, seconds: float) -> bool:
         """Whether no line but `info` comes for so long."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
@@ -76,8 +74,7 @@ class Gui:
 @contextmanager
 def gui(*options: str) -> Iterator[Gui]:
     side = Gui()
-    side.send(*(f"setoption name {option}" for option in options), "isready")
-    side.until("readyok", 300)  # it may compile
+    side.ask(*(f"setoption name {option}" for option in options), "isready", until="readyok")
     yield side
     side.close()
 
@@ -88,264 +85,128 @@ def field(line: str, name: str) -> int:
     return int(found[1])
 
 
-def test_the_handshake_offers_every_parameter() -> None:
+# --- Options
+
+
+def test_every_parameter_can_be_set_by_its_uci_name_and_shows_in_the_handshake() -> None:
     with gui() as side:
         lines = side.ask("uci", until="uciok")
-    offered = {found[1] for line in lines if (found := re.match(r"option name (\S+) type", line))}
-    assert {*PARAMETER_NAMES, "minibatch_size"} == set(PARAMETERS)
-    assert offered >= set(PARAMETER_NAMES.values()) | {"WeightsFile", "Threads", "MultiPV", "UCI_ShowWDL", "Ponder"}
     assert lines[0].startswith("id name valuerepair ")
-
-
-def test_go_nodes_is_exact_and_every_info_line_is_legal() -> None:
-    with gui("UCI_ShowWDL value true") as side:
-        *lines, last = side.ask("position startpos moves e2e4 e7e5", "go nodes 500")
-    board = chess.Board()
-    for uci in ("e2e4", "e7e5"):
-        board.push_uci(uci)
-    infos = [line for line in lines if line.startswith("info depth")]
-    for line in infos:
-        pv = line.split(" pv ")[1].split()
-        copy = board.copy()
-        for uci in pv:
-            copy.push_uci(uci)
-        found = re.search(r"wdl (\d+) (\d+) (\d+)", line)
-        assert found is not None
-        assert sum(map(int, found.groups())) == 1000
-    assert field(infos[-1], "nodes") == 500
-    assert last.split()[1] == infos[-1].split(" pv ")[1].split()[0]
-    assert last.split()[3] == infos[-1].split(" pv ")[1].split()[1]
-    assert "wdl" in infos[-1]
-
-
-def test_stop_in_the_middle_and_isready_at_any_time() -> None:
-    with gui() as side:
-        side.send("position startpos", "go infinite")
-        side.until("info depth")
-        assert side.ask("isready", until="readyok")[-1] == "readyok"
-        assert side.quiet(0.3)
-        begun = time.monotonic()
-        answer = side.ask("stop")
-        assert time.monotonic() - begun < 2
-        assert answer[-1].startswith("bestmove ")
-        # A second stop, and one without a search, change nothing.
-        assert side.ask("stop", "stop", "isready", until="readyok") == ["readyok"]
-
-
-def test_a_finished_infinite_search_waits_for_stop() -> None:
-    with gui("Certainty value true") as side:
-        side.send(f"position fen {MATE_IN_1}", "go infinite")
-        assert side.quiet(0.7)  # it is proven, and must not be told yet
-        *_, info, best = side.ask("stop")
-    assert "score mate 1 " in info
-    assert best == "bestmove a1a8"
-
-
-def test_pondering_becomes_a_search_by_the_clock() -> None:
-    with gui("SmartPruningFactor value 0", "MoveOverheadMs value 0") as side:
-        side.send("position startpos moves e2e4 e7e5", "go ponder wtime 4000 btime 4000 movestogo 20")
-        assert side.quiet(0.5)
-        begun = time.monotonic()
-        side.ask("ponderhit")
-        # 4 s over 20 moves, times the 2.8 of the first move of a game.
-        assert 0.55 <= time.monotonic() - begun < 2
-        side.send("position startpos moves e2e4 e7e5 g1f3", "go ponder wtime 4000 btime 4000")
-        assert side.ask("stop")[-1].startswith("bestmove")
+    offered = [found[1] for line in lines if (found := re.match(r"option name (\S+) type", line))]
+    assert sorted(offered) == sorted([*PARAMETER_NAMES.values(), "WeightsFile", "Device", "Threads", "MinibatchSize"])
+    assert {*PARAMETER_NAMES, "minibatch_size"} == set(PARAMETERS)
+    values = {bool: "true", int: "7", float: "0.5", str: ""}
+    words = {"fpu_strategy": "absolute", "fpu_strategy_at_root": "absolute", "history_fill": "no"}
+    words |= {"cpuct_base": "5", "cpuct_base_at_root": "5"}
+    for parameter, name in PARAMETER_NAMES.items():
+        before = getattr(SearchParams(), parameter)
+        text = words.get(parameter, "false" if before is True else values[type(before)])
+        assert getattr(EngineSettings().with_option(name.upper(), text).params, parameter) != before
+    assert EngineSettings().with_option("NScl", "0").params.n_scl == 0
+    assert EngineSettings(weights="a").with_option("WeightsFile", "<empty>").weights == ""
 
 
 @pytest.mark.parametrize(
-    ("position", "go"), [("startpos", "go ponder"), ("startpos moves e2e4", "go wtime 1000"), ("startpos", "go")]
+    ("name", "value"),
+    [("Threads", "-1"), ("NScl", "-3"), ("FpuStrategy", "odd"), ("CPuct", "x"), ("CPut", "1")],
 )
-def test_the_next_search_ends_one_that_has_no_limit(position: str, go: str) -> None:
-    """After ``ponderhit`` nothing limits it; and the other side's clock is no limit."""
+def test_wrong_options_are_refused_by_name(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        EngineSettings().with_option(name, value)
     with gui() as side:
-        side.send(f"position {position}", go)
-        assert side.quiet(0.5)
-        side.send("ponderhit")
-        assert side.quiet(0.5)
-        side.send("position startpos moves d2d4", "go nodes 3")
-        assert side.until("bestmove", 20)
-        assert side.until("bestmove", 20)
-
-
-def test_the_clock_is_kept() -> None:
-    with gui("SmartPruningFactor value 0") as side:
-        begun = time.monotonic()
-        side.ask("position startpos", "go movetime 300")
-        assert 0.3 <= time.monotonic() - begun < 1
-        begun = time.monotonic()
-        side.ask("go wtime -50 btime 100000 winc 0")
-        assert time.monotonic() - begun < 1
-
-
-def test_with_a_clock_what_is_settled_is_played_at_once() -> None:
-    with gui("Certainty value true") as side:
-        for fen in (MATE_IN_1, ONE_MOVE):
-            board = chess.Board(fen)
-            begun = time.monotonic()
-            best = side.ask(f"position fen {fen}", "go wtime 600000 btime 600000")[-1].split()[1]
-            assert time.monotonic() - begun < 2
-            assert chess.Move.from_uci(best) in board.legal_moves
-
-
-def test_multipv_and_searchmoves() -> None:
-    with gui("MultiPV value 3") as side:
-        lines = side.ask("position startpos", "go nodes 300")
-        last = lines[-4:-1]
-        assert [field(line, "multipv") for line in last] == [1, 2, 3]
-        assert len({line.split(" pv ")[1].split()[0] for line in last}) == 3
-        lines = side.ask("go nodes 200 searchmoves a2a3 h2h4 e2e5")
-    assert "info string searchmoves: e2e5 is not legal here" in lines
-    assert {line.split(" pv ")[1].split()[0] for line in lines if " pv " in line} == {"a2a3", "h2h4"}
-
-
-def test_searchmoves_after_a_search_of_all_moves_count_their_own_nodes() -> None:
-    with gui("MoveOverheadMs value 0") as side:
-        side.ask("position startpos", "go nodes 2000")
-        only = "searchmoves a2a3 h2h4"
-        lines = side.ask(f"go nodes 300 {only}")
-        assert min(field(line, "nps") for line in lines if " nps " in line) > 0
-        side.ask("ucinewgame", "go nodes 2000")
-        begun = time.monotonic()
-        side.ask(f"go wtime 4000 btime 4000 movestogo 6 {only}")  # some 1.9 s, of which at most half can be spared
-        assert time.monotonic() - begun > 0.6
-
-
-def test_depth_and_mate_limits_end_a_search() -> None:
-    with gui("Certainty value true") as side:
-        *_, info, _ = side.ask("position startpos", "go depth 3")
-        assert field(info, "depth") >= 3
-        *_, info, best = side.ask(f"position fen {MATE_IN_1}", "go mate 1")
-    assert "score mate 1 " in info
-    assert best == "bestmove a1a8"
-
-
-def test_game_over() -> None:
-    with gui() as side:
-        assert side.ask(f"position fen {MATED}", "go nodes 5") == ["info depth 0 score mate 0", "bestmove (none)"]
-        assert side.ask(f"position fen {STALEMATE}", "go movetime 50") == ["info depth 0 score cp 0", "bestmove (none)"]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "position fen 8/8/8/8/8/8/8/8 w - - 0 1",
-        "position fen 4k3/8/8/8/8/8/4R3/4K3 w - - 0 1",
-        "position startpos moves e2e5",
-        "position fen",
-        "position",
-        "position fen rnbqkbnr/pppppppp w",
-        "position startpos moves e2e4 " + "x" * 5000,
-    ],
-)
-def test_an_illegal_position_is_told_and_searched_by_nobody(line: str) -> None:
-    with gui() as side:
-        lines = side.ask("position startpos", line, "go nodes 10")
-        assert lines[0].startswith("info string position ")
-        assert lines[-2:] == ["info string error: there is no legal position to search", "bestmove 0000"]
-        assert all(len(text) < 500 for text in lines)
-        assert side.ask("position startpos", "go nodes 10")[-1].startswith("bestmove ")
-
-
-@pytest.mark.parametrize(
-    ("words", "nodes", "said"),
-    [
-        ("go nodes 50 foo", 50, ["'foo' is not understood"]),
-        ("go foo nodes 50 depth 0", 50, ["'foo' is not understood", "depth 0: must be a whole number of at least 1"]),
-        ("go depth nodes 50", 50, ["depth: must be a whole number of at least 1"]),
-        ("go wtime abc nodes 50", 50, ["wtime abc: must be a whole number"]),
-        ("go nodes 50 searchmoves", 50, ["searchmoves: no moves follow"]),
-        ("go nodes 50 searchmoves infinite nodes 50", None, ["searchmoves: no moves follow"]),
-        ("go perft 3", 100, ["'perft' is not understood", "'3' is not understood", NOTHING]),
-        ("go depth 0", 100, ["depth 0: must be a whole number of at least 1", NOTHING]),
-        ("go nodes", 100, ["nodes: must be a whole number of at least 1", NOTHING]),
-        ("go nodes -5", 100, ["nodes -5: must be a whole number of at least 1", NOTHING]),
-    ],
-)
-def test_what_is_not_understood_of_a_go_is_told_and_the_rest_done(
-    words: str, nodes: int | None, said: list[str]
-) -> None:
-    """As UCI has it: "if the engine receives an unknown token it should ignore it and parse the rest"."""
-    with gui() as side:
-        lines = side.ask("position startpos", words, *(["stop"] if nodes is None else []))
-        assert lines[: len(said)] == [f"info string go: {line}" for line in said]
-        assert nodes is None or field(lines[-2], "nodes") == nodes
-        assert chess.Move.from_uci(lines[-1].split()[1]) in chess.Board().legal_moves
-
-
-def test_a_search_that_ends_by_the_size_of_its_tree_says_so() -> None:
-    full = "info string the tree is full at "
-    with gui("Hash value 1") as side:
-        lines = side.ask("position startpos", "go nodes 100000000")
-        (told,) = (line for line in lines if line.startswith(full))
-        room = int(told.removeprefix(full).split()[0])
-        assert told == f"{full}{room} nodes; raise Hash for more"
-        assert field(lines[-2], "nodes") == room
-        side.send("ucinewgame", "go infinite")
-        assert side.until(full)[-1] == told  # at once: the move waits for stop
-        assert side.ask("stop")[-1].startswith("bestmove ")
-        assert not any(full in line for line in side.ask("ucinewgame", f"go nodes {room}"))
-
-
-@pytest.mark.parametrize(
-    ("fen", "rights"),
-    [
-        ("4k3/8/8/8/8/8/8/3QK3 w KQkq - 0 1", "-"),
-        ("r3k3/8/8/8/8/8/8/R2K3R b KQkq - 0 1", "q"),
-        ("4k2r/8/8/8/8/8/8/R3K3 w KQkq - 3 9", "Qk"),
-    ],
-)
-def test_rights_to_castle_without_king_and_rook_are_dropped(fen: str, rights: str) -> None:
-    """As python-chess cleans them; editors of boards send KQkq whatever stands there."""
-    assert chess.Board(fen).clean_castling_rights() == chess.Board(fen.replace("KQkq", rights)).castling_rights
-    with gui() as side:
-        lines = side.ask(f"position fen {fen}", "go nodes 5")
-        assert lines[0] == f"info string castling KQkq is {rights} here: king or rook is not at home"
-        assert lines[-1].startswith("bestmove ")
-        assert "0000" not in lines[-1]
-        good = side.ask("position fen r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", "go nodes 5")
-        assert not any("castling" in line for line in good)
-
-
-def test_options_in_a_search_are_set_after_it_and_wrong_ones_told() -> None:
-    with gui() as side:
-        side.send("position startpos", "go infinite")
-        side.until("info depth")
-        lines = side.ask("setoption name MultiPV value 2", "isready", until="readyok")
-        assert "info string option MultiPV will be set when the search has ended" in lines
-        assert field(side.ask("stop")[-2], "multipv") == 1
-        assert field(side.ask("go nodes 900")[-2], "multipv") == 2
-        wrong = side.ask("setoption name CPut value 1", "setoption name CPuct value x", "isready", until="readyok")
-        assert wrong == [
-            "info string error: no option 'CPut'; did you mean CPuct?",
-            "info string error: option CPuct=x: must be a number",
-            "readyok",
-        ]
-        assert side.ask("setoption", "isready", until="readyok")[0].startswith("info string setoption ")
-
-
-def test_blanks_in_a_value_are_kept() -> None:
-    """A file's name may have any; python-chess sends it as it is."""
-    with gui() as side:
-        lines = side.ask("setoption  name  WeightsFile  value my  net value 2.pb.gz ", "isready", until="readyok")
-        assert lines == ["info string material counter my  net value 2.pb.gz", "readyok"]
+        told, ready = side.ask(f"setoption name {name} value {value}", "isready", until="readyok")
+    assert told.startswith("info string error: ")
+    assert name in told
+    assert ready == "readyok"
 
 
 def test_a_net_that_cannot_be_opened_is_told_and_another_one_taken() -> None:
     with gui() as side:
         lines = side.ask("setoption name WeightsFile value missing", "isready", until="readyok")
         assert lines == ["info string error: missing: no such net file", "readyok"]
-        assert side.ask("position startpos", "go nodes 5")[-1] == "bestmove 0000"
-        lines = side.ask("setoption name WeightsFile value other", "isready", until="readyok")
-        assert lines == ["info string material counter other", "readyok"]
+        assert side.ask("position startpos", "go nodes 5")[-1] == "bestmove (none)"
+        lines = side.ask("setoption  name  WeightsFile  value my  net 2.pb.gz ", "isready", until="readyok")
+        assert lines == ["info string material counter my  net 2.pb.gz", "readyok"]
         assert side.ask("go nodes 5")[-1].startswith("bestmove ")
+        assert chess.Move.from_uci(side.ask("go nodes 5")[-1].split()[1]) in chess.Board().legal_moves
+
+
+# --- Searches
+
+
+def test_go_nodes_is_exact_and_its_line_legal() -> None:
+    with gui() as side:
+        *_, info, last = side.ask("position startpos moves e2e4 e7e5", "go nodes 500")
+        assert field(side.ask("go nodes 1")[-2], "nodes") == 1  # each search begins anew
+    board = chess.Board()
+    for uci in ("e2e4", "e7e5", *info.split(" pv ")[1].split()):
+        board.push_uci(uci)
+    shares = re.search(r"wdl (\d+) (\d+) (\d+)", info)
+    assert shares is not None
+    assert sum(map(int, shares.groups())) == 1000
+    assert field(info, "nodes") == 500
+    assert last.split()[1] == info.split(" pv ")[1].split()[0]
+
+
+def test_movetime_is_kept_and_other_limits_are_a_fixed_number_of_nodes() -> None:
+    with gui() as side:
+        begun = time.monotonic()
+        side.ask("position startpos", "go movetime 300")
+        assert 0.3 <= time.monotonic() - begun < 1
+        for words in ("go wtime 60000 btime 60000 winc 1000", "go depth 3", "go", "go foo"):
+            assert field(side.ask(words)[-2], "nodes") == DEFAULT_NODES
+        told, answer = side.ask("go nodes x")
+        assert told.startswith("info string go nodes x")
+        assert answer == "bestmove (none)"
+
+
+def test_stop_ends_a_search_at_once_and_isready_is_answered_in_it() -> None:
+    with gui() as side:
+        assert side.ask("position startpos", "go infinite", "isready", until="readyok")[-1] == "readyok"
+        assert side.is_quiet(0.3)
+        begun = time.monotonic()
+        assert side.ask("stop")[-1].startswith("bestmove ")
+        assert time.monotonic() - begun < 1
+        # A second stop, and one without a search, change nothing.
+        assert side.ask("stop", "stop", "isready", until="readyok") == ["readyok"]
+
+
+def test_a_finished_infinite_search_waits_for_stop_or_the_next_search() -> None:
+    with gui("Certainty value true") as side:
+        side.send(f"position fen {MATE_IN_1}", "go infinite")
+        assert side.is_quiet(0.5)  # it is proven, and must not be told yet
+        *_, info, best = side.ask("stop")
+        assert "score mate 1 " in info
+        assert best == "bestmove a1a8"
+        side.send("go infinite", "position startpos moves d2d4", "go nodes 3")
+        assert side.ask()[-1].startswith("bestmove ")
+        assert side.ask()[-1].startswith("bestmove ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"position fen {MATED}",
+        "position fen 8/8/8/8/8/8/8/8 w - - 0 1",
+        "position startpos moves e2e5",
+        "position fen",
+        "position",
+        "position startpos moves e2e4 " + "x" * 5000,
+    ],
+)
+def test_a_position_that_cannot_be_searched_is_told(line: str) -> None:
+    with gui() as side:
+        lines = side.ask("position startpos", line, "go nodes 10")
+        assert lines[-2].startswith("info string error: ")
+        assert lines[-1] == "bestmove (none)"
+        assert all(len(text) < 500 for text in lines)
+        assert chess.Move.from_uci(side.ask("position startpos", "go nodes 10")[-1].split()[1])
 
 
 def test_commands_after_a_search_with_a_limit_wait_for_it_and_the_end_of_input_too() -> None:
     said: list[str] = []
-    server = UciServer(open_material_net, said.append)
     lines = ["position startpos", "go nodes 2000", "position startpos moves e2e4", "go nodes 300", "go infinite"]
-    server.run(lines)
+    UciServer(said.append, open_net=open_material_net).run(lines)
     assert [field(a, "nodes") for a, b in pairwise(said) if b.startswith("best")][:2] == [2000, 300]
     assert sum(line.startswith("bestmove ") for line in said) == 3
 
@@ -355,20 +216,9 @@ def test_a_gui_that_is_gone_ends_the_engine() -> None:
         if line.startswith("info depth"):
             raise BrokenPipeError
 
-    server = UciServer(open_material_net, write)
     begun = time.monotonic()
-    server.run(["position startpos", "go nodes 100000000"])
+    UciServer(write, open_net=open_material_net).run(["position startpos", "go nodes 100000000"])
     assert time.monotonic() - begun < 20
-
-
-def test_the_tree_is_kept_in_a_game_and_dropped_for_a_new_one() -> None:
-    with gui() as side:
-        best = side.ask("position startpos", "go nodes 3000")[-1]
-        first, reply = best.split()[1], best.split()[3]
-        later = side.ask(f"position startpos moves {first} {reply}", "go nodes 1")
-        assert field(later[-2], "nodes") > 20
-        fresh = side.ask("ucinewgame", f"position startpos moves {first} {reply}", "go nodes 1")
-        assert field(fresh[-2], "nodes") == 1
 
 
 def test_temperature_varies_games_but_not_proven_wins() -> None:
@@ -383,16 +233,16 @@ def test_temperature_varies_games_but_not_proven_wins() -> None:
 def test_garbage_does_no_harm() -> None:
     dice = random.Random(5)
     text = (
-        "go nodes position startpos fen moves e2e4 stop setoption name value MultiPV 7 -1 infinite isready ucinewgame "
-        "ponderhit \x00 ü 0x1 9999999999999999999999 wtime searchmoves register debug on xyzzy"
+        "go nodes position startpos fen moves e2e4 stop setoption name value MinibatchSize 7 -1 infinite isready "
+        "ucinewgame ponderhit \x00 ü 0x1 9999999999999999999999 wtime searchmoves register debug on xyzzy"
     )
     words = text.split()
     with gui() as side:
         for _ in range(300):
             side.send(" ".join(dice.choices(words, k=dice.randrange(1, 7))))
             side.send("stop")
-        side.send("setoption name MultiPV value 1", "ucinewgame", "position startpos", "go nodes 77")
-        while not any(" nodes 77 " in line for line in side.until("bestmove")):
+        side.send("ucinewgame", "position startpos", "go nodes 77")
+        while not any(" nodes 77 " in line for line in side.ask()):
             pass
 
 
@@ -407,20 +257,10 @@ def kernels_of_play() -> tuple[int, set[tuple[str, str]]]:
     """The number of kernels that are there at ``readyok``, and those that only games need."""
     with gui() as side:
         ready = kernels_in_use()
-        best = side.ask("position startpos", "go nodes 300")[-1].split()
-        side.ask("go nodes 310")
-        side.ask(f"position startpos moves {best[1]} {best[3]}", "go nodes 400")
-        side.ask("setoption name VerboseMoveStats value true", "setoption name MultiPV value 3", "go nodes 410")
-        side.ask("go nodes 50 searchmoves a2a3 h2h4")
-        side.send("go ponder nodes 50")
-        side.ask("ponderhit")
+        side.ask("position startpos", "go nodes 300")
         side.ask("position startpos moves g1f3 g8f6 f3g1 f6g8 g1f3", "go nodes 200")
         side.send("setoption name Certainty value true", "setoption name Lookahead value true")
         side.ask(f"position fen {MATE_IN_1}", "go nodes 50")
-        side.ask("go nodes 50 searchmoves a1a7 a1a2")  # Ra8 mates, and is left out
-        tables = Path(__file__).parent / "goldens" / "syzygy"
-        side.ask(f"setoption name SyzygyPath value {tables}", f"position fen {WINS_ROOK}", "go nodes 100")
-        side.ask(f"position fen {WON} moves g2g3 h8h7", "go nodes 100")  # the tables choose the root's moves
         return len(ready), kernels_in_use() - ready
 
 
@@ -433,7 +273,104 @@ def test_a_game_compiles_nothing_after_readyok() -> None:
     assert later == "set()\n"
 
 
-def test_the_starting_position_is_searched_where_none_was_given() -> None:
-    with gui() as side:
-        best = side.ask("go nodes 5")[-1].split()[1]
-    assert chess.Move.from_uci(best) in chess.Board(STARTPOS_FEN).legal_moves
+# --- Through python-chess's client
+
+
+def test_python_chess_plays_a_whole_game_analyses_and_stops() -> None:
+    board = chess.Board("4k3/8/8/8/8/8/3Q4/4K3 w - - 70 80")
+    with chess.engine.SimpleEngine.popen_uci([sys.executable, "-m", "tests.uci_fake_net"], timeout=120) as engine:
+        engine.configure({"CPuct": "2.5", "Certainty": True, "MinibatchSize": 8, "FpuStrategy": "absolute"})
+        while not board.is_game_over(claim_draw=True):
+            limit = chess.engine.Limit(white_clock=60, black_clock=60) if board.turn else chess.engine.Limit(nodes=50)
+            played = engine.play(board, limit, game="one", info=chess.engine.INFO_ALL)
+            assert played.move is not None
+            assert board.is_legal(played.move)
+            assert played.info["pv"][0] == played.move
+            board.push(played.move)
+        assert board.ply() > 150
+        assert engine.play(chess.Board(MATED), chess.engine.Limit(nodes=100)).move is None
+        with engine.analysis(chess.Board(), chess.engine.Limit(), info=chess.engine.INFO_ALL) as analysis:
+            next(info for info in analysis if info.get("nodes", 0) > 200)
+            begun = time.monotonic()
+            analysis.stop()
+            best = analysis.wait()
+        assert best.move is not None
+        assert chess.Board().is_legal(best.move)
+        assert time.monotonic() - begun < 1
+
+
+def test_vr_uci_with_a_real_net_gives_the_golden_numbers(shared_data: Path) -> None:
+    """Those of lc0 0.32.1, plain and deterministic, with bytes that are no text in between."""
+    net = shared_data / "nets" / "maia-1900.pb.gz"
+    lines = b"uci\n\xff\xfe\x00\nposition startpos\ngo nodes 100\nucinewgame\n"
+    lines += b"position fen 8/8/8/8/4k3/8/4P3/4K3 w - - 0 1\ngo nodes 100\n"
+    options = ["--net", str(net), "--set", "Lc0Floats=true", "--set", "MinibatchSize=1"]
+    command = [sys.executable, "-m", "valuerepair", "uci", *options]
+    done = subprocess.run(command, input=lines, capture_output=True, timeout=200, check=True)
+    said = done.stdout.decode().splitlines()
+    finals = [a for a, b in pairwise(said) if b.startswith("bestmove")]
+    assert [re.sub(r".*(score cp \S+ wdl \d+ \d+ \d+).*", r"\1", line) for line in finals] == [
+        "score cp 53 wdl 488 51 461",
+        "score cp 58 wdl 232 758 10",
+    ]
+    assert [line for line in said if line.startswith("bestmove")] == ["bestmove e2e4", "bestmove e1f2"]
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_of_a_search_ends_the_engine(shared_data: Path, signal_number: int) -> None:
+    net = str(shared_data / "nets" / "maia-1900.pb.gz")
+    command = [sys.executable, "-m", "valuerepair", "uci", "--net", net]
+    engine = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert engine.stdin is not None
+    assert engine.stdout is not None
+    engine.stdin.write("go infinite\n")
+    while "info depth" not in engine.stdout.readline():
+        pass
+    engine.send_signal(signal_number)
+    _, said = engine.communicate(timeout=20)
+    assert (engine.returncode, said) == (130, "vr: interrupted\n")
+
+
+# --- Scores
+
+
+def move(name: str, visits: int, wl: float = math.nan, d: float = math.nan, **more: Any) -> RootMove:
+    base: dict[str, Any] = {"prior": 0.1, "m": 3.0, "certain": None, "mate": None, "pv": (name,)}
+    return RootMove(name, visits, q=wl, wl=wl, d=d, **{**base, **more})
+
+
+def result(*moves: RootMove, wl: float = 0.03, d: float = 0.05) -> SearchResult:
+    return SearchResult(100, 100, wl, wl, d, 3.0, wl, moves, 4, 9)
+
+
+@pytest.mark.parametrize(
+    ("wl", "d", "expected"),
+    [
+        (0.0, 1.0, Score(0, None, (0, 1000, 0))),
+        (1.0, 0.0, Score(12800, None, (1000, 0, 0))),
+        (-1.0, 0.0, Score(-12800, None, (0, 0, 1000))),
+        # 100 * mu: the mean of the logistic whose parts are W, D and L.
+        (0.2, 0.5, Score(47, None, (350, 500, 150))),
+        (-0.2, 0.5, Score(-47, None, (150, 500, 350))),
+    ],
+)
+def test_scores(wl: float, d: float, expected: Score) -> None:
+    best = move("e2e4", 10, wl, d)
+    score = score_of(best, result(best))
+    assert score == expected
+    mirrored = score_of(move("e2e4", 10, -wl, d), result(best))
+    assert (mirrored.cp, mirrored.wdl) == (-(expected.cp or 0), expected.wdl[::-1])
+    if 0 < d < 1:
+        w, loss = (1 + wl - d) / 2, (1 - wl - d) / 2
+        a, b = math.log(1 / loss - 1), math.log(1 / w - 1)
+        assert score.cp == int(100 * (a - b) / (a + b))
+
+
+def test_scores_without_a_wdl_head_mates_and_moves_without_visits() -> None:
+    best = move("e2e4", 10, 0.2, 0.0)
+    assert score_of(best, result(best), has_wdl=False).cp == int(45 * math.tan(1.56728071628 * 0.2))
+    assert score_of(move("e2e4", 3, -1.0, 0.0, certain=-1, mate=-4), result(best)) == Score(None, -4, (0, 0, 1000))
+    assert score_of(move("e2e4", 0), result(best, wl=0.2, d=0.5)).wdl == (350, 500, 150)

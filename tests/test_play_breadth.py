@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import entropy
 
 from tests.linear_net import linear_onnx
 from tests.match_doubles import fake_side, read_games, write_book
 from tests.mcts_doubles import position, searched
 from valuerepair.chess.progress import Progress
-from valuerepair.judge.weights import hill_numbers
 from valuerepair.mcts.evaluator import NetEvaluator
+from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
-from valuerepair.mcts.search import Search
 from valuerepair.nets.net import open_net
 from valuerepair.play.breadth import Breadth
 from valuerepair.play.lineup import Lineup, parse_side
@@ -54,7 +54,7 @@ def test_effective_moves_are_the_exponential_of_the_entropy(visits: list[int]) -
     """As the Hill number of order 1 that other code of this project counts families by; n of n equal ones."""
     plain = searched(position(), 2).result(0)
     result = replace(plain, moves=tuple(replace(plain.moves[0], visits=n) for n in visits))
-    assert result.effective_moves == pytest.approx(hill_numbers(visits, (1,))[0])
+    assert result.effective_moves == pytest.approx(np.exp(entropy(visits)))
     even = replace(plain, moves=tuple(replace(plain.moves[0], visits=7) for _ in visits))
     assert even.effective_moves == pytest.approx(len(visits))
 
@@ -84,18 +84,16 @@ def again(game: Any, file: str, white: bool) -> tuple[list[float], list[float]]:
     """Effective moves and the net's own Q of one side's roots."""
     moves, own, line = list[float](), list[float](), list[str]()
     with open_net(file, device="cpu", threads=1) as net:
-        search = Search(NetEvaluator(net), SearchParams())
+        forest = Forest(NetEvaluator(net), SearchParams(), trees=1)
         for node in game.mainline():
             mover = node.parent.board()
             if node.comment != "book" and mover.turn == white:
-                search.forget()
-                search.set_position(position(moves=" ".join(line)))
-                result = search.run(nodes=NODES)
+                result = forest.search_one(position(moves=" ".join(line)), NODES)
                 own.append(result.net_wl)
                 if mover.legal_moves.count() > 1 and result.certain is None:
                     counts = [move.visits for move in result.moves]
                     assert sum(counts) == NODES - 1
-                    moves.append(hill_numbers(counts, (1,))[0])
+                    moves.append(np.exp(entropy(counts)))
             line.append(node.move.uci())
     return moves, own
 

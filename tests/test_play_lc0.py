@@ -363,8 +363,7 @@ def test_stopping_ends_lc0_and_its_children(fake: Lc0Settings, tmp_path: Path) -
     assert not processes_below()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_no_orphans_whatever_ends_us(fake: Lc0Settings, tmp_path: Path, number: signal.Signals) -> None:
+def test_no_orphans_after_ctrl_c(fake: Lc0Settings, tmp_path: Path) -> None:
     (tmp_path / "script").write_text("hang-after 1\nchild")
     program = (
         "import sys\nfrom valuerepair.play.lc0_selfplay import play_with_lc0\n"
@@ -379,12 +378,12 @@ def test_no_orphans_whatever_ends_us(fake: Lc0Settings, tmp_path: Path, number: 
     assert parent.stdout is not None
     assert parent.stdout.readline() == "0\n"
     below = psutil.Process(parent.pid).children(recursive=True)
-    assert len(below) >= 3  # lc0, its child, the reaper
-    parent.send_signal(number)
+    assert len(below) >= 2  # lc0, its child
+    parent.send_signal(signal.SIGINT)
     parent.wait(10)
     parent.stdout.close()
     _, alive = psutil.wait_procs(below, timeout=5)
     assert all(process.status() == psutil.STATUS_ZOMBIE for process in alive)
     left = sorted(path.name for path in (tmp_path / "chunks").iterdir() if not path.name.startswith("."))
     assert left == ["game_000000.gz"]
-    assert number == signal.SIGKILL or len(list((tmp_path / "chunks").iterdir())) == 1
+    assert len(list((tmp_path / "chunks").iterdir())) == 1

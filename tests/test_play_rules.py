@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import chess
@@ -16,6 +18,7 @@ from valuerepair.play.game import Game, Thought
 from valuerepair.play.match import MatchOptions, without_rules
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import DrawRule, Referee, Rules, own_q
+from valuerepair.play.syzygy import Tables
 from valuerepair.training.selfplay import SelfplayOptions
 
 SYZYGY = str(Path(__file__).parent / "goldens" / "syzygy")
@@ -146,6 +149,29 @@ def test_tables_end_games_after_captures(fen: str, move: str, ended: tuple[str, 
     verdict = Referee(Rules(syzygy=SYZYGY), 0).verdict(game, [])
     assert (verdict and (verdict.result, verdict.ending)) == ended
     assert Referee(Rules(), 0).verdict(game, []) is None
+
+
+@pytest.mark.parametrize(("wdl", "value"), [(2, 1), (1, 0), (0, 0), (-1, 0), (-2, -1), (None, None)])
+def test_cursed_wins_and_blessed_losses_are_draws(
+    monkeypatch: pytest.MonkeyPatch, wdl: int | None, value: int | None
+) -> None:
+    tables = Tables(SYZYGY)
+    monkeypatch.setattr(tables, "_tables", SimpleNamespace(get_wdl=lambda board: wdl))
+    assert tables.probe("7k/8/8/8/8/5K2/8/6R1 w - - 0 1") == value
+
+
+def test_folders_and_damaged_tables_are_told_in_a_line(tmp_path: Path) -> None:
+    assert (Tables("").men, Tables(os.pathsep).men, Tables(SYZYGY).men) == (0, 0, 3)
+    with pytest.raises(UsageError, match="nowhere"):
+        Tables(f"{SYZYGY}{os.pathsep}{tmp_path}/nowhere")
+    with pytest.raises(UsageError, match="rtbw"):
+        Tables(str(tmp_path))
+    whole = (Path(SYZYGY) / "KRvK.rtbw").read_bytes()
+    # Cut off; a piece that there is not; a symbol that is made of itself.
+    for content in (b"", whole[:40], whole[:6] + b"\0" + whole[7:], whole[:20] + b"\x14" + whole[21:]):
+        (tmp_path / "KRvK.rtbw").write_bytes(content)
+        with pytest.raises(ValueRepairError, match="damaged"):
+            Tables(str(tmp_path)).probe("8/8/8/8/8/2k5/8/K6R w - - 0 1")
 
 
 def test_who_resigns_and_who_may_not() -> None:

@@ -13,7 +13,6 @@ from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.play.lineup import Lineup, distinct, limits_of, params_of, parse_side
-from valuerepair.play.uci_player import UciPlayer
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
 
@@ -113,14 +112,6 @@ def test_engines_that_do_not_work_are_known_before_the_first_game(text: str, com
     with pytest.raises(ValueRepairError, match=complaint):
         Lineup([parse_side(good), parse_side(text)], None, 1, 2)
     assert psutil.Process().children(recursive=True) == []
-
-
-def test_the_first_searches_to_a_depth_may_take_half_an_hour() -> None:
-    """No number of nodes says how long a search to a depth takes: Stockfish needs minutes for some at depth 30."""
-    side = parse_side(f"{sys.executable},arg={FAKE},depth=3")
-    with Lineup([side, side], None, 1, 2) as lineup:
-        players = [seat.player for seat in lineup.seats]
-        assert [player.seconds() for player in players if isinstance(player, UciPlayer)] == [1800, 1800]
 
 
 def test_sides_that_differ_in_temperature_alone_have_other_identities(shared_data: Path) -> None:

@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from valuerepair.chess.positions import Position
-from valuerepair.engines.pool import TimeLimit
 from valuerepair.engines.uci import EngineSetup
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, Fault, GameRecord
@@ -41,8 +40,7 @@ class Opener:
 
     def __call__(self, *what: str, timeout: float = 5.0, movetime: int = 0, name: str | None = None) -> UciPlayer:
         limits = {"movetime": movetime} if movetime else {"nodes": 10}
-        limit = TimeLimit(timeout=timeout, first=timeout)
-        self.players.append(UciPlayer(fake(*what), limits, limit, name=name))
+        self.players.append(UciPlayer(fake(*what), limits, timeout, name=name))
         return self.players[-1]
 
 
@@ -213,25 +211,25 @@ def test_an_engine_that_no_longer_starts_ends_the_match(opened: Opener, tmp_path
 )
 def test_an_engine_that_does_not_work_is_known_at_once(what: str, reason: str) -> None:
     with pytest.raises(ValueRepairError, match=reason):
-        UciPlayer(fake(what), {"nodes": 1}, TimeLimit(timeout=1.0, first=1.0))
+        UciPlayer(fake(what), {"nodes": 1}, 1.0)
 
 
 def test_what_our_own_engine_says_of_a_net_that_is_gone_is_known_at_once(tmp_path: Path) -> None:
     options = {"WeightsFile": str(tmp_path / "gone.pb.gz")}
     setup = EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options)
     with pytest.raises(ValueRepairError, match=r"legal ones; it says: error: .*gone\.pb\.gz: no such net file"):
-        UciPlayer(setup, {"movetime": 10}, TimeLimit(timeout=1.0, first=1.0))
+        UciPlayer(setup, {"movetime": 10}, 1.0)
 
 
 def test_an_option_it_does_not_have_is_refused() -> None:
     setup = EngineSetup(sys.executable, (FAKE,), {"Hsh": "1"})
     with pytest.raises(UsageError, match="has no option 'Hsh'; did you mean Hash"):
-        UciPlayer(setup, {"nodes": 1}, TimeLimit(timeout=1.0, first=1.0))
+        UciPlayer(setup, {"nodes": 1}, 1.0)
 
 
 def test_stockfish_plays_castling_as_the_king_s_move(stockfish: str) -> None:
     """Of a position with one good move, castling; Chess960's way of saying it is understood too."""
-    player = UciPlayer(EngineSetup(stockfish), {"nodes": 2000}, TimeLimit(timeout=30.0, first=30.0))
+    player = UciPlayer(EngineSetup(stockfish), {"nodes": 2000}, 30.0)
     fen = "5k2/8/8/8/8/8/8/4K2R w K - 0 1"
     try:
         thought = player.think(0, Position(fen, fen), 0).result(60)

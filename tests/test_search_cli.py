@@ -169,7 +169,6 @@ def test_names_of_settings_are_listed() -> None:
         (["startpos", "--set", "cpuct"], 2, "--set 'cpuct' is not NAME=VALUE"),
         (["startpos", "--set", "cpuct=x"], 2, "cpuct=x: must be a number"),
         (["startpos", "--set", "history_fill=some"], 2, "must be one of no, fen_only, always"),
-        (["startpos", "--set", "syzygy=/nowhere/at/all"], 2, "/nowhere/at/all"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(maia: str, words: list[str], code: int, said: str) -> None:

@@ -12,8 +12,7 @@ import numpy as np
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves
-from valuerepair.mcts.uci_options import EngineSettings
-from valuerepair.mcts.uci_server import OpenedNet, UciServer
+from valuerepair.mcts.uci import EngineSettings, OpenedNet, UciServer
 
 WORTH = np.array([1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0], np.float32)
 
@@ -42,7 +41,7 @@ def open_material_net(settings: EngineSettings) -> OpenedNet:
 
 
 def main() -> None:
-    UciServer(open_material_net, lambda line: print(line, flush=True)).run(sys.stdin)
+    UciServer(lambda line: print(line, flush=True), open_net=open_material_net).run(sys.stdin)
 
 
 if __name__ == "__main__":

@@ -28,8 +28,7 @@ def run_engine(data: bytes) -> None:
         option = parse_option(line)
         if option is not None:
             for value in ("5", line):
-                with suppress(ValueError):
-                    option.setting(option.accepted(value))
+                option.setting(option.spelled(value))
         reader.add(line)
     for line in lines[-3:]:
         with suppress(ValueError):
@@ -42,23 +41,23 @@ def server_seeds() -> list[bytes]:
     return [
         b"uci\nisready\nucinewgame\nposition startpos moves e2e4 e7e5\ngo nodes 8\n",
         b"setoption name MinibatchSize value 4\nposition fen 6k1/5ppp/8/8/8/8/8/R6K w - - 0 1\n"
-        b"go depth 2 searchmoves a1a8\n",
-        b"setoption name MultiPV value 3\ngo wtime 10 btime 10 winc 1 binc 1 movestogo 3\nstop\nponderhit\n",
-        b"go movetime 3\nsetoption name CPuct value 2.5\ndebug on\ngo mate 1\n",
+        b"go nodes 12 searchmoves a1a8\n",
+        b"setoption name NScl value 3\ngo wtime 10 btime 10 winc 1 binc 1 movestogo 3\nstop\nponderhit\n",
+        b"go movetime 3\nsetoption name CPuct value 2.5\ndebug on\ngo infinite\n",
     ]
 
 
 def run_server(data: bytes) -> None:
     """Our own UCI server: every `go` is answered by one `bestmove`. Searches are small."""
     from tests.uci_fake_net import open_material_net
-    from valuerepair.mcts.uci_server import UciServer
+    from valuerepair.mcts.uci import UciServer
 
     lines = [line for line in data.decode("utf-8", "replace").splitlines() if not _too_long(line)][:12]
     going = sum(line.split()[:1] == ["go"] for line in lines)
     if any(line.split()[:1] == ["quit"] for line in lines):
         return
     said: list[str] = []
-    UciServer(open_material_net, said.append).run(iter([*lines, "stop"]))
+    UciServer(said.append, open_net=open_material_net).run(iter([*lines, "stop"]))
     assert sum(line.startswith("bestmove ") for line in said) == going, (lines, said)
     assert not any("\n" in line or _UNFORESEEN.match(line) for line in said), said
 

@@ -1,21 +1,15 @@
-"""The kinds of engines, one object each: the only place for what differs from kind to kind.
-
-A new kind is a class here and an entry in `KINDS`; docs/architecture.md, "How to add", lists what a kind defines.
-"""
+"""The kinds of engines, one object each: the only place for what differs from kind to kind."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from valuerepair import signals
 from valuerepair.archives.options import CHUNKS, RECORD_KINDS, SELFPLAY, VIEWS
 from valuerepair.engines.spec import (
     LIMITS,
@@ -46,10 +40,9 @@ JUDGING: Mapping[str, str] = {"certainty": "1", "lookahead": "1", "auto_extend":
 _SMALL_HASH_NODES = 2_000_000
 # Settings that follow from the number of nodes, or are always set: a deeper search has its own defaults.
 _USUAL = {"Threads": ("1",), "Hash": ("16", "64"), "UCI_ShowWDL": ("true",)}
-WRITTEN_FILES = ("Debug Log File", "LogFile")  # options that name a file to which an engine writes
 # Options of an identity that a spec leaves out: they come with the net and its device; and no store may choose a file
 # that an engine would write.
-_LEFT_OUT = ("device", "precision", "moves_left", "WeightsFile", "VerboseMoveStats", *WRITTEN_FILES)
+_LEFT_OUT = {"device", "precision", "moves_left", "WeightsFile", "VerboseMoveStats", "Debug Log File", "LogFile"}
 _DIGEST = 12  # characters, as in the names of Stockfish's nets
 
 
@@ -93,9 +86,7 @@ class EngineKind:
     that the text does not name. `own_q`: it gives Q itself, without an alpha. `any_engine`: it is whatever program the
     user names, so its scores may not be from the side to move. `in_package`: the package has searches of this kind,
     with which screening begins; other kinds borrow them, and cut nothing before they have made searches themselves.
-    `is_local`: it runs on this machine, so a file that an option or argument names is identified by its content.
-    `first_word`: the first word of its text, as in an example, if that is not a setting. `pace`: seconds, and nodes per
-    second; a first search counts as hung after these seconds and the time for its nodes at this rate.
+    `first_word`: the first word of its text, as in an example, if that is not a setting.
     """
 
     settings: tuple[str, ...] = ("path",)
@@ -103,9 +94,7 @@ class EngineKind:
     install = ""
     searches = True
     built_in = takes_net = own_q = any_engine = in_package = False
-    is_local = True
     first_word = ""
-    pace = (600.0, 1_000)
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -117,11 +106,6 @@ class EngineKind:
         return kind_of, (self.name,)  # so that another machine, too, has one object of this name
 
     # -- text --
-
-    @property
-    def completion(self) -> str:
-        """The beginning of its text, which a shell proposes."""
-        return f"{self.name}:" if self.first_word else f"{self.name}:nodes=" if self.searches else self.name
 
     def parse(self, items: list[str], where: str, example: str = EXAMPLE) -> EngineSpec:
         """Reads the settings of an engine, `items`; the first word may be followed by a colon in place of a comma.
@@ -136,7 +120,7 @@ class EngineKind:
                 items = [word, setting, *items[1:]]
             if not items or not items[0] or self._is_setting(items[0]):
                 raise UsageError(f"{where}say which engine: {self.name}:{self.first_word}; {example}")
-            spec, items = self.with_first(spec, items[0]), items[1:]
+            spec, items = replace(spec, path=items[0]), items[1:]
         hint = f"a comma in a path or value is written \\,; {example}"
         for name, value in pairs_of(items, where, hint, ("option.",)):
             spec = self.with_setting(spec, name, value)
@@ -145,15 +129,11 @@ class EngineKind:
     def _is_setting(self, item: str) -> bool:
         return is_setting(item) or item.partition("=")[0] in self.settings
 
-    def with_first(self, spec: EngineSpec, word: str) -> EngineSpec:
-        """The spec with the first word of the text, such as a path, added to it. Raises UsageError."""
-        return replace(spec, path=word)
-
     def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
         """The spec with one more setting. Raises UsageError."""
-        if name in self.settings and name == "path":
+        if name == "path" in self.settings:
             return replace(spec, path=value)
-        if name in self.settings and name == "weights":
+        if name == "weights" in self.settings:
             return replace(spec, weights=value)
         if name == "weights":
             raise UsageError(f"{spec.where}weights= is for lc0; other engines take option.NAME=VALUE")
@@ -213,20 +193,9 @@ class EngineKind:
         defaults = {name: value for name, value in usual.items() if name.lower() not in set_names}
         return EngineSetup(self.program(spec), spec.arguments, dict(spec.options), defaults, spec.start_timeout)
 
-    def digest(self, spec: EngineSpec, setup: EngineSetup) -> str:
-        """SHA-256, in hex, of the program that `launch` starts. Raises ValueRepairError."""
-        return file_sha256(setup.path)
-
     def facts(self, spec: EngineSpec, setup: EngineSetup) -> list[str]:
         """Words that distinguish the program from others, for the sides of a match."""
-        return [f"sha256:{self.digest(spec, setup)[:_DIGEST]}"]
-
-    def first_seconds(self, limits: Mapping[str, int]) -> float:
-        """How long the first searches may take: by nodes, else by the clock, else half an hour (for a depth)."""
-        seconds, rate = self.pace
-        if "nodes" in limits:
-            return seconds + limits["nodes"] / rate + limits.get("movetime", 0) / 1000
-        return 60 + limits["movetime"] / 1000 if "movetime" in limits else 1800.0
+        return [f"sha256:{file_sha256(setup.path)[:_DIGEST]}"]
 
     # -- as a judge --
 
@@ -239,12 +208,11 @@ class EngineKind:
         hash_mb = hash_mb or ("16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64")
         usual = {"Threads": "1", "Hash": hash_mb, "UCI_ShowWDL": "true"}
         # If an interpreter runs the engine, the engine's file is one of the arguments.
-        identified = [by_content(word, "") if self.is_local else word for word in spec.arguments]
+        identified = [by_content(word, "") for word in spec.arguments]
         program = " ".join(new for new, old in zip(identified, spec.arguments, strict=True) if new != old)
         identity = {"program": program} if program else {}
         setup = self.launch(spec, usual)
-        digest = self.digest(spec, setup)
-        return JudgeSetup(spec, setup, digest, identity_options=identity, plain={**usual, **identity})
+        return JudgeSetup(spec, setup, file_sha256(setup.path), identity_options=identity, plain={**usual, **identity})
 
     def gives_q(self, options: Mapping[str, Any]) -> bool:
         """Whether an oracle of this kind, with these options of its identity, gives Q itself."""
@@ -273,15 +241,10 @@ class EngineKind:
         return {name: value for name, value in options.items() if value not in _USUAL.get(name, ())}
 
 
-# These versions divide their internal scores by this to give centipawns; from 17 on it depends on the material.
-PAWNS = {"Stockfish 15": 208, "Stockfish 15.1": 361, "Stockfish 16": 328, "Stockfish 16.1": 356}
-
-
 class _Stockfish(EngineKind):
     default_nodes = 1_000_000
     install = "apt-get install stockfish"
     in_package = True
-    pace = (60.0, 20_000)  # on a busy machine
 
 
 class _Uci(EngineKind):
@@ -298,89 +261,10 @@ class _Uci(EngineKind):
         raise UsageError("the store does not know where this engine is; give it: --deep uci:/path/engine,nodes=N")
 
 
-class _Ssh(EngineKind):
-    """An engine on another machine, ``ssh:HOST,engine=stockfish``, by the user's own ssh and its settings.
-
-    The `path` of a spec is the host, its `arguments` are the program on the host and its arguments.
-    """
-
-    settings = ("engine",)
-    any_engine = True
-    is_local = False
-    first_word = "HOST"
-    install = "apt-get install openssh-client"
-    default_engine = "stockfish"
-    restart_pauses: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, *(15.0,) * 7)  # two minutes, as a cluster waits
-    host = re.compile(r"[a-z0-9_][a-z0-9_.@:%+-]*", re.IGNORECASE | re.ASCII)  # ssh would take "-" for an option
-
-    def with_first(self, spec: EngineSpec, word: str) -> EngineSpec:
-        if not self.host.fullmatch(word):
-            raise UsageError(f"{spec.where}{word!r} is not a host; give it as to ssh: HOST or USER@HOST")
-        return replace(spec, path=word, arguments=(self.default_engine,))
-
-    def with_setting(self, spec: EngineSpec, name: str, value: str) -> EngineSpec:
-        if name in self.settings:
-            return replace(spec, arguments=(value, *spec.arguments[1:]))
-        return super().with_setting(spec, name, value)
-
-    def words(self, spec: EngineSpec) -> list[str]:
-        engine, *arguments = spec.arguments
-        words = super().words(replace(spec, path=None, arguments=tuple(arguments)))
-        return [spec.path or "", f"engine={engine}", *words]
-
-    def program(self, spec: EngineSpec) -> str:
-        return super().program(replace(spec, path=None))
-
-    def launch(self, spec: EngineSpec, usual: Mapping[str, str], net: NetFile | None = None) -> EngineSetup:
-        arguments = self._on_host(spec, f"exec {shlex.join(spec.arguments)}")
-        setup = super().launch(spec, usual)
-        return replace(setup, arguments=arguments, restart_pauses=self.restart_pauses, host=spec.path or "")
-
-    def _on_host(self, spec: EngineSpec, command: str) -> tuple[str, ...]:
-        """The arguments of an ssh that runs a command line in the host's shell, without questions to the user."""
-        return ("-T", "-o", "BatchMode=yes", "--", spec.path or "", command)
-
-    def digest(self, spec: EngineSpec, setup: EngineSetup) -> str:
-        file = f'"$(command -v {shlex.quote(spec.arguments[0])})"'
-        command = f"sha256sum {file} || shasum -a 256 {file}"
-        process = signals.run([setup.path, *self._on_host(spec, command)])
-        if not (match := re.match(r"\\?([0-9a-f]{64})\b", process.stdout)):
-            reason = (process.stderr.strip().splitlines() or ["it gave no SHA-256 of the program"])[-1]
-            raise ValueRepairError(f"{spec.where}{spec.arguments[0]} on {spec.path}: {reason}")
-        return match[1]
-
-    def facts(self, spec: EngineSpec, setup: EngineSetup) -> list[str]:
-        return [f"host={spec.path}", *super().facts(spec, setup)]
-
-    def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
-        setup = super().judge(spec, net_path, hash_mb)
-        identity = {"host": spec.path, "engine": shlex.join(spec.arguments)}
-        return replace(setup, identity_options=identity, plain={**setup.plain, "engine": self.default_engine})
-
-    def spec_of(self, oracle: KnownOracle) -> EngineSpec:
-        try:
-            command = tuple(shlex.split(str(oracle.options.get("engine", ""))))
-        except ValueError:
-            command = ()
-        spec = EngineSpec(self, path=str(oracle.options.get("host", "")), options=self.options_of(oracle))
-        text = replace(spec, arguments=command or (self.default_engine,)).text
-        if command != (self.default_engine,):
-            raise UsageError(
-                "a store may come from anybody, so the program that it names is not run; if you trust it, give it: "
-                f"--deep {shlex.quote(f'{text},nodes=N')}"
-            )
-        limits = [f"{name}={value}" for name, value in oracle.limits.items()]
-        return parse_spec(",".join([text, *limits]))
-
-    def options_of(self, oracle: KnownOracle) -> dict[str, str]:
-        return {name: value for name, value in super().options_of(oracle).items() if name not in ("host", "engine")}
-
-
 class _WithNet(EngineKind):
     """Searches with an lc0 net, and gives Q itself."""
 
     takes_net = own_q = True
-    pace = (60.0, 5)
 
     def net(self, spec: EngineSpec, net_path: str | None) -> NetFile | None:
         from valuerepair.nets.registry import locate
@@ -445,7 +329,7 @@ class _Lc0(_WithNet):
         return JudgeSetup(
             spec,
             setup,
-            self.digest(spec, setup),
+            file_sha256(setup.path),
             net.name,
             identity_options={"WeightsFile": weights, "VerboseMoveStats": None},
             plain={**self.plain, "WeightsFile": weights, "Backend": "eigen", "HistoryFill": "fen_only"},
@@ -500,7 +384,7 @@ class _OwnSearch(_WithNet):
         names = {**PARAMETER_NAMES, "minibatch_size": "MinibatchSize"}
         values = {names[name]: getattr(params, name) for name in spec.options}
         words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
-        options = {"WeightsFile": str(Path(net.path).absolute()), "MoveOverheadMs": "50", **words}
+        options = {"WeightsFile": str(Path(net.path).absolute()), **words}
         offered = {name: value for name, value in usual.items() if name != "Hash"}
         return EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options, offered, spec.start_timeout)
 
@@ -512,13 +396,6 @@ class _OwnSearch(_WithNet):
 
     def net_of(self, oracle: KnownOracle) -> str | None:
         return oracle.sha256
-
-    def spec_of(self, oracle: KnownOracle) -> EngineSpec:
-        if "syzygy" in oracle.options:
-            raise UsageError(
-                f"the store does not know where its tablebases are; give them: --deep {self}:nodes=N,syzygy=FOLDER"
-            )
-        return super().spec_of(oracle)
 
     def options_of(self, oracle: KnownOracle) -> dict[str, str]:
         # An identity names only differences from lc0's search; today's defaults may be newer than the identity.
@@ -556,8 +433,8 @@ class _RecordedEvaluations(EngineKind):
 
 
 STOCKFISH, OWN_SEARCH, LC0, UCI = _Stockfish("stockfish"), _OwnSearch("mcts"), _Lc0("lc0"), _Uci("uci")
-SSH, RECORDED = _Ssh("ssh"), _RecordedEvaluations("recorded")
-KINDS: Mapping[str, EngineKind] = {kind.name: kind for kind in (STOCKFISH, OWN_SEARCH, LC0, UCI, SSH, RECORDED)}
+RECORDED = _RecordedEvaluations("recorded")
+KINDS: Mapping[str, EngineKind] = {kind.name: kind for kind in (STOCKFISH, OWN_SEARCH, LC0, UCI, RECORDED)}
 
 
 def kind_of(name: str) -> EngineKind:

@@ -38,11 +38,11 @@ NO_STOCKFISH = "none"
 class EngineSpec:
     """The parsed text of an engine.
 
-    `limits` are nodes, depth, movetime (ms). `path` is the engine's, None to look for it; for the kind ssh it is the
-    host. `weights` is a net's name or file (mcts, lc0), None for the default. `options` are UCI options by name, for
-    mcts parameters of the search. `arguments` are passed to the program; for the kind ssh the first one is the program.
-    `timeout` and `start_timeout` are in seconds. `trees` is the number of trees searched at once (mcts), None for as
-    many as fill the net's batches. `name` is for tables and PGN. `where` begins messages: ``--deep 'TEXT': ``.
+    `limits` are nodes, depth, movetime (ms). `path` is the engine's, None to look for it. `weights` is a net's name or
+    file (mcts, lc0), None for the default. `options` are UCI options by name, for mcts parameters of the search.
+    `arguments` are passed to the program. `timeout` and `start_timeout` are in seconds. `trees` is the number of trees
+    searched at once (mcts), None for as many as fill the net's batches. `name` is for tables and PGN. `where`
+    begins messages: ``--deep 'TEXT': ``.
     """
 
     kind: EngineKind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,6 @@ from valuerepair.errors import nearest
 log = logging.getLogger(__name__)
 _UCIOK_SECONDS, _START_SECONDS = 20.0, 300.0
 _OPTION = re.compile(r"option name (?P<name>.+?) type (?P<type>\w+)(?P<rest>.*)")
-_RANGE = re.compile(r"\b(min|max) (-?\d{1,18})\b")  # Python reads at most 4,300 digits, and engines mean fewer
 _MOVE = re.compile(r"[a-h][1-8][a-h][1-8][nbrqNBRQ]?\Z")
 _NO_MOVE = ("(none)", "0000")
 _ROUNDED = 3  # engines round win, draw and loss one by one
@@ -24,7 +24,7 @@ _NUMBERS = ("depth", "seldepth", "multipv", "nodes", "time", "nps")
 
 
 class BadOption(EngineFailure):
-    """The engine does not have the option, or does not accept the value."""
+    """The engine does not have the option."""
 
 
 class GarbledAnswer(EngineFailure):
@@ -33,35 +33,22 @@ class GarbledAnswer(EngineFailure):
 
 @dataclass(frozen=True, slots=True)
 class EngineOption:
-    """An option as the engine offers it: `kind` is check, spin, combo, button or string."""
+    """An option as the engine offers it: `kind` is check, spin, combo, button or string; a combo has `choices`."""
 
     name: str
     kind: str
     default: str = ""
-    low: int | None = None
-    high: int | None = None
     choices: tuple[str, ...] = ()
 
-    def accepted(self, value: str) -> str:
-        """`value` as the engine spells it: UCI ignores upper and lower case, but some engines do not.
-
-        Raises ValueError that says what the value must be: engines ignore bad values silently.
-        """
-        if self.kind == "check" and value.lower() not in ("true", "false"):
-            raise ValueError("is true or false")
-        if self.kind == "combo" and self.choices:
-            spellings = [choice for choice in self.choices if choice.lower() == value.lower()]
-            if not spellings:
-                raise ValueError(f"is one of {', '.join(self.choices)}")
-            return value if value in spellings else spellings[0]
-        if self.kind == "spin":
-            number = int(value) if re.fullmatch(r"-?\d{1,18}", value) else None
-            # Where no lower bound is offered, numbers begin at 0.
-            if number is None or number < (self.low or 0) or (self.high is not None and number > self.high):
-                raise ValueError(f"is a number from {self.low} to {self.high}")
+    def spelled(self, value: str) -> str:
+        """`value` as the engine spells it: UCI ignores upper and lower case, but some engines do not."""
+        if self.kind == "check":
+            return value.lower()
         if self.kind == "string" and self.default:
             return value or "<empty>"  # UCI's word for an empty text; lc0, whose defaults are empty, lacks it
-        return value.lower() if self.kind == "check" else value
+        if value in self.choices:
+            return value
+        return next((choice for choice in self.choices if choice.lower() == value.lower()), value)
 
     def setting(self, value: str) -> str:
         """The line that sets the option, or presses the button, which has no value."""
@@ -75,14 +62,8 @@ def parse_option(line: str) -> EngineOption | None:
         return None
     head, *choices = re.split(r"\s+var ", match["rest"])
     default = re.search(r"\bdefault ?(.*?)(?=\s+(?:min|max) -?\d+|$)", head)
-    limits = {name: int(number) for name, number in _RANGE.findall(head)} if match["type"] == "spin" else {}
     return EngineOption(
-        match["name"],
-        match["type"],
-        default[1].strip() if default else "",
-        limits.get("min"),
-        limits.get("max"),
-        tuple(c.strip() for c in choices),
+        match["name"], match["type"], default[1].strip() if default else "", tuple(c.strip() for c in choices)
     )
 
 
@@ -92,8 +73,7 @@ class EngineSetup:
 
     The engine must offer all `options`; options in `if_offered` are set only if it offers them. `start_seconds` bounds
     the time to ``uciok``, and again the time from there to the first ``readyok``, in which nets are loaded; by default
-    20 and 300 seconds. `restart_pauses` are seconds between attempts to start it again: memory may be short for a
-    moment. `host` is the machine that it runs on, if that is not this one.
+    20 and 300 seconds.
     """
 
     path: str
@@ -101,13 +81,6 @@ class EngineSetup:
     options: Mapping[str, str] = field(default_factory=dict)
     if_offered: Mapping[str, str] = field(default_factory=dict)
     start_seconds: float | None = None
-    restart_pauses: tuple[float, ...] = (0.2, 1.0)
-    host: str = ""
-
-    @property
-    def where(self) -> str:
-        """Its path or host, for messages."""
-        return self.host or self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +236,7 @@ class SearchReader:
 
 
 class UciEngine:
-    """A running engine. Only the thread that made it uses it, and must outlive it; but any thread may `kill` it.
+    """A running engine. One thread uses it; but any thread may `kill` it.
 
     `start` it first; then its `name`, the options that it offers (`offered`, by lower-case name) and the `settings` are
     known. A search uses the hash tables of the searches since `clear`: after `clear` its outcome with one thread and a
@@ -285,7 +258,7 @@ class UciEngine:
         setup = self._setup
         self._process.send("uci")
         seconds = setup.start_seconds or _UCIOK_SECONDS
-        deadline = self.now() + seconds
+        deadline = time.monotonic() + seconds
         try:
             while (line := self._read_line(deadline)) != "uciok":
                 if (words := line.split())[:2] == ["id", "name"]:
@@ -309,15 +282,8 @@ class UciEngine:
             if option is None:
                 offered = [offer.name for offer in self.offered.values()]
                 raise BadOption(f"has no option {name!r}{nearest(name, offered)}")
-            try:
-                self.settings[option.name] = option.accepted(value)
-            except ValueError as error:
-                raise BadOption(f"option {option.name}={value}: it {error}") from None
+            self.settings[option.name] = option.spelled(value)
         return [self.offered[name.lower()].setting(value) for name, value in self.settings.items()]
-
-    def now(self) -> float:
-        """Seconds by a clock that stands still while this program is stopped; see `LineProcess.now`."""
-        return self._process.now()
 
     def ready(self, seconds: float) -> None:
         """Waits until the engine is ready for a search, at most `seconds`; then raises EngineTimeout.
@@ -328,7 +294,7 @@ class UciEngine:
             return
         if not self._unanswered:
             self._send_isready()
-        deadline = self.now() + seconds
+        deadline = time.monotonic() + seconds
         try:
             while self._unanswered:
                 self._await("readyok", deadline)
@@ -346,7 +312,7 @@ class UciEngine:
         without a score; with `unscored` no score is needed. `advice` is added to the message of the timeout.
         """
         self.ready(max(seconds, 30.0))
-        started, self._ready = self.now(), False
+        started, self._ready = time.monotonic(), False
         self._process.send(position, go)
         reader = SearchReader()
         try:
@@ -355,7 +321,7 @@ class UciEngine:
             raise self._timeout(f"gave no best move in {seconds:.4g} s{advice}") from None
         self._error = ""
         try:
-            return reader.report(line, round((self.now() - started) * 1000), unscored=unscored)
+            return reader.report(line, round((time.monotonic() - started) * 1000), unscored=unscored)
         except ValueError as error:
             raise GarbledAnswer(str(error)) from None
 

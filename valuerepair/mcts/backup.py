@@ -90,7 +90,7 @@ def spread_bounds(trees: Trees, node: int, plies_left: np.float32) -> tuple[bool
     Returns whether the node now has bounds, and whether they settle it. `plies_left` counts the plies to the end after
     the move that was just proven.
     """
-    lower, upper, longest, by_tables = -1, -1, F0, False
+    lower, upper, longest = -1, -1, F0
     first, opened, count = (
         trees.nodes[node, layout.FIRST],
         trees.nodes[node, layout.OPENED],
@@ -98,18 +98,12 @@ def spread_bounds(trees: Trees, node: int, plies_left: np.float32) -> tuple[bool
     )
     for edge in range(first, first + opened):
         child = trees.child[edge]
-        kind, low, high = (
-            trees.nodes[child, layout.KIND],
-            trees.nodes[child, layout.LOWER],
-            trees.nodes[child, layout.UPPER],
-        )
+        low, high = trees.nodes[child, layout.LOWER], trees.nodes[child, layout.UPPER]
         lower, upper = max(lower, low), max(upper, high)
-        if low == 1 and kind != layout.TABLEBASE:
-            by_tables = False
+        if low == 1:
             break
         if high == -1:
             longest = max(longest, np.float32(trees.means[child, layout.LEFT]))
-        by_tables = by_tables or kind == layout.TABLEBASE
     if lower < 1 and len(trees.certain):
         for edge in range(first + opened, first + count):
             proven = trees.certain[edge]
@@ -123,7 +117,7 @@ def spread_bounds(trees: Trees, node: int, plies_left: np.float32) -> tuple[bool
         upper = 1
     if lower == upper:
         plies = max(longest, plies_left) if upper == -1 else plies_left
-        settle(trees, node, layout.TABLEBASE if by_tables else layout.ENDED, -upper, plies + F1)
+        settle(trees, node, layout.ENDED, -upper, plies + F1)
         return True, True
     trees.nodes[node, layout.LOWER], trees.nodes[node, layout.UPPER] = -upper, -lower
     return True, False

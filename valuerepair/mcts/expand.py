@@ -7,7 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.bits import popcount
 from valuerepair.chess.jit import inlined_kernel, kernel
 from valuerepair.chess.make import clock, insufficient_material, make, mark_repetition
 from valuerepair.chess.movegen import checkers, count_legal, legal
@@ -17,11 +16,7 @@ from valuerepair.chess.rows import (
     KNIGHTS,
     PAWNS,
     REPETITION,
-    RIGHTS,
     SIXTEEN_BITS,
-    STATE,
-    THEM,
-    US,
     Boards,
 )
 from valuerepair.mcts import layout
@@ -125,20 +120,6 @@ def look_ahead(trees: Trees, tree: int, node: int, depth: int) -> None:
         settle(trees, node, layout.ENDED, -upper, np.float32(1))
     else:
         trees.nodes[node, layout.LOWER], trees.nodes[node, layout.UPPER] = -upper, -lower
-
-
-@inlined_kernel
-def wants_probe(trees: Trees, rules: SearchRules, tree: int, depth: int) -> bool:
-    """Whether tablebases may know the position: few men, no castling rights, right after a capture or pawn move.
-
-    If tables chose the root's moves, the search does not probe them again, as in lc0: it only has to find the mate.
-    """
-    if rules.tablebase_men == 0 or depth == 0 or trees.slots[tree, layout.PROBED] == layout.IN_TABLES:
-        return False
-    rows, row = trees.rows, trees.slots[tree, layout.ROOT_ROW] + depth
-    if clock(rows, row) != 0 or rows[row, STATE] & RIGHTS:
-        return False
-    return bool(popcount(rows[row, US] | rows[row, THEM]) <= rules.tablebase_men)
 
 
 @inlined_kernel

@@ -9,7 +9,8 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 
@@ -17,12 +18,11 @@ import numpy as np
 
 from valuerepair import signals
 from valuerepair.arrays import Moves
-from valuerepair.chess.board import fens, in_check, keys, legal_moves, parse_fens, replay, status_error
+from valuerepair.chess.board import in_check, keys, legal_moves, parse_fens, replay, status_error
 from valuerepair.chess.jit import CACHE_FOLDER
-from valuerepair.chess.make import clock
 from valuerepair.chess.position_text import read_position
 from valuerepair.chess.positions import STARTPOS_FEN, Position, encode_moves
-from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards
+from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts import layout
 from valuerepair.mcts.backup import solved
@@ -31,12 +31,10 @@ from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.outcome import evaluated_nodes, read_evaluated_line, read_result
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
-from valuerepair.mcts.roots import keep_moves, make_root, plant_root, play_game, put_game, start_search
-from valuerepair.mcts.rounds import LONGEST_CHAIN, absorb, answer_probe, empty_round, gather
+from valuerepair.mcts.roots import plant_root, play_game, put_game, start_search
+from valuerepair.mcts.rounds import LONGEST_CHAIN, absorb, empty_round, gather
 from valuerepair.mcts.select import random_word
-from valuerepair.mcts.syzygy import Tables
 from valuerepair.nets.planes import is_initial
-from valuerepair.nets.policy import policy_indices
 
 log = logging.getLogger(__name__)
 
@@ -65,17 +63,12 @@ class Forest:
         if trees < 1 or nodes < 1:
             raise UsageError(f"{nodes} nodes in {trees} trees: both must be at least 1")
         self._evaluator = evaluator
-        self._tables = Tables(self.params.syzygy)
-        self._rules = layout.make_rules(
-            self.params, nodes, evaluator.input_format, self._tables.men, moves_left=evaluator.moves_left
-        )
+        self._rules = layout.make_rules(self.params, nodes, evaluator.input_format, moves_left=evaluator.moves_left)
         check_memory(trees, self._rules)
         self._trees = layout.plant(trees, self._rules)
         self._leaves = empty_round(trees * self.params.minibatch_size)
         self._lines = lines
         self._tags: list[object] = [None] * trees
-        self._root_moves: dict[int, tuple[str, ...]] = {}  # by slot: the moves that a root keeps when it is expanded
-        self._in_tables: set[int] = set()  # trees whose root's moves the tables chose
         self._free = list(range(trees - 1, -1, -1))
 
     @property
@@ -88,53 +81,24 @@ class Forest:
         """The number of trees being searched."""
         return len(self._tags) - len(self._free)
 
-    def add(
-        self, position: Position, nodes: int, tag: object = None, root_moves: Sequence[str] = (), *, seed: int = 0
-    ) -> int:
+    def add(self, position: Position, nodes: int, tag: object = None, *, seed: int = 0) -> int:
         """Begins the search of a position up to `nodes` visits of its root, 1 being the net's value; returns its slot.
 
-        Searches only the `root_moves`, if given; else, where tables know the root, only the moves that keep its value.
         Random choices depend on the position, on the seed of the parameters and on `seed`.
         Raises ValueRepairError for an illegal or finished position, UsageError for less than one node.
         """
         game, initial = play(position)
-        chosen = None
-        if not root_moves and self._tables.may_have(position.fen):
-            # Probe before taking a tree: a damaged table raises an error, which would leave the tree half begun.
-            nearest = self.params.syzygy_fast_play or repeated_since_zeroing(game)
-            chosen = self._tables.root_moves(position.fen, nearest=nearest)
         self._make_room_for(nodes)
         slot = self._free.pop()
         put_game(self._trees, self._rules, slot, game, initial)
         plant_root(self._trees, self._rules, slot, nodes, seed_of(self.params.seed ^ seed, game))
         self._tags[slot] = tag
-        self._in_tables.discard(slot)
-        if root_moves:
-            self._root_moves[slot] = tuple(root_moves)
-        elif chosen is not None:
-            self._root_moves[slot], by_distance = chosen
-            self._in_tables.add(slot)
-            self._trees.slots[slot, layout.PROBED] = layout.IN_TABLES if by_distance else 0
         return slot
 
     def go_on(self, slot: int, nodes: int) -> None:
         """Searches the tree of a slot, not freed yet, until its root has `nodes` visits in all."""
         self._make_room_for(nodes)
         start_search(self._trees, slot, nodes, int(self._trees.slots[slot, layout.RANDOM]))
-
-    def advance(self, slot: int, position: Position, moves: Sequence[str]) -> bool:
-        """Makes the position after `moves` the root of a tree and keeps the nodes below; False if it has no such node.
-
-        `position` is the new one, with its history. After False the tree is of no use: `add` another.
-        """
-        if self._tables.may_have(position.fen):
-            return False  # tables choose the moves of a new root
-        game, initial = play(position)
-        for move in encode_moves(moves):
-            if not make_root(self._trees, self._rules, slot, int(move)):
-                return False
-        put_game(self._trees, self._rules, slot, game, initial)
-        return True
 
     def step(
         self, more: Callable[[object, SearchResult], int] = lambda tag, result: 0
@@ -181,7 +145,7 @@ class Forest:
 
     def result(self, slot: int, lines: int = 1) -> SearchResult:
         """The result so far of a tree whose root has a visit; the first `lines` moves get a principal line."""
-        return read_result(self._trees, self._rules, slot, lines, in_tables=slot in self._in_tables)
+        return read_result(self._trees, self._rules, slot, lines)
 
     def evaluated_line(self, slot: int, number: int) -> Moves | None:
         """The moves to the `number`-th position (from 1) below the root that the net evaluated; None without it."""
@@ -194,7 +158,6 @@ class Forest:
     def release(self, slot: int) -> None:
         """Frees the tree of a slot."""
         self._trees.slots[slot, layout.STATE], self._tags[slot] = layout.FREE, None
-        self._root_moves.pop(slot, None)
         self._free.append(slot)
 
     def search(self, positions: Iterable[Position], nodes: int) -> Iterator[tuple[int, SearchResult]]:
@@ -212,22 +175,43 @@ class Forest:
                 assert isinstance(tag, int)
                 yield tag, result
 
+    def search_one(
+        self,
+        position: Position,
+        nodes: int,
+        *,
+        seconds: float | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        on_info: Callable[[SearchResult], None] | None = None,
+        info_seconds: float = 1.0,
+    ) -> SearchResult:
+        """Searches one position until its root has `nodes` visits, `seconds` passed, or `stop` returns True.
+
+        There is always one evaluation; the tree's memory grows with its visits. `on_info` gets a result every
+        `info_seconds`. Raises ValueRepairError as `add` does.
+        """
+        slot = self.add(position, min(nodes, self._rules.node_room - 1))
+        self._trees.slots[slot, layout.LIMIT] = nodes
+        started = last_info = time.monotonic()
+        while not self.is_done(slot):
+            self.play_round()
+            now = time.monotonic()
+            if stop() or (seconds is not None and now - started >= seconds):
+                break
+            if on_info is not None and now - last_info >= info_seconds:
+                last_info = now
+                on_info(self.result(slot, self._lines))
+        result = self.result(slot, self._lines)
+        self.release(slot)
+        return result
+
     def _gather(self) -> int:
-        """Gathers the leaves of this round; grows the forest and probes the tables as trees need it."""
+        """Gathers the leaves of this round; grows the forest as trees need it."""
         filled, lacking = gather(self._trees, self._rules, self._leaves, 0)
         while lacking:
-            for slot in np.flatnonzero(self._trees.slots[:, layout.STATE] == layout.NEEDS_PROBE).tolist():
-                filled = self._probe(slot, filled)
             self._make_room()
             filled, lacking = gather(self._trees, self._rules, self._leaves, filled)
         return filled
-
-    def _probe(self, slot: int, filled: int) -> int:
-        """Probes the tables for the leaf of a tree that waits for them."""
-        row = int(self._trees.slots[slot, layout.ROOT_ROW] + self._trees.slots[slot, layout.PROBED_DEPTH])
-        wl = self._tables.probe(fens(self._trees.rows[row : row + 1])[0])
-        has_table, value = wl is not None, -(wl or 0)
-        return int(answer_probe(self._trees, self._rules, slot, has_table, value, self._leaves, filled))
 
     def _evaluate(self, n: int) -> bool:
         leaves = self._leaves
@@ -235,19 +219,9 @@ class Forest:
             leaves.masks[:n], leaves.rule50[:n], leaves.indices[: leaves.offsets[n]], leaves.offsets[: n + 1]
         )
         done: bool = absorb(self._trees, self._rules, leaves, n, self._evaluator(batch))
-        if self.params.noise_epsilon > 0 or self._root_moves:
+        if self.params.noise_epsilon > 0:
             for slot, node, _ in leaves.leaf[:n][leaves.leaf[:n, 2] == 0].tolist():
-                if self.params.noise_epsilon > 0:
-                    add_noise(self._trees, slot, node, self.params)
-                if root_moves := self._root_moves.pop(slot, ()):
-                    keep_moves(self._trees, self._rules, slot, encode_moves(root_moves))
-                    state = self._trees.slots[slot]
-                    if (
-                        state[layout.STATE] == layout.DONE
-                        and self.visits(slot) < state[layout.LIMIT]
-                        and not solved(self._trees, node)
-                    ):
-                        state[layout.STATE] = layout.SEARCHING  # only a move that is left out had proved the root
+                add_noise(self._trees, slot, node, self.params)
         return done
 
     def _make_room_for(self, nodes: int) -> None:
@@ -329,12 +303,6 @@ def play(position: Position) -> tuple[Boards, bool]:
     return play_game(start, moves), bool(is_initial(start)[0])
 
 
-def repeated_since_zeroing(game: Boards) -> bool:
-    """A position of the game has recurred since the last capture or pawn move."""
-    since = game[-1 - min(int(clock(game, len(game) - 1)), len(game) - 1) :]
-    return bool((since[:, REPETITION] & SIXTEEN_BITS).any())
-
-
 def seed_of(seed: int, game: Boards) -> int:
     """The seed of a tree: it depends on the search's seed and the position, not on the forest's other trees."""
     word = np.uint64(seed) ^ keys(game[-1:])[0]
@@ -357,7 +325,7 @@ def add_noise(trees: Trees, tree: int, root: int, params: SearchParams) -> None:
 
 
 def warm_up(evaluator: LeafEvaluator, params: SearchParams) -> None:
-    """Compiles or loads all kernels that searches need, also later in a game; logs if it has to compile them.
+    """Compiles or loads all kernels that searches need; logs if it has to compile them.
 
     An empty file beside the compiled kernels records that they exist.
     """
@@ -373,16 +341,10 @@ def warm_up(evaluator: LeafEvaluator, params: SearchParams) -> None:
 
 def _call_kernels(evaluator: LeafEvaluator, params: SearchParams) -> None:
     """Calls every kernel that a search can call: any other kernel would be compiled in the middle of a game."""
-    start, later = read_position("startpos"), read_position("startpos moves e2e4")
     forest = Forest(evaluator, params, trees=1, nodes=2)
-    slot = forest.add(start, 2, root_moves=later.moves)  # so that the move has a visit, and its tree can be kept
+    slot = forest.add(read_position("startpos moves e2e4"), 2)
     while not forest.is_done(slot):
         forest.play_round()
     forest.result(slot)
-    forest.advance(slot, later, later.moves)
     forest.go_on(slot, 2)
     solved(forest._trees, 0)  # after proofs
-    game, _ = play(later)  # from here on: for tables, and for the statistics of root moves
-    repeated_since_zeroing(game)
-    answer_probe(forest._trees, forest._rules, slot, False, 0, forest._leaves, 0)
-    policy_indices(parse_fens(fens(game[-1:])), *legal_moves(game[-1:]), evaluator.input_format)

@@ -33,13 +33,12 @@ WL, DRAW, LEFT, OWN = range(4)
 MEAN = 4
 # Columns of Trees.slots.
 STATE, USED_NODES, USED_EDGES, FIRST_ROW, ROOT_ROW, INITIAL, LIMIT = range(7)
-EVALUATIONS, LEAVES, DEPTHS, DEEPEST, RANDOM, PROBED, PROBED_DEPTH, REQUESTED, POLICY = range(7, 16)
-IN_TABLES = -1  # in the column PROBED: tables chose the root's moves
+EVALUATIONS, LEAVES, DEPTHS, DEEPEST, RANDOM, REQUESTED, POLICY = range(7, 14)
 SLOT = 16  # two lines of the cache
 # Values of the column STATE.
-FREE, SEARCHING, DONE, NEEDS_NODES, NEEDS_EDGES, NEEDS_ROWS, NEEDS_PROBE = range(7)
-# Values of the column KIND: what a node's value is. A two-fold repetition is no proof, the others are.
-OPEN, ENDED, TABLEBASE, TWO_FOLD = range(4)
+FREE, SEARCHING, DONE, NEEDS_NODES, NEEDS_EDGES, NEEDS_ROWS = range(6)
+# Values of the column KIND: what a node's value is. The end of the game is a proof, a two-fold repetition is none.
+OPEN, ENDED, TWO_FOLD = range(3)
 UNPROVEN = 2  # in Trees.certain
 
 HISTORY_ROWS = 176  # before the root: a repetition cannot lie further back, and the net sees seven
@@ -66,7 +65,7 @@ class Trees(NamedTuple):
     | frozen  | int32[T * E] or [0]  | visits when its node was frozen; only with search-contempt          |
     | slots   | int64[T, SLOT]       | columns STATE to POLICY; REQUESTED: leaves in this round            |
     | policy  | float32[T, MAX_MOVES] | the net's own priors of the root, without noise or proofs          |
-    | policy_move | uint16[T, MAX_MOVES] | their moves; the column POLICY of slots is their number, 0: unknown |
+    | policy_move | uint16[T, MAX_MOVES] | their moves; the column POLICY of slots is their number         |
     """
 
     rows: Boards
@@ -115,19 +114,13 @@ class SearchRules(NamedTuple):
     batch: int
     fill: int
     form: int
-    tablebase_men: int
     node_room: int
     edge_room: int
     row_room: int
 
 
-def make_rules(
-    params: SearchParams, nodes: int, input_format: int = 1, tablebase_men: int = 0, *, moves_left: bool = False
-) -> SearchRules:
-    """The rules of a search, with room for `nodes` visits a tree at first.
-
-    `tablebase_men` is the largest number of men the tables know, 0 without tables; `moves_left`: the net has that head.
-    """
+def make_rules(params: SearchParams, nodes: int, input_format: int = 1, *, moves_left: bool = False) -> SearchRules:
+    """The rules of a search, with room for `nodes` visits a tree at first; `moves_left`: the net has that head."""
     f = np.float32
     at_root = params.root_has_own_cpuct_params
     same = params.fpu_strategy_at_root == "same"
@@ -164,7 +157,6 @@ def make_rules(
         params.minibatch_size,
         CHOICES["history_fill"].index(params.history_fill),
         input_format,
-        tablebase_men,
         *room_for(nodes),
         HISTORY_ROWS + LINE_ROWS,
     )

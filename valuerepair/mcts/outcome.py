@@ -19,7 +19,7 @@ from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import NAN, RootMove, SearchResult
 
-LOSS, TABLE_LOSS, UNDECIDED, TABLE_WIN, WIN = range(5)
+LOSS, UNDECIDED, WIN = range(3)
 LONGEST_LINE = 128
 LOST = float(NO_PRIOR)  # the prior of a proven loss
 
@@ -35,8 +35,6 @@ def rank(trees: Trees, edge: int, opened: bool) -> int:
     kind, wl = trees.nodes[child, layout.KIND], trees.means[child, layout.WL]
     if kind == layout.OPEN or wl == 0.0:
         return UNDECIDED
-    if kind == layout.TABLEBASE:
-        return TABLE_WIN if wl > 0 else TABLE_LOSS
     return WIN if wl > 0 else LOSS
 
 
@@ -65,8 +63,6 @@ def preferred(trees: Trees, a: int, b: int, last_opened: int) -> bool:
     if a_visits > 0 and b_visits > 0:
         a_kind, b_kind = trees.nodes[trees.child[a], layout.KIND], trees.nodes[trees.child[b], layout.KIND]
         if a_kind != layout.OPEN and b_kind != layout.OPEN:
-            if (a_kind == layout.TABLEBASE) != (b_kind == layout.TABLEBASE):
-                return bool(b_kind == layout.TABLEBASE)
             return bool(plies_left(trees, a, True) < plies_left(trees, b, True))
     if a_visits != b_visits:
         return bool(a_visits > b_visits)
@@ -164,20 +160,14 @@ def principal_line(trees: Trees, root: int, edge: int, black: int, line: Moves) 
     return n
 
 
-def read_result(
-    trees: Trees, rules: SearchRules, tree: int, lines: int = 1, *, in_tables: bool = False
-) -> SearchResult:
-    """The outcome of a tree whose root has a visit; `lines` of its moves get a principal line.
-
-    With `in_tables` it also lists the moves of the root that the tables left out of the search.
-    """
+def read_result(trees: Trees, rules: SearchRules, tree: int, lines: int = 1) -> SearchResult:
+    """The outcome of a tree whose root has a visit; `lines` of its moves get a principal line."""
     root = tree * rules.node_room
     slots = trees.slots[tree].tolist()
     black = black_to_move(trees.rows, slots[layout.ROOT_ROW])
     draw_score = -float(rules.draw_score) if black else float(rules.draw_score)
     wl, d, m, own = trees.means[root].tolist()
     leaves = max(slots[layout.LEAVES], 1)
-    root_moves = tuple(_root_moves(trees, rules, tree, black, draw_score, lines))
     return SearchResult(
         int(trees.nodes[root, layout.VISITS]),
         slots[layout.EVALUATIONS],
@@ -186,7 +176,7 @@ def read_result(
         d,
         m,
         -own,
-        (*root_moves, *(_passed_over(trees, tree, root_moves, black) if in_tables else ())),
+        tuple(_root_moves(trees, rules, tree, black, draw_score, lines)),
         round(slots[layout.DEPTHS] / leaves),
         slots[layout.DEEPEST],
         *_own_draw_and_left(trees, root, own),
@@ -222,29 +212,13 @@ def _root_moves(
         wl, d, m, _ = trees.means[child].tolist()
         kind = int(trees.nodes[child, layout.KIND])
         certain = None if kind in (layout.OPEN, layout.TWO_FOLD) else round(wl)
-        mate = certain * (round(m) // 2 + 1) if certain and kind == layout.ENDED else None
+        mate = certain * (round(m) // 2 + 1) if certain else None
         yield RootMove(move, visits, prior, wl + draw_score * d, wl, d, m, certain, mate, pv, own)
 
 
-def _passed_over(trees: Trees, tree: int, searched: Sequence[RootMove], black: int) -> Iterator[RootMove]:
-    """The moves of a root that were left out of the search."""
-    names = {move.move for move in searched}
-    count = int(trees.slots[tree, layout.POLICY])
-    moves = decode_moves(trees.policy_move[tree, :count] ^ np.uint16(FLIP * black))
-    for move, net_prior in zip(moves, trees.policy[tree, :count].tolist(), strict=True):
-        if move not in names:
-            yield RootMove(move, 0, 0.0, NAN, NAN, NAN, NAN, None, None, (move,), net_prior)
-
-
 def own_policy(trees: Trees, tree: int, order: NDArray[np.int64]) -> list[float]:
-    """The net's own priors of these edges of a root, NaN where they are lost.
-
-    A root that was a node of an earlier search has no stored policy: the priors of its edges are the net's own, but for
-    proven losses, whose priors are lost.
-    """
+    """The net's own priors of these edges of a root."""
     count = int(trees.slots[tree, layout.POLICY])
-    if not count:
-        return [prior if prior > LOST else NAN for prior in trees.prior[order].tolist()]
     own = dict(zip(trees.policy_move[tree, :count].tolist(), trees.policy[tree, :count].tolist(), strict=True))
     return [own[move] for move in trees.move[order].tolist()]
 
@@ -287,8 +261,7 @@ def choose_move(result: SearchResult, params: SearchParams, ply: int, seed: int)
     moves lose.
     """
     temperature = temperature_at(params, ply)
-    # Moves of the root that tables left out have no prior.
-    moves = [m for m in result.moves if m.certain != -1 and (m.visits or m.prior > 0)]
+    moves = [m for m in result.moves if m.certain != -1]
     if temperature == 0 or result.best.certain == 1 or not moves:
         return result.best_move
     weights = _weights(moves, params, temperature, unvisited_value(result, params))

@@ -33,8 +33,8 @@ class SearchParams:
     Values of nodes are in [-1, 1]. `draw_score` is what a draw is worth to White. `policy_softmax_temp` divides logits.
 
     - `q_scale`: the search multiplies the net's Q by it, and keeps it between -1 and 1: a net that is s times as steep
-      as another one is searched with 1 / s as that one would be. Proofs by the rules of chess or by tables keep their
-      value. All values that the search gives are on the new scale, the net's own Q of the root included.
+      as another one is searched with 1 / s as that one would be. Proofs by the rules of chess keep their value. All
+      values that the search gives are on the new scale, the net's own Q of the root included.
     - `moves_left_...`: how much more a shorter win or longer loss is worth where |Q| is above `moves_left_threshold`,
       for nets that predict the plies left; `moves_left_max_effect` 0 turns it off.
     - `minibatch_size`: leaves of one tree in a batch, kept apart by virtual visits; 1 is the sequential search.
@@ -44,9 +44,6 @@ class SearchParams:
     - `auto_extend`: a chain of single legal moves is one state, valued by its end.
     - `n_scl`: search-contempt: after this number of visits of an opponent's node, its visit distribution is frozen and
       sampled; 0 stands for infinity, which is plain PUCT.
-    - `syzygy`: folders of Syzygy tables, separated as in PATH; empty for none.
-    - `syzygy_fast_play`: at a root that the tables know, searches only the moves nearest to the next capture or pawn
-      move, as after a repetition; without it, all moves that surely win within the 50 moves.
     - `lc0_floats`: lc0's approximate logarithm and exponential and its priors of 16 bits, to reproduce its visits.
     - `seed`: of noise, temperature and search-contempt.
     """
@@ -119,10 +116,6 @@ class SearchParams:
     lookahead: bool = _param(False, "find moves that end the game one ply earlier")
     auto_extend: bool = _param(False, "take a chain of only moves as one node")
     n_scl: int = _param(0, "search-contempt: visits after which the opponent's shares are frozen; 0: off", 0, _MOST)
-    syzygy: str = _param("", "folders of Syzygy tables, separated as in PATH", uci="SyzygyPath")
-    syzygy_fast_play: bool = _param(
-        False, "at a root in the tables, only moves that are nearest to the next capture or pawn move"
-    )
     lc0_floats: bool = _param(False, "round as lc0 does, to reproduce its visits")
     seed: int = _param(0, "of noise, temperature and search-contempt", 0, 2**63 - 1)
 

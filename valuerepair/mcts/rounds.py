@@ -12,7 +12,7 @@ from valuerepair.chess.movegen import MAX_MOVES
 from valuerepair.mcts import layout
 from valuerepair.mcts.backup import F1, back_up, begin_visit
 from valuerepair.mcts.evaluator import Evaluations
-from valuerepair.mcts.expand import extend, force, set_priors, settle, wants_probe
+from valuerepair.mcts.expand import extend, force, set_priors
 from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.select import ALL_PROVEN, NO_NODES, NO_ROWS, descend, new_node, step_down
 from valuerepair.nets.planes import CANONICAL, PLANES, canonical_transform, write_masks
@@ -86,12 +86,10 @@ def wants_visit(trees: Trees, rules: SearchRules, tree: int) -> bool:
 def extend_chain(trees: Trees, rules: SearchRules, tree: int, node: int, depth: int) -> tuple[int, int]:
     """Follows single legal moves from an extended leaf to the first position with a choice; returns its node and depth.
 
-    A chain also ends where the game ends, and where tablebases may know the position.
+    A chain also ends where the game ends.
     """
     for _ in range(LONGEST_CHAIN):
         if trees.nodes[node, layout.KIND] != layout.OPEN or trees.nodes[node, layout.COUNT] != 1 or depth == 0:
-            break
-        if wants_probe(trees, rules, tree, depth):
             break
         edge = np.int64(trees.nodes[node, layout.FIRST])
         force(trees, node)
@@ -123,10 +121,6 @@ def pick_leaf(trees: Trees, rules: SearchRules, tree: int, leaves: RoundLeaves, 
             if rules.auto_extend:
                 node, depth = extend_chain(trees, rules, tree, node, depth)
         if trees.nodes[node, layout.KIND] == layout.OPEN:
-            if wants_probe(trees, rules, tree, depth):
-                trees.slots[tree, layout.STATE] = layout.NEEDS_PROBE
-                trees.slots[tree, layout.PROBED], trees.slots[tree, layout.PROBED_DEPTH] = node, depth
-                return False
             write_leaf(trees, rules, tree, node, depth, leaves, n)
             return True
         visit_settled(trees, rules, tree, node, depth)
@@ -164,26 +158,6 @@ def gather(trees: Trees, rules: SearchRules, leaves: RoundLeaves, n: int) -> tup
         else:
             trees.slots[tree, layout.REQUESTED] = rules.batch  # no more leaves, even if other trees need another call
     return n, lacking
-
-
-@kernel
-def answer_probe(
-    trees: Trees, rules: SearchRules, tree: int, has_table: bool, wl: int, leaves: RoundLeaves, n: int
-) -> int:
-    """Resumes a tree after its probe: `wl` is the tables' value (-1, 0, 1) for the player who moved there."""
-    node, depth = trees.slots[tree, layout.PROBED], trees.slots[tree, layout.PROBED_DEPTH]
-    trees.slots[tree, layout.STATE] = layout.SEARCHING
-    if not has_table:
-        write_leaf(trees, rules, tree, node, depth, leaves, n)
-        return n + 1
-    trees.slots[tree, layout.USED_EDGES] -= trees.nodes[node, layout.COUNT]
-    trees.nodes[node, layout.COUNT] = 0
-    plies_left = max(
-        np.float32(trees.means[trees.nodes[node, layout.PARENT], layout.LEFT]) - np.float32(1), np.float32(0)
-    )
-    settle(trees, node, layout.TABLEBASE, wl, plies_left)
-    visit_settled(trees, rules, tree, node, depth)
-    return n
 
 
 @kernel

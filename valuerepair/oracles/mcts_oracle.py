@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -131,8 +129,6 @@ def cannot_be_searched(position: Position) -> str | None:
 def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     """What the values depend on: the net, the nodes, every parameter that differs from its default, and the device."""
     options = {k: v for k, v in params.changes().items() if not k.startswith("temp")}  # no value depends on those
-    if params.syzygy:
-        options["syzygy"] = _tables(params.syzygy)
     options["device"] = NAMES[net.provider]
     if (precision := net.session.device.precision) != "f32":
         options["precision"] = precision
@@ -149,15 +145,6 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         plain={"device": "CPU", **{k: v for k, v in options.items() if k == "precision"}},
         net_file=(net.identity.sha256, net.identity.path) if net.identity.path else None,
     )
-
-
-def _tables(folders: str) -> str:
-    """The number of Syzygy tables and a digest of their names, whichever folders they are in."""
-    names = {path.name for folder in folders.split(os.pathsep) if folder for path in Path(folder).glob("*.rtb[wz]")}
-    digest = hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
-    # Earlier versions, in which tables did not choose root moves, wrote no such words.
-    root = " at the root too" if any(name.endswith("z") for name in names) else ""
-    return f"{len(names)} files {digest[:12]}{root}"
 
 
 def open_mcts(params: SearchParams, nodes: int, trees: int | None, net: Net, *, owned: bool = False) -> MctsOracle:

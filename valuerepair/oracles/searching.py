@@ -21,7 +21,6 @@ from valuerepair.mcts.layout import MOST_MOVES
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import RootMove, SearchResult
-from valuerepair.mcts.search import Search
 from valuerepair.nets.net import Net, NetIdentity
 from valuerepair.oracles.mcts_oracle import cannot_be_searched
 from valuerepair.oracles.oracle import finished
@@ -120,10 +119,9 @@ def _alone(net: Net, evaluator: NetEvaluator, params: SearchParams, position: Po
     if reason := cannot_be_searched(position):
         return Searched(position, net.identity, None, reason)
     with closing(SplitEvaluator(evaluator, evaluator.streams if net.session.on_cpu else 1)) as split:
-        search = Search(split, params, nodes=nodes)
-        search.set_position(position)
+        forest = Forest(split, params, trees=1, nodes=nodes, lines=MOST_MOVES)
         started = time.perf_counter()
-        result = search.run(nodes=nodes, lines=MOST_MOVES)
+        result = forest.search_one(position, nodes)
         return Searched(position, net.identity, result, seconds=time.perf_counter() - started)
 
 

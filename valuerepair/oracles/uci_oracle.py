@@ -14,7 +14,7 @@ import chess
 
 from valuerepair.chess.positions import Position
 from valuerepair.engines.kinds import JudgeSetup, by_content
-from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, TimeLimit, one_search
+from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, one_search, search_seconds
 from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.uci import BadOption, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
@@ -44,20 +44,15 @@ class UciOracle(Oracle):
         self._setup, self._limits, self._kind = setup, setup.spec.limits, setup.spec.kind
         self._reported_overshoot = False
         limits = self._limits
-        limit = TimeLimit(
-            timeout=setup.spec.timeout,
-            first=self._kind.first_seconds(limits),
-            nodes=limits.get("nodes"),
-            movetime=limits.get("movetime", 0) / 1000,
-        )
+        seconds = search_seconds(limits, setup.spec.timeout)
         probe = _go({name: min(value, _PROBE[name]) for name, value in limits.items()})
         try:
             probe_count = self._kind.any_engine and "nodes" in limits
-            self._pool = EnginePool(setup.engine, limit, workers, probe=probe, probe_count=probe_count)
+            self._pool = EnginePool(setup.engine, seconds, workers, probe=probe, probe_count=probe_count)
         except BadOption as error:
-            raise UsageError(f"{setup.engine.where}: the engine {error}") from None
+            raise UsageError(f"{setup.engine.path}: the engine {error}") from None
         except EngineFailure as error:
-            raise ValueRepairError(f"{setup.engine.where}: the engine {error}") from None
+            raise ValueRepairError(f"{setup.engine.path}: the engine {error}") from None
         self.identity = self._make_identity()
 
     @property
@@ -66,7 +61,7 @@ class UciOracle(Oracle):
 
     @property
     def counts(self) -> PoolCounts:
-        """Searches, nodes, crashes, hangs, bad answers and failed positions so far."""
+        """Searches, nodes, restarts and failed positions so far."""
         return self._pool.counts
 
     def submit(self, position: Position) -> Future[DeepOutcome]:
@@ -132,13 +127,9 @@ class UciOracle(Oracle):
     def _make_identity(self) -> OracleIdentity:
         setup, pool = self._setup, self._pool
         folder = os.path.dirname(setup.engine.path)
-
-        def named_by_content(value: str) -> str:
-            return by_content(value, folder) if self._kind.is_local else value
-
-        options: dict[str, str | None] = {name: named_by_content(value) for name, value in pool.settings.items()}
+        options: dict[str, str | None] = {name: by_content(value, folder) for name, value in pool.settings.items()}
         for offered in pool.offered.values():
-            content_name = named_by_content(offered.default)
+            content_name = by_content(offered.default, folder)
             if offered.kind == "string" and offered.name not in options and content_name != offered.default:
                 options[offered.name] = content_name
         for name in setup.recorded_defaults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import logging
@@ -23,7 +24,6 @@ import msgspec
 
 from valuerepair import signals
 from valuerepair.chess.progress import format_duration
-from valuerepair.engines.process import guard_command
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.inputs import Record, Seconds, read_json
@@ -50,6 +50,7 @@ NOTES = "stages.json"
 LOCK = "repair.lock"
 _TICK_S = 0.2
 _DIGITS = 12  # of an oracle's digest
+_PR_SET_PDEATHSIG = 1
 _HOLDER = 40  # bytes for the name of the lock's holder
 
 
@@ -457,18 +458,18 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
     return code, interrupted
 
 
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _run_process(words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]) -> tuple[int, bool]:
     signals.check()
     passed_on = 0
     with (
         signals.left_to_loop(),
-        open(os.devnull, "wb") as no_reaper,  # in place of the reaper's pipe: a stage ends its own engines
         subprocess.Popen(
-            guard_command("launch", str(no_reaper.fileno()), str(os.getpid()), *words),
-            stdout=out,
-            env=env,
-            pass_fds=(lock, no_reaper.fileno()),
-            start_new_session=True,
+            words, stdout=out, env=env, pass_fds=(lock,), start_new_session=True, preexec_fn=_die_with_parent
         ) as process,
     ):
         os.pwrite(lock, f"{os.getpid()}, its stage {process.pid}".ljust(_HOLDER).encode(), 0)

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,7 +47,7 @@ from valuerepair.signals import holding
 PARALLEL_GAMES = 8  # lc0's own default
 _HELP_LIMIT_S = 60
 # Parameters of our own search that have a field in `Lc0Settings`, and those that lc0 lacks.
-_WITH_FIELD = ("temperature", "noise_epsilon", "minibatch_size", "history_fill", "syzygy")
+_WITH_FIELD = ("temperature", "noise_epsilon", "minibatch_size", "history_fill")
 _NOT_IN_LC0 = ("q_scale", "certainty", "lookahead", "auto_extend", "n_scl", "seed", "lc0_floats")
 _RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
 _LISTEN_S = 0.5  # between two calls of `stop`
@@ -330,7 +331,7 @@ def _ready_games(process: LineProcess, stop: Callable[[], bool], games: int) -> 
     done = 0
     while not stop():
         try:
-            line = process.read_line(process.now() + _LISTEN_S)
+            line = process.read_line(time.monotonic() + _LISTEN_S)
         except EngineTimeout:
             continue
         except EngineFailure as failure:
@@ -466,7 +467,7 @@ def lc0_settings(net: str | None, params: SearchParams, nodes: int, rules: Rules
         params.noise_epsilon,
         params.history_fill,
         rules.resign,
-        params.syzygy or rules.syzygy,
+        rules.syzygy,
         extra=search_options(params),
         name=f"lc0 {Path(net).name if net else DEFAULT_NET}",
     )

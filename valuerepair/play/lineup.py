@@ -10,7 +10,7 @@ from typing import Any
 from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU
 from valuerepair.cores import usable_cores
 from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI
-from valuerepair.engines.pool import TimeLimit
+from valuerepair.engines.pool import search_seconds
 from valuerepair.engines.spec import EngineSpec, find_engine, is_path
 from valuerepair.errors import UsageError, check_least
 from valuerepair.inputs import settings_of
@@ -156,13 +156,8 @@ class Lineup:
         setup = kind.launch(side, _DEFAULT_OPTIONS, file)
         net = "" if file is None else file.name
         facts = [*kind.facts(side, setup), *([] if file is None else [f"net sha256:{file.sha256[:12]}"])]
-        limit = TimeLimit(
-            timeout=side.timeout,
-            first=kind.first_seconds(limits),
-            nodes=limits.get("nodes"),
-            movetime=limits.get("movetime", 0) / 1000,
-        )
-        player = UciPlayer(setup, limits, limit, name=side.name or (net if kind.built_in else None))
+        name, seconds = side.name or (net if kind.built_in else None), search_seconds(limits, side.timeout)
+        player = UciPlayer(setup, limits, seconds, name=name)
         self._players.append(player)
         options = {name: value for name, value in player.settings.items() if name != "WeightsFile"}
         words = [player.engine_name, net, _words({**limits, **options}), *side.arguments, *facts]

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from valuerepair.chess import values
 from valuerepair.errors import UsageError
 from valuerepair.inputs import finite
-from valuerepair.mcts.syzygy import Tables
 from valuerepair.play.game import DRAW_AGREED, TABLEBASE, TOO_LONG, Game, Thought
+from valuerepair.play.syzygy import Tables
 
 MAX_PLIES = 450  # of self-play; lc0's, selfplay/game.cc
 NO_RESIGN_SHARE = 0.2  # of games of self-play, if there is resignation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
@@ -12,7 +13,7 @@ import chess
 
 from valuerepair import signals
 from valuerepair.chess.positions import Position
-from valuerepair.engines.pool import PROBE_SECONDS, Restarts, TimeLimit
+from valuerepair.engines.pool import PROBE_SECONDS, started_again
 from valuerepair.engines.process import EngineFailure, EngineTimeout
 from valuerepair.engines.uci import BadOption, EngineSetup, GarbledAnswer, SearchReport, UciEngine
 from valuerepair.errors import UsageError, ValueRepairError
@@ -32,16 +33,16 @@ class UciPlayer:
 
     `name` is the given one, or the engine's own (`engine_name`); `settings` are the options that were set. `limits` are
     those of ``go`` (nodes, depth, movetime in ms). An engine may exceed its movetime by `MARGIN_MS`; then it loses the
-    game, and is killed if it has not answered. Without a time, `limit` decides when a search counts as hung. A crash
-    also loses the game. A failed engine is restarted for its next game. Engines get ``ucinewgame`` between games. The
-    first ten incidents are logged.
+    game, and is killed if it has not answered. Without a time, a search of more than `seconds` counts as hung. A
+    crash also loses the game. A failed engine is restarted for its next game. Engines get ``ucinewgame`` between games.
+    The first ten incidents are logged.
     """
 
     def __init__(
         self,
         setup: EngineSetup,
         limits: Mapping[str, int],
-        limit: TimeLimit,
+        seconds: float,
         *,
         name: str | None = None,
     ) -> None:
@@ -49,10 +50,10 @@ class UciPlayer:
 
         Raises ValueRepairError if that fails, UsageError for an option that the engine refuses.
         """
-        self.setup, self._limits, self._limit = setup, dict(limits), limit
+        self.setup, self._limits, self.seconds = setup, dict(limits), seconds
         self._lock = threading.Lock()
         self._incidents = 0
-        self.name, self.restarts = name or setup.where, Restarts(setup)
+        self.name, self.given_up = name or setup.path, threading.Event()
         first = _EngineThread(self)
         self._free, self._games, self._workers = [first], dict[int, _EngineThread](), [first]
         try:
@@ -60,9 +61,9 @@ class UciPlayer:
         except BaseException as error:
             self.close(cancel=True)
             if isinstance(error, BadOption):
-                raise UsageError(f"{setup.where} {error}") from None
+                raise UsageError(f"{setup.path} {error}") from None
             if isinstance(error, EngineFailure):
-                raise ValueRepairError(f"{setup.where}: the engine {error}") from None
+                raise ValueRepairError(f"{setup.path}: the engine {error}") from None
             raise
         self.engine_name, self.settings = engine.name, dict(engine.settings)
         self.name = name or engine.name
@@ -87,22 +88,12 @@ class UciPlayer:
     def close(self, *, cancel: bool = False) -> None:
         """Ends all engines after the searches in flight; with `cancel` these are abandoned and raise CancelledError."""
         if cancel:
-            self.restarts.given_up.set()
+            self.given_up.set()
         workers, self._workers = self._workers, []
         for worker in workers:
             worker.end(kill=cancel)
         for worker in workers:
             worker.thread.shutdown()
-
-    def seconds(self) -> float:
-        """The seconds after which a search without a time counts as hung."""
-        with self._lock:
-            return self._limit.seconds(1)
-
-    def learn(self, nodes: int, seconds: float) -> None:
-        """Records how many seconds a search of `nodes` took."""
-        with self._lock:
-            self._limit.learn(nodes, seconds)
 
     def incident(self, text: str) -> None:
         """Logs that an engine failed, up to ten times."""
@@ -147,29 +138,28 @@ class _EngineThread:
         return engine
 
     def find_move(self, position: Position, go: str, milliseconds: int | None) -> Thought:
-        """The engine's answer to a ``go`` line; without `milliseconds` `TimeLimit` decides how long it may take."""
-        engine = self._engine or self._player.restarts.engine(self._start)
+        """The engine's answer to a ``go`` line; without `milliseconds` it may take the player's `seconds`."""
+        engine = self._engine or started_again(self._start, self._player.given_up, self._player.setup.path)
         allowed = None if milliseconds is None else milliseconds + MARGIN_MS
-        limit = self._player.seconds() if allowed is None else allowed / 1000
+        limit = self._player.seconds if allowed is None else allowed / 1000
         try:
             engine.ready(_READY_SECONDS)  # before its time starts
-            started = engine.now()
+            started = time.monotonic()
             report = engine.search(position.uci, go, limit, unscored=True)
         except EngineFailure as error:
             self._drop()
-            if self._player.restarts.given_up.is_set():
+            if self._player.given_up.is_set():
                 raise CancelledError from None
             self._player.incident(f"{error}; restarted for its next game")
             raise Fault(_ending(error), str(error)) from None
-        seconds = engine.now() - started
+        seconds = time.monotonic() - started
         if allowed is not None and round(1000 * seconds) > allowed:
             raise Fault(OUT_OF_TIME, f"took {seconds:.3f} s")
-        self._player.learn(report.nodes, seconds)
         return _thought(position, report, seconds)
 
     def prepare(self) -> None:
         """Prepares for the next game, which then does not wait for the restart of an engine that failed."""
-        if self._player.restarts.given_up.is_set():
+        if self._player.given_up.is_set():
             return
         try:
             if self._engine is None:
@@ -180,14 +170,14 @@ class _EngineThread:
             self._engine.ready(_READY_SECONDS)
         except (EngineFailure, OSError, CancelledError) as error:
             self._drop()
-            if not self._player.restarts.given_up.is_set():
+            if not self._player.given_up.is_set():
                 self._player.incident(f"{error} between games")
 
     def _start(self) -> UciEngine:
         engine = UciEngine(self._player.setup)  # in the thread that uses it
         with self._lock:
             self._engine = engine  # from here on it can be killed
-        if self._player.restarts.given_up.is_set():
+        if self._player.given_up.is_set():
             raise CancelledError
         try:
             engine.start()
