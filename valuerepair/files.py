@@ -112,11 +112,12 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
         import tomli as tomllib
     try:
         with open(path, "rb") as file:
-            return tomllib.load(file)
+            tables: dict[str, Any] = tomllib.load(file)
     except OSError as error:
         raise UsageError(f"{os.fspath(path)}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{os.fspath(path)}: is not a TOML file: {one_line(error)}") from None
+    return tables
 
 
 @holding

@@ -16,7 +16,6 @@ STDOUT = "-"
 # Pages, plots, tables and splits, which are replaced.
 MADE_AGAIN = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet", ".json")
 PLOTS = ("png", "svg", "pdf")
-TABLES = ("csv", "jsonl", "ndjson", "parquet")
 
 
 def check_output(path: str | os.PathLike[str]) -> None:

@@ -105,11 +105,3 @@ class SectionedCommand(click.Command):
         for heading, rows in {**sections, "Other options": list(records.values())}.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
-
-
-class SectionedGroup(SectionedCommand, click.Group):
-    """A group whose options are listed under headings, with its commands below them."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_options(ctx, formatter)
-        self.format_commands(ctx, formatter)
