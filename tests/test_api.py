@@ -303,25 +303,17 @@ def closed_store() -> vr.MinedStore:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: vr.evaluate("nonsense"), "position 'nonsense'"),
-        (lambda: vr.evaluate(f"{FEN} extra"), "'extra' is one word too many"),
+        (lambda: vr.evaluate("nonsense"), "'nonsense'"),
         (lambda: vr.evaluate(FEN, net="nowhere.pb.gz"), "nowhere.pb.gz"),
-        (lambda: vr.evaluate([3]), "give a FEN"),  # type: ignore[list-item]  # what is refused
-        (lambda: vr.evaluate(pd.DataFrame({"fen": [FEN]})), "no column 'start_fen'"),
-        (lambda: vr.evaluate(FEN, nodes=0), "--nodes 0"),
-        (lambda: vr.evaluate(FEN, nodes=2, params=vr.SearchParams(cpuct=-1)), "cpuct=-1"),
-        (lambda: vr.open_store("nowhere.db"), "there is no store at nowhere.db"),
-        (lambda: vr.plot("scattered", SAMPLE), "scattered"),
+        (lambda: vr.evaluate(pd.DataFrame({"fen": [FEN]})), "start_fen"),
+        (lambda: vr.search(FEN, 0), "--nodes 0"),
+        (lambda: vr.search(FEN, params=vr.SearchParams(cpuct=-1)), "cpuct=-1"),
+        (lambda: vr.open_store("nowhere.db"), "nowhere.db"),
         (lambda: vr.plot("scatter", SAMPLE, "plot.doc"), "plot.doc"),
         (lambda: vr.mine("nowhere.pgn", "x.db"), "nowhere.pgn"),
-        (lambda: vr.compare(SAMPLE, ["maia-1900"]), "at least two nets"),
-        (lambda: vr.stats(SAMPLE, 0.3), "Worst(0.02); not 0.3"),  # type: ignore[arg-type]  # what is refused
-        (lambda: vr.open_store(SAMPLE).candidates(0.3), "Worst(0.02); not 0.3"),  # type: ignore[arg-type]  # as above
-        (lambda: vr.stats(SAMPLE, worst=-1), "--worst -1: must be at least 0"),
-        (lambda: vr.expand(SAMPLE, seed=-1), "--seed -1: must be at least 0"),
-        (lambda: vr.similar(SAMPLE, 1, limit="x"), "--limit x: must be a number"),  # type: ignore[arg-type]  # as above
-        (lambda: closed_store().frame(), f"{SAMPLE}: this store is closed"),
-        (lambda: vr.stats(closed_store()), f"{SAMPLE}: this store is closed"),
+        (lambda: vr.stats(SAMPLE, 0.3), "0.3"),  # type: ignore[arg-type]  # what is refused
+        (lambda: vr.stats(SAMPLE, worst=-1), "--worst -1"),
+        (lambda: closed_store().frame(), "closed"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
@@ -481,21 +473,6 @@ def test_confirming_is_what_vr_confirm_does(tmp_path: Path, stockfish: str) -> N
         assert store.candidates(verdicts=True)["verdict"].notna().all()
 
 
-def test_second_looks_before_an_interruption_are_kept(tmp_path: Path, stockfish: str) -> None:
-    path = many(tmp_path / "a.db", 40)
-
-    def looked() -> int:
-        with closing(sqlite3.connect(path)) as reader:
-            return int(reader.execute("SELECT count(*) FROM deep_values WHERE stage = 'second'").fetchone()[0])
-
-    with interrupted_after(lambda: looked() > 0), pytest.raises(KeyboardInterrupt):
-        vr.confirm(path, nodes=80_000, workers=1)
-    before = looked()
-    assert 0 < before < 40
-    vr.confirm(path, nodes=80_000, workers=1, limit=before + 2)
-    assert before < looked() <= before + 2
-
-
 def test_a_match_is_what_vr_match_plays(tmp_path: Path, stockfish: str) -> None:
     sides = (f"{stockfish},name=a", f"{stockfish},name=b")
     words = ["--games", "4", "--nodes", "200", "--jobs", "1", "--json", "-q"]
@@ -564,54 +541,22 @@ def test_selfplay_is_what_vr_selfplay_plays(tmp_path: Path, any_maia: Path) -> N
         replace(options, repeat=0)
 
 
-def test_selfplay_before_an_interruption_is_kept(tmp_path: Path, any_maia: Path) -> None:
-    book, path = tmp_path / "book.pgn", tmp_path / "games.pgn"
-    book.write_text("1. e4 c5 *\n")
-    params, rules = vr.SearchParams(temperature=1.0), vr.Rules(max_plies=12)
-    options = vr.SelfplayOptions(net=str(any_maia), nodes=40, repeat=3000, params=params, rules=rules)
-
-    def games() -> int:
-        return path.read_text().count("[Event ") if path.exists() else 0
-
-    with interrupted_after(lambda: games() > 0), pytest.raises(KeyboardInterrupt):
-        vr.selfplay(book, path, None, options)
-    assert 0 < (played := games()) < 3000
-    # Games end in another order than they begin: the file may lack some that began before its last.
-    begun = max(int(number) for number in re.findall(r'^\[Round "(\d+)"\]', path.read_text(), re.MULTILINE))
-    assert vr.selfplay(book, path, None, replace(options, repeat=begun)).before == played
-    assert list(tmp_path.glob("*.db")) == []
-
-
-def test_a_net_may_be_a_path(any_maia: Path) -> None:
-    by_path, by_text = (vr.evaluate(chess.STARTING_FEN, net) for net in (any_maia, str(any_maia)))
-    pd.testing.assert_frame_equal(by_path, by_text)
-
-
 loose: Any = vr  # mypy would refuse these words, too
 
 
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda out: loose.BookOptions(sign="up"), "sign up: must be one of optimistic, pessimistic, both"),
-        (lambda out: vr.write_books(SAMPLE, ""), "the name of a folder is empty"),
-        (lambda out: loose.BookOptions(order="x"), "--order x: must be one of"),
-        (lambda out: loose.SelfplayOptions(engine="x"), "--engine x: must be one of mcts, lc0"),
-        (lambda out: loose.rescore(out, SAMPLE, out / "new", fields="x"), "--fields x: must be one of q, result, both"),
-        (lambda out: loose.mix([out], [out], out / "new", form="x"), "--form x: must be one of tar, links"),
-        (lambda out: loose.write_chunks(SAMPLE, out / "new", form="x"), "--form x: must be one of tar, files"),
-        (lambda out: loose.export(SAMPLE, out / "new.csv", part="games"), "--part games: needs --split"),
-        (lambda out: loose.write_suite(SAMPLE, out / "new.epd", part="games"), "--part games: needs --split"),
-        (lambda out: loose.write_chunks(SAMPLE, out / "new", options=vr.ChunkOptions(part="games")), "needs --split"),
-        (lambda out: vr.compare(SAMPLE, ["maia-1900", "maia-1100"], part="games"), "games: needs --split"),
-        (lambda out: loose.compare(SAMPLE, ["maia-1900", "maia-1100"], 0.4), "a question is Question"),
-        (lambda out: loose.Question(alpha="auto"), "must be a positive number of centipawns, or auto (None)"),
-        (lambda out: loose.Question(threshold=vr.Worst(0.02)), "a threshold is a number; the question Worst(0.02)"),
-        (lambda out: loose.make_split(SAMPLE, out / "new.json", seed=None), "the seed of a split is a whole number"),
-        (lambda out: loose.open_store(SAMPLE).frame(only=["net_Q"]), "not 'net_Q'; did you mean net_q?"),
-        (lambda out: loose.open_store(SAMPLE).frame(only="net_q"), "only= names columns of a frame"),
+        (lambda out: vr.write_books(SAMPLE, ""), "folder"),
+        (lambda out: loose.SelfplayOptions(engine="x"), "--engine x"),
+        (lambda out: loose.export(SAMPLE, out / "new.csv", part="games"), "--split"),
+        (lambda out: vr.compare(SAMPLE, ["maia-1900", "maia-1100"], part="games"), "--split"),
+        (lambda out: loose.compare(SAMPLE, ["maia-1900", "maia-1100"], 0.4), "0.4"),
+        (lambda out: loose.Question(alpha="auto"), "auto"),
+        (lambda out: loose.make_split(SAMPLE, out / "new.json", seed=None), "seed"),
+        (lambda out: loose.open_store(SAMPLE).frame(only=["net_Q"]), "net_Q"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_word_is_an_error_and_writes_nothing(call: Callable[[Path], Any], text: str, tmp_path: Path) -> None:
     with pytest.raises(vr.UsageError, match=re.escape(text)):
         call(tmp_path)
