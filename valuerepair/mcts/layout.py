@@ -24,7 +24,7 @@ from valuerepair.mcts.params import CHOICES, SearchParams
 FIRST, COUNT, OPENED, ARRANGED, PARENT, EDGE, VISITS, PENDING, KIND, LOWER, UPPER, FORCED, FROZEN = range(13)
 OWN_DRAW = 13  # the net's own share of draws, in parts of DRAW_UNIT
 DRAW_UNIT = 1 << 30
-OWN_LEFT = 14  # the net's own plies to the end, in parts of LEFT_UNIT; -1 where OWN is not the net's value
+OWN_LEFT = 14  # the net's own plies to the end, in parts of LEFT_UNIT
 LEFT_UNIT = 1 << 20
 MOST_LEFT = 2047  # plies that fit
 NODE = 16  # 64 bytes: a line of the cache

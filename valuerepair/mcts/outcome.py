@@ -14,14 +14,12 @@ from valuerepair.chess.make import black_to_move
 from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import FLIP
 from valuerepair.mcts import layout
-from valuerepair.mcts.fastmath import NO_PRIOR
 from valuerepair.mcts.layout import SearchRules, Trees
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import NAN, RootMove, SearchResult
 
 LOSS, UNDECIDED, WIN = range(3)
 LONGEST_LINE = 128
-LOST = float(NO_PRIOR)  # the prior of a proven loss
 
 
 @kernel
@@ -179,15 +177,10 @@ def read_result(trees: Trees, rules: SearchRules, tree: int, lines: int = 1) -> 
         tuple(_root_moves(trees, rules, tree, black, draw_score, lines)),
         round(slots[layout.DEPTHS] / leaves),
         slots[layout.DEEPEST],
-        *_own_draw_and_left(trees, root, own),
+        int(trees.nodes[root, layout.OWN_DRAW]) / layout.DRAW_UNIT,
+        int(trees.nodes[root, layout.OWN_LEFT]) / layout.LEFT_UNIT,
         draw_score,
     )
-
-
-def _own_draw_and_left(trees: Trees, root: int, own: float) -> tuple[float, float]:
-    """The net's own share of draws and plies to the end for the root."""
-    draw, plies_left = trees.nodes[root, [layout.OWN_DRAW, layout.OWN_LEFT]].tolist()
-    return (NAN, NAN) if own != own or plies_left < 0 else (draw / layout.DRAW_UNIT, plies_left / layout.LEFT_UNIT)
 
 
 def _root_moves(
@@ -306,12 +299,7 @@ def evaluated_nodes(trees: Trees, rules: SearchRules, tree: int) -> NDArray[np.i
     root = tree * rules.node_room
     used = slice(root, root + int(trees.slots[tree, layout.USED_NODES]))
     nodes, own = trees.nodes[used], trees.means[used, layout.OWN]
-    evaluated = (
-        (nodes[:, layout.VISITS] > 0)
-        & (nodes[:, layout.OWN_LEFT] >= 0)
-        & (nodes[:, layout.FORCED] == 0)
-        & ~np.isnan(own)
-    )
+    evaluated = (nodes[:, layout.VISITS] > 0) & (nodes[:, layout.FORCED] == 0) & ~np.isnan(own)
     evaluated[0] = False
     return root + np.flatnonzero(evaluated)
 

@@ -35,8 +35,7 @@ class RootMove:
     the share of draws, `m` the mean number of plies to the end of the lines below; all NaN for a move without visits
     that is not proven. `certain` is 1, 0 or -1 when the game is proven a win, draw or loss after the move, else None;
     `mate` full moves to mate (negative: we are mated) where the proven line ends in mate. `pv` begins with the move.
-    `net_prior` is the net's own P after policy temperature, without noise, whatever was proven since; NaN where it is
-    lost (a proven loss in a tree kept from an earlier search).
+    `net_prior` is the net's own P after policy temperature, without noise, whatever was proven since.
     """
 
     move: str
@@ -61,11 +60,11 @@ class RootMove:
 class SearchResult:
     """The outcome of the search of one root.
 
-    `nodes` is the root's visits N, its own evaluation and reused visits included; `evaluations` the number of the net's
+    `nodes` is the root's visits N, its own evaluation included; `evaluations` the number of the net's
     evaluations in this search. `value` and its `q` are the search's value of the position. `root_q`, `root_wl`,
     `root_d`, `root_m` are lc0's means over all visits of the root, bad moves included: after a proof they can have the
     wrong sign. `net_wl` is the root's own evaluation before search, W - L, with `net_d`, the share of draws, and
-    `net_m`, plies to the end (0 for nets without that head), both NaN where the net did not evaluate the root itself.
+    `net_m`, plies to the end (0 for nets without that head).
     `draw_score` is what a draw is worth to the side to move. `moves` are all legal moves in the order of root
     selection: certain wins (shortest first), then by visits, Q, prior, last certain losses. The first is `best_move`:
     with certainty it is a proven draw if the one with most visits is valued below a draw. `certain` and `mate` are
@@ -133,8 +132,7 @@ class SearchResult:
     def effective_moves(self) -> float:
         """The effective number of root moves: exp(-sum p log p) over their shares p of the visits, n for equal shares.
 
-        NaN without a visit below the root. A tree kept from an earlier search also has that search's visits, which were
-        spent on another move: then the number says nothing about this search.
+        NaN without a visit below the root.
         """
         visits = [move.visits for move in self.moves if move.visits]
         if not visits:
