@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
 import sys
 import time
 import zlib
@@ -169,9 +168,6 @@ def main() -> None:
         sys.exit(7)
     if "start-once" in OPTIONS and not once(OPTIONS["start-once"]):
         sys.exit("no memory")
-    if "child" in OPTIONS:
-        child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        sys.stderr.write(f"{child.pid}\n")
     if "deaf" in OPTIONS:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -195,11 +195,6 @@ def test_what_cannot_work_is_said_before_the_run(spec: str, error: type[Exceptio
     assert "\n" not in str(caught.value)
 
 
-def test_workers_must_be_positive() -> None:
-    with pytest.raises(UsageError, match="--jobs 0"):
-        open_oracle(FAKE, net_path=None, workers=0)
-
-
 def test_the_default_is_stockfish_then_the_own_search_with_the_same_net(
     monkeypatch: pytest.MonkeyPatch, shared_data: Path, stockfish: str, said: list[str]
 ) -> None:

@@ -68,34 +68,24 @@ def test_chunks_of_one_net_belong_together_only_when_that_is_said() -> None:
     assert RecordedNet.named("T80").identity.name == "recorded in T80"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("recorded:kind=lichess", "kind=lichess: give one of eval, cutechess, tcec, selfplay, epd, dump, chunks"),
-        ("recorded:view=black", "view=black: give one of white, mover"),
-        ("recorded:min-depth=0", "min-depth=0: must be a whole number of at least 1"),
-        ("recorded:knid=eval", "no setting 'knid' of recorded; did you mean kind?"),
-        ("recorded:kind", "'kind' is not NAME=VALUE"),
-    ],
-)
-def test_settings_are_checked_when_they_are_read(text: str, message: str) -> None:
-    with pytest.raises(UsageError) as wrong:
-        parse_spec(text)
-    assert message in str(wrong.value)
+@pytest.mark.parametrize("setting", ["kind=lichess", "view=black", "min-depth=0", "knid=eval", "kind"])
+def test_settings_are_checked_when_they_are_read(setting: str) -> None:
+    with pytest.raises(UsageError, match=setting.partition("=")[0]):
+        parse_spec(f"recorded:{setting}")
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "fact"),
     [
-        ("recorded:kind=chunks,view=white", "training chunks are the mover's view and have no depth"),
-        ("recorded:kind=chunks,min-depth=3", "training chunks are the mover's view and have no depth"),
-        ("recorded:kind=selfplay,view=white", "comments of vr selfplay are the mover.s view and have no depth"),
-        ("recorded:kind=dump,net=T80", "net= names the net of training chunks; for dump give --net"),
-        ("recorded:kind=eval,by=x", "only cutechess, tcec and selfplay comments say which player evaluated"),
+        ("recorded:kind=chunks,view=white", "training chunks"),
+        ("recorded:kind=chunks,min-depth=3", "training chunks"),
+        ("recorded:kind=selfplay,view=white", "selfplay"),
+        ("recorded:kind=dump,net=T80", "net="),
+        ("recorded:kind=eval,by=x", "which player"),
     ],
 )
-def test_settings_that_make_no_sense_together(text: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+def test_settings_that_make_no_sense_together(text: str, fact: str) -> None:
+    with pytest.raises(UsageError, match=fact):
         recorded_options(parse_spec(text), ["-"])
 
 
