@@ -10,7 +10,7 @@ import resource
 import subprocess
 import sys
 
-LIMIT_S, LIMIT_OF_GROUP_S = 0.5, 0.15
+LIMIT_S, LIMIT_OF_GROUP_S = 0.3, 0.15
 
 
 def used() -> float:

@@ -50,6 +50,10 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-printed", action="store_true", help="Write what tests/printed compares with anew.")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Where several processes collect all files, each imports another part of them first: what it compiles on the way
