@@ -16,7 +16,7 @@ from tests.cli_tree import LEAVES, SAMPLE, options_of, vr
 from valuerepair.cli.files import Output
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import claimed, whole_folder, written_whole
-from valuerepair.outputs import MADE_AGAIN, STDOUT, check_folder, check_output
+from valuerepair.outputs import MADE_AGAIN, check_folder, check_output
 from valuerepair.store.store import Store
 
 Captured = pytest.CaptureFixture[str]
@@ -57,8 +57,9 @@ def test_no_folder_and_no_right_to_write_are_errors_before_the_work(
         check_output(tmp_path / "none" / "a.png")
     with pytest.raises(UsageError, match="is a file"):
         check_folder(tmp_path / "file" / "out")
-    check_output(STDOUT)
-    check_output("/dev/null")
+    for name in ("-", "/dev/null"):
+        with pytest.raises(UsageError, match=name):
+            check_output(name)
     monkeypatch.setattr(os, "access", lambda *_: False)
     for check in (check_output, check_folder):
         with pytest.raises(UsageError, match="cannot be written to"):
@@ -130,20 +131,11 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "own").read_bytes() == b"new"
 
 
-def test_standard_output_is_written_to_in_order(tmp_path: Path, capfd: Captured) -> None:
-    """Also where it is a file: what was printed before stands before."""
-    with (tmp_path / "log").open("wb") as log:
-        before = os.dup(1)
-        os.dup2(log.fileno(), 1)
-        try:
-            os.write(1, b"first\n")
-            with written_whole(STDOUT) as partial:
-                partial.write_bytes(b"mine\n")
-            os.write(1, b"last\n")
-        finally:
-            os.dup2(before, 1)
-            os.close(before)
-    assert tree(tmp_path) == {"log": b"first\nmine\nlast\n"}
+def test_a_device_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/dev/null")
+    with pytest.raises(UsageError, match="is not a file"), written_whole(tmp_path / "link"):
+        pytest.fail("began")
+    assert not Path("/dev/null").is_file()
 
 
 def test_what_a_killed_process_left_of_a_new_folder_is_removed(tmp_path: Path) -> None:

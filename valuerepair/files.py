@@ -13,7 +13,6 @@ import secrets
 import shutil
 import stat
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from valuerepair.errors import UsageError, ValueRepairError, one_line
-from valuerepair.outputs import STDOUT, check_folder, is_stream
+from valuerepair.outputs import check_folder
 from valuerepair.signals import holding, last_check
 from valuerepair.text import size_words
 
@@ -126,21 +125,18 @@ def written_whole(target: str | os.PathLike[str]) -> Iterator[Path]:
     """A hidden file next to `target` that becomes `target` when the block ends well, and vanishes otherwise.
 
     It is on the disk before it gets its name. If two processes write the same file at once, both succeed, and readers
-    see one complete file or none. A link stays and its target is replaced; a pipe, a device, and standard output
-    (``-``) get all of the content at the end. Raises OSError with the name of `target`.
+    see one complete file or none. A link stays and its target is replaced. Raises OSError with the name of `target`,
+    UsageError for a pipe or a device.
     """
-    name = os.fspath(target)
-    path = Path(tempfile.gettempdir(), "stream") if is_stream(target) else Path(os.path.realpath(target))
+    name, path = os.fspath(target), Path(os.path.realpath(target))
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{name}: is not a file; give another name")
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # the umask sets its permissions
         yield partial
         sync(partial)
-        if is_stream(target):
-            with partial.open("rb") as content, os.fdopen(_descriptor(name), "wb") as stream:
-                shutil.copyfileobj(content, stream)
-        else:
-            os.replace(partial, path)
+        os.replace(partial, path)
     except OSError as error:
         # The error of a full disk has no file name, and the name of the hidden file tells the user nothing.
         if error.errno is not None and error.filename in (None, os.fspath(partial)):
@@ -148,11 +144,6 @@ def written_whole(target: str | os.PathLike[str]) -> Iterator[Path]:
         raise
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _descriptor(stream: str) -> int:
-    sys.stdout.flush()
-    return os.dup(1) if stream == STDOUT else os.open(stream, os.O_WRONLY)
 
 
 def sync(path: Path) -> None:

@@ -6,7 +6,6 @@ This way a new option does not change the identity of earlier runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,8 @@ if TYPE_CHECKING:
 
 def set_options(options: DataclassInstance) -> dict[str, Any]:
     """The options that differ from their defaults, JSON-able. All fields of the dataclass need a default."""
-    return without_defaults(type(options), _plain(options))
-
-
-def without_defaults(kind: type[DataclassInstance], written: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a dataclass `kind` that an earlier run wrote, without the options that have their defaults."""
-    defaults = _plain(kind())
-    return {name: value for name, value in written.items() if name not in defaults or value != defaults[name]}
+    defaults = _plain(type(options)())
+    return {name: value for name, value in _plain(options).items() if value != defaults[name]}
 
 
 def _plain(options: DataclassInstance) -> dict[str, Any]:

@@ -7,23 +7,21 @@ A store, a net or an archive is never replaced. Commands that go on with a file 
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 from valuerepair.errors import UsageError
 
-STDOUT = "-"
 # Pages, plots, tables and splits, which are replaced.
 MADE_AGAIN = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet", ".json")
 PLOTS = ("png", "svg", "pdf")
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
-    """Raises UsageError unless a file can be written at `path` without the loss of another one. Streams pass."""
+    """Raises UsageError unless a file can be written at `path` without the loss of another one."""
     name = os.fspath(path)
-    if is_stream(path):
-        return
     place = Path(os.path.realpath(path))  # a link stays, its target is replaced
+    if name == "-":
+        raise UsageError("-: give the name of a file")
     if place.is_dir():
         raise UsageError(f"{name}: is a folder; give the name of a file")
     if place.exists() and not (place.is_file() and name.lower().endswith(MADE_AGAIN)):
@@ -44,17 +42,6 @@ def check_folder(path: str | os.PathLike[str]) -> None:
         part = "" if place == Path(os.path.realpath(path)) else f"{place} "
         raise UsageError(f"{name}: {part}is a file, not a folder; give another name")
     _check_writable(name, place)
-
-
-def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Whether `path` is written to and never replaced: standard output, a pipe, a terminal, a device like /dev/null."""
-    if path == STDOUT:
-        return True
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
 
 
 def _check_writable(name: str, folder: Path) -> None:

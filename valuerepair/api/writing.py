@@ -93,12 +93,10 @@ def make_split(
         split = choose_split(opened, games=games, families=families, seed=seed)
         counts = count_parts(opened, split)
         written = WrittenSplit(file, split, counts, _after_split(opened, counts, file))
-        if not outputs.is_stream(file) and (warning := warning_of_change(opened, split)) is not None:
+        if (warning := warning_of_change(opened, split)) is not None:
             log.warning(warning)
     write_split(file, split)
     try:
-        if outputs.is_stream(file):
-            raise ValueRepairError(f"{file}: is not a file that commands could read")
         with opened_store(path, write=True) as opened:
             keep_split(opened, file)
     except ValueRepairError as error:

@@ -8,7 +8,6 @@ import valuerepair as vr
 from valuerepair.cli.options import DB, OUTPUT, question, typed
 from valuerepair.cli.printing import is_quiet
 from valuerepair.errors import UsageError
-from valuerepair.outputs import is_stream
 from valuerepair.report.figures import KINDS, STORE
 
 HELP = """Draw a store, a match, an experiment or a training: KIND is one of those below, scatter unless given.
@@ -48,7 +47,7 @@ def command(
     _check(context, kind, source)
     figure = vr.plot(kind, db if source is None else source, output, question)
     if not is_quiet():
-        click.echo(f"{output}: {figure.description}", err=is_stream(output))
+        click.echo(f"{output}: {figure.description}")
 
 
 def _check(context: click.Context, name: str, source: str | None) -> None:

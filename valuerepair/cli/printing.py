@@ -40,18 +40,18 @@ class Result(Protocol):
 R = TypeVar("R", bound=Result)
 
 
-def print_result(call: Callable[[], R], as_json: bool = False, *, of_files: bool = False, to_stderr: bool = False) -> R:
+def print_result(call: Callable[[], R], as_json: bool = False, *, of_files: bool = False) -> R:
     """Prints the result of a call, also if a signal ends it, and returns it. Raises what the call raises.
 
     Text that only describes files that were written (`of_files`) is not printed with -q. It goes to standard error if
-    the file is incomplete, because a signal ended the work, or if `to_stderr` says so.
+    the file is incomplete, because a signal ended the work.
     """
     try:
         result = call()
     except Interrupted as interrupted:
         _print(interrupted.result, as_json, of_files, of_files)
         raise
-    _print(result, as_json, of_files, to_stderr)
+    _print(result, as_json, of_files, False)
     return result
 
 

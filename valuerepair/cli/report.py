@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 import valuerepair as vr
-from valuerepair import outputs
 from valuerepair.cli.options import DB, OUTPUT, question
 from valuerepair.cli.printing import is_quiet, print_result
 
@@ -26,8 +25,4 @@ def command(output: str, db: str, question: vr.Question | vr.Worst) -> None:
       vr report
       vr report -o maia.html --net maia-1900 --threshold 0.8
     """
-    print_result(
-        lambda: vr.write_report(db, output, question, quiet=is_quiet()),
-        of_files=True,
-        to_stderr=outputs.is_stream(output),
-    )
+    print_result(lambda: vr.write_report(db, output, question, quiet=is_quiet()), of_files=True)

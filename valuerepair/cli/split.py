@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair import outputs
 from valuerepair.cli.options import DB, OUTPUT, SEED
 from valuerepair.cli.printing import print_result
 
@@ -31,4 +30,4 @@ def command(db: str, output: str, **options: Any) -> None:
       vr split -o split.json
       vr split --games 0.2 --families 0
     """
-    print_result(lambda: vr.make_split(db, output, **options), of_files=True, to_stderr=outputs.is_stream(output))
+    print_result(lambda: vr.make_split(db, output, **options), of_files=True)
