@@ -45,14 +45,16 @@ def band(figure: Figure, gid: str) -> dict[float, tuple[float, float]]:
     return {x: (min(ys), max(ys)) for x, ys in ends.items()}
 
 
-def bars(figure: Figure) -> dict[str, tuple[float, float, float]]:
-    """Name of each horizontal bar -> its length and the ends of its interval."""
-    (axes,) = figure.axes
+def bars(figure: Figure, panel: str) -> dict[str, tuple[float, float, float]]:
+    """Name of each horizontal bar of the axes with this label -> its length and the ends of its interval."""
+    (axes,) = (axes for axes in figure.axes if axes.get_label() == panel)
     intervals = {}
     for i, name in enumerate(label.get_text() for label in axes.get_yticklabels()):
-        bar = artist(figure, f"bar-{i}")
+        (bar,) = axes.findobj(lambda part, i=i: isinstance(part, Artist) and part.get_gid() == f"bar-{i}")
+        (span,) = axes.findobj(lambda part, i=i: isinstance(part, Artist) and part.get_gid() == f"interval-{i}")
         assert isinstance(bar, Rectangle)
-        low, high = line(figure, f"interval-{i}")[0]
+        assert isinstance(span, Line2D)
+        low, high = np.asarray(span.get_xdata(), float)
         intervals[name] = (float(bar.get_width()), float(low), float(high))
     return intervals
 

@@ -1,23 +1,20 @@
-"""A store with something for every kind of plot, and the figures drawn of it."""
+"""A store with something for every kind of plot."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from tests.climbing_doubles import THRESHOLD, ClimbingOracle, climb_by_key, ladder_options, options_for
 from tests.mining_doubles import random_games
 from valuerepair.question import Question
-from valuerepair.report import figures
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
 
-OF_POSITIONS = ["scatter", "hexbin", "residuals", "rate", "by-phase", "by-side", "by-men"]
+QUESTION = Question(alpha=200.0, threshold=THRESHOLD)
 
 
 def plotted_store(folder: Path) -> Path:
@@ -47,21 +44,10 @@ def play_games(db: Path) -> None:
 def frame_of(db: Path) -> pd.DataFrame:
     """Its positions at alpha 200; they have unequal weights."""
     with Store.open(db) as store:
-        found = store.frame(Question(alpha=200.0))
+        found = store.frame(QUESTION)
     assert set(found["weight"]) != {1.0}
     assert (found["weight"] > 1).sum() > 10
     return found
-
-
-def draw(kind: str, db: Path, **options: Any) -> Figure:
-    """A figure at alpha 200 and, where the kind has one, THRESHOLD."""
-    if figures.KINDS[kind].reads == figures.STORE:
-        options = {
-            "alpha": 200.0,
-            **({"threshold": THRESHOLD} if "threshold" in figures.KINDS[kind].options else {}),
-            **options,
-        }
-    return figures.draw(kind, db, **options)
 
 
 def hajek(hits: pd.Series[bool], weight: pd.Series[float]) -> float:

@@ -1,4 +1,4 @@
-"""Plots of positions, rates and games: what their artists hold against pandas and statsmodels on the same store."""
+"""Plots of a store: what their artists hold against pandas and statsmodels; the files; what is refused."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import sqlite3
 from contextlib import closing
 from functools import cache
 from pathlib import Path
+from typing import IO, Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.text import Text
+from click.testing import CliRunner
+from matplotlib.figure import Figure
 from statsmodels.regression.linear_model import OLS
 
-from tests import plotted_store
 from tests.climbing_doubles import THRESHOLD
-from tests.figure_parts import artist, band, bars, line, margins, words
+from tests.figure_parts import band, bars, line, margins, words
 from tests.mining_doubles import mine_by_key, random_games
-from tests.plotted_store import OF_POSITIONS, frame_of, hajek
+from tests.plotted_store import QUESTION, frame_of, hajek
 from tests.survey_intervals import korn_graubard
+from valuerepair.cli import cli
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.intervals import weighted
 from valuerepair.judge.labelled import labels_of, names
 from valuerepair.report import figures, style
@@ -28,7 +31,12 @@ from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
 
-draw = cache(plotted_store.draw)  # what is drawn once is only looked at here
+OF_STORE = [name for name, kind in figures.KINDS.items() if kind.reads == figures.STORE]
+
+
+@cache  # what is drawn once is only looked at here
+def draw(kind: str, db: Path) -> Figure:
+    return figures.draw(kind, db, QUESTION)
 
 
 @pytest.fixture(scope="module")
@@ -41,88 +49,7 @@ def frame(db: Path) -> pd.DataFrame:
     return frame_of(db)
 
 
-# -- positions --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("by_weight", [True, False])
-def test_hexagons_hold_the_weight_of_their_positions(db: Path, frame: pd.DataFrame, by_weight: bool) -> None:
-    cells = artist(draw("hexbin", db, weighted=by_weight), "density")
-    centres, weights = cells.get_offsets(), np.ma.filled(cells.get_array(), 0)
-    weight = frame["weight"].to_numpy() if by_weight else np.ones(len(frame))
-    assert weights.sum() == pytest.approx(weight.sum())
-    # Each position belongs to the nearest centre, by the steps of the grid of centres.
-    step_x, step_y = 2 / 44, 2 / int(44 / np.sqrt(3))  # of matplotlib's grid of 44
-    dx = (frame["deep_q"].to_numpy()[:, None] - centres[None, :, 0]) / step_x
-    dy = (frame["net_q"].to_numpy()[:, None] - centres[None, :, 1]) / step_y
-    nearest = np.argmin(dx**2 + 3 * dy**2, axis=1)
-    np.testing.assert_allclose(np.bincount(nearest, weight, minlength=len(weights)), weights)
-
-
-def test_residuals_are_the_scatter_less_the_diagonal(db: Path, frame: pd.DataFrame) -> None:
-    """The line too: a local linear fit adds exactly what a straight line adds to its points."""
-    scatter, residuals = draw("scatter", db), draw("residuals", db)
-    x, y = line(scatter, "lowess")
-    np.testing.assert_allclose(line(residuals, "lowess")[1], y - x, atol=1e-3)
-    off = frame["net_q"] - frame["deep_q"]
-    for gid, chosen in (
-        ("optimistic", off >= THRESHOLD),
-        ("pessimistic", off <= -THRESHOLD),
-        ("positions", off.abs() < THRESHOLD),
-    ):
-        np.testing.assert_array_equal(line(residuals, gid)[1], off[chosen])
-        np.testing.assert_array_equal(line(residuals, gid)[0], frame["deep_q"][chosen])
-    unweighted = line(draw("scatter", db, weighted=False), "lowess")[1]
-    assert np.abs(unweighted - y).max() > 0.02
-
-
-def heading(axes: Axes) -> Text:
-    [title] = [text for text in axes.findobj(Text) if text.get_text() == axes.get_title("left") != ""]
-    assert isinstance(title, Text)
-    return title
-
-
-def test_words_below_a_title_stay_within_the_figure_and_leave_the_plot_its_width() -> None:
-    """Names of nets and where alpha is from may be long."""
-    with style.house_style():
-        widths = []
-        for words in (
-            "short",
-            "a-net-with-a-long-name · stockfish 15.1 nodes=1000000 · alpha 170 (default" + 9 * " as few so far",
-        ):
-            figure, axes = style.new_figure(6.4, 7.1)
-            axes.set(xlabel="x", ylabel="y")
-            style.title(axes, "Title", words, "and another line")
-            figure.draw_without_rendering()
-            assert " ".join(text.get_text() for text in axes.texts[::-1]).replace(" ·", "") == (
-                f"{words} and another line".replace(" ·", "")
-            )
-            ends = [text.get_window_extent().x1 for text in axes.texts]
-            assert max(ends) <= figure.bbox.width
-            assert heading(axes).get_window_extent().y1 <= figure.bbox.height
-            widths.append(axes.get_position().width)
-    assert widths[0] == pytest.approx(widths[1], abs=0.01)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        kind if kind in ("residuals", "rate", "by-men") else pytest.param(kind, marks=pytest.mark.slow)
-        for kind in OF_POSITIONS
-    ],
-)
-def test_words_below_the_title_of_a_plot_stay_within_the_figure(db: Path, kind: str) -> None:
-    figure = draw(kind, db)
-    figure.draw_without_rendering()
-    assert all(text.get_window_extent().x1 <= figure.bbox.width for text in figure.axes[0].texts)
-    assert heading(figure.axes[0]).get_window_extent().y1 <= figure.bbox.height
-
-
 # -- rates ------------------------------------------------------------------------------------------------------------
-
-
-def test_rates_end_where_the_disagreements_do(db: Path, frame: pd.DataFrame) -> None:
-    right = draw("rate", db).axes[0].get_xlim()[1]
-    assert right == pytest.approx(np.floor(frame["disagreement"].abs().max() * 20) / 20 + 0.1)
 
 
 def by_games(hits: pd.Series[bool], games: pd.Series[int]) -> tuple[float, float]:
@@ -141,19 +68,69 @@ def by_games(hits: pd.Series[bool], games: pd.Series[int]) -> tuple[float, float
 
 def test_rates_by_threshold(db: Path, frame: pd.DataFrame) -> None:
     off = frame["disagreement"]
-    weighed, plain = draw("rate", db), draw("rate", db, weighted=False)
+    figure = draw("rates", db)
     for gid, size in (("all", off.abs()), ("optimistic", off), ("pessimistic", -off)):
-        for figure, weight in ((weighed, frame["weight"]), (plain, frame["weight"] * 0 + 1)):
-            x, y = line(figure, gid)
-            expected = {t / 20: hajek(size >= t / 20, weight) for t in range(1, 41)}
-            np.testing.assert_allclose(y, [expected[round(t, 9)] for t in x])
-            assert len(x) == sum(rate > 0 for rate in expected.values()) > 5
-        ends = band(plain, f"{gid}-interval")
-        for t in line(plain, gid)[0]:
-            low, high = by_games(size >= t, frame["game_id"])
-            assert ends[round(t, 9)][1] == pytest.approx(high)
-            assert ends[round(t, 9)][0] == pytest.approx(max(low, (size >= t).mean() / 100))
-    assert f"{100 * hajek(off.abs() >= THRESHOLD, frame['weight']):.2f} %" in words(weighed)
+        x, y = line(figure, gid)
+        expected = {t / 20: hajek(size >= t / 20, frame["weight"]) for t in range(1, 41)}
+        np.testing.assert_allclose(y, [expected[round(t, 9)] for t in x])
+        assert len(x) == sum(rate > 0 for rate in expected.values()) > 5
+        assert band(figure, f"{gid}-interval").keys() == {round(t, 9) for t in x}
+    assert f"{100 * hajek(off.abs() >= THRESHOLD, frame['weight']):.2f} %" in words(figure)
+
+
+def test_intervals_are_those_of_games_as_clusters(db: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
+    """Of a store whose rows all weigh 1."""
+    mine_by_key(random_games(tmp_path / "games.pgn", 30), tmp_path / "a.db")
+    figure = draw("rates", tmp_path / "a.db")
+    with Store.open(tmp_path / "a.db") as store:
+        rows = store.frame(QUESTION)
+    off = rows["disagreement"].abs().dropna()
+    games = rows["game_id"][off.index]
+    ends = band(figure, "all-interval")
+    for t in line(figure, "all")[0]:
+        low, high = by_games(off >= t, games)
+        assert ends[round(t, 9)] == pytest.approx((max(low, (off >= t).mean() / 100), high))
+
+
+@pytest.mark.parametrize(
+    ("panel", "column", "group"),
+    [
+        ("phase", "phase", {"opening": "opening", "middlegame": "middlegame", "endgame": "endgame"}),
+        ("side", "side", {"White": "w", "Black": "b"}),
+    ],
+)
+def test_rates_by_group(db: Path, frame: pd.DataFrame, panel: str, column: str, group: dict[str, str]) -> None:
+    hits = (frame["disagreement"].abs() >= THRESHOLD).rename("hit")
+    drawn = bars(draw("rates", db), panel)
+    assert set(drawn) == {name for name, value in group.items() if (frame[column] == value).any()}
+    assert len(drawn) > 1
+    for name in drawn:
+        members = frame[column] == group[name]
+        rate = weighted(*(frame.assign(hit=hits)[name][members].to_numpy() for name in ("hit", "weight", "game_id")))
+        assert drawn[name] == pytest.approx((hajek(hits[members], frame["weight"][members]), rate.low, rate.high))
+
+
+def test_rates_by_men_cover_every_position(db: Path, frame: pd.DataFrame) -> None:
+    total = 0
+    for name, (rate, _, _) in bars(draw("rates", db), "men").items():
+        low, _, high = name.partition(" to ")
+        members = frame["pieces"].between(int(low), int(high or low))
+        hits = frame["disagreement"].abs() >= THRESHOLD
+        assert rate == pytest.approx(hajek(hits[members], frame["weight"][members]))
+        total += int(members.sum())
+    assert total == len(frame)
+
+
+def test_shares_of_labels(db: Path, frame: pd.DataFrame) -> None:
+    rows = frame[frame["disagreement"].abs() >= THRESHOLD]
+    with Store.open(db) as store:
+        of_rows = names(labels_of(store, rows))
+    drawn = bars(draw("rates", db), "label")
+    for name in ("optimistic", "middlegame", "forced", "in-check"):
+        hits = pd.Series([name in labels for labels in of_rows], rows.index)
+        assert (name in drawn) == hits.any()
+        if hits.any():
+            assert drawn[name][0] == pytest.approx(hajek(hits, rows["weight"]))
 
 
 def test_a_net_that_is_nowhere_wrong_has_a_rate_of_0(tmp_path: Path) -> None:
@@ -161,64 +138,17 @@ def test_a_net_that_is_nowhere_wrong_has_a_rate_of_0(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as sql, sql:
         sql.execute("UPDATE net_values SET q = 0.01, w = NULL, d = NULL, l = NULL")
         sql.execute("UPDATE deep_values SET cp = 0, mate = NULL")
-    figure = plotted_store.draw("rate", tmp_path / "a.db")
+    figure = figures.draw("rates", tmp_path / "a.db")
     assert "0.00 %" in words(figure)
     style.save(figure, tmp_path / "a.svg")
-
-
-@pytest.mark.parametrize(
-    ("kind", "column", "group"),
-    [
-        ("by-phase", "phase", {"opening": "opening", "middlegame": "middlegame", "endgame": "endgame"}),
-        ("by-side", "side", {"White to move": "w", "Black to move": "b"}),
-    ],
-)
-def test_rates_by_group(db: Path, frame: pd.DataFrame, kind: str, column: str, group: dict[str, str]) -> None:
-    hits = (frame["disagreement"].abs() >= THRESHOLD).rename("hit")
-    weighed, plain = bars(draw(kind, db)), bars(draw(kind, db, weighted=False))
-    assert set(weighed) == {name for name, value in group.items() if (frame[column] == value).any()}
-    assert len(weighed) > 1
-    for name in weighed:
-        members = frame[column] == group[name]
-        assert weighed[name][0] == pytest.approx(hajek(hits[members], frame["weight"][members]))
-        rate = weighted(*(frame.assign(hit=hits)[name][members].to_numpy() for name in ("hit", "weight", "game_id")))
-        assert weighed[name][1:] == pytest.approx((rate.low, rate.high))
-        assert plain[name][0] == pytest.approx(hits[members].mean())
-        assert plain[name][1:] == pytest.approx(by_games(hits[members], frame["game_id"][members]))
-
-
-def test_rates_by_men_cover_every_position(db: Path, frame: pd.DataFrame) -> None:
-    figure = draw("by-men", db, weighted=False)
-    total = 0.0
-    for name, (rate, _, _) in bars(figure).items():
-        low, _, high = name.partition(" to ")
-        members = frame["pieces"].between(int(low), int(high or low))
-        assert rate == pytest.approx((frame["disagreement"][members].abs() >= THRESHOLD).mean())
-        total += members.sum()
-    assert total == len(frame)
-    assert line(figure, "overall")[0][0] == pytest.approx((frame["disagreement"].abs() >= THRESHOLD).mean())
-
-
-def test_shares_of_labels(db: Path, frame: pd.DataFrame) -> None:
-    rows = frame[frame["disagreement"].abs() >= THRESHOLD]
-    with Store.open(db) as store:
-        of_rows = names(labels_of(store, rows))
-    drawn, plain = bars(draw("by-label", db)), bars(draw("by-label", db, weighted=False))
-    for name in ("optimistic", "middlegame", "forced", "in-check"):
-        hits = pd.Series([name in labels for labels in of_rows], rows.index)
-        assert (name in drawn) == hits.any()
-        if hits.any():
-            assert drawn[name][0] == pytest.approx(hajek(hits, rows["weight"]))
-            assert plain[name][1:] == pytest.approx(by_games(hits, rows["game_id"]))
 
 
 # -- games ------------------------------------------------------------------------------------------------------------
 
 
 def test_results_of_games(db: Path, frame: pd.DataFrame) -> None:
-    connection = sqlite3.connect(db)
-    plays = pd.read_sql_query("SELECT key, z FROM plays WHERE z IS NOT NULL", connection)
-    connection.close()
+    with closing(sqlite3.connect(db)) as connection:
+        plays = pd.read_sql_query("SELECT key, z FROM plays WHERE z IS NOT NULL", connection)
     z = plays.groupby("key")["z"].mean()
     played = frame.assign(z=frame["key"].astype(np.int64).map(z)).dropna(subset="z")
     assert len(played) == len(z) > 20
@@ -230,16 +160,14 @@ def test_results_of_games(db: Path, frame: pd.DataFrame) -> None:
         x, y = line(figure, gid)
         np.testing.assert_allclose(x, groups[f"{gid}_q"].mean())
         np.testing.assert_allclose(y, groups["z"].mean(), atol=1e-12)
-        assert f"mean (Z − Q)²: {((played['z'] - q) ** 2).mean():.3f}" in words(figure)
-        for (low, high), n, mean in zip(
-            margins(figure, f"{gid}-intervals"), groups.size(), groups["z"].mean(), strict=True
-        ):
+        assert f"{((played['z'] - q) ** 2).mean():.3f}" in words(figure)
+        intervals = margins(figure, f"{gid}-intervals")
+        for (low, high), n, mean in zip(intervals, groups.size(), groups["z"].mean(), strict=True):
             # Wilson's interval of the share of the points, written out.
             share, squared = (mean + 1) / 2, 1.959963984540054**2
             centre = (share + squared / (2 * n)) / (1 + squared / n)
             half = np.sqrt(squared * (share * (1 - share) / n + squared / (4 * n**2))) / (1 + squared / n)
             assert (low, high) == pytest.approx((2 * (centre - half) - 1, 2 * (centre + half) - 1), abs=1e-9)
-    assert f"{len(plays):,} decided games from {len(played):,} positions" in words(figure)
 
 
 def test_one_game_of_one_position(tmp_path: Path) -> None:
@@ -253,3 +181,72 @@ def test_one_game_of_one_position(tmp_path: Path) -> None:
         figure = figures.draw("results", store)
     assert [float(value[0]) for value in line(figure, "net")] == pytest.approx([row.net_q, 1])
     assert margins(figure, "net-intervals")[0] == pytest.approx([2 * 0.2065493 - 1, 1], abs=1e-5)
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", OF_STORE)
+def test_every_kind_of_a_store_as_a_file(db: Path, tmp_path: Path, kind: str) -> None:
+    """An SVG's words are text; the line on standard output says how many positions, too."""
+    words_of = ["plot", kind, "--db", str(db), "-o", str(tmp_path / "a.svg"), "--threshold", str(THRESHOLD)]
+    done = CliRunner().invoke(cli, words_of)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"{tmp_path / 'a.svg'}: ")
+    assert done.stdout.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]
+    text = "\n".join(ElementTree.parse(tmp_path / "a.svg").getroot().itertext())
+    with Store.open(db) as store:
+        frame = store.frame(text=False)
+    if kind != "results":
+        assert f"{len(frame):,} positions" in text
+        assert f"{len(frame):,} positions" in done.stdout
+    assert f"{frame.attrs['net']['name']} · {frame.attrs['oracle']['label']} · alpha" in text
+
+
+def test_a_file_is_whole_or_as_it_was(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = "<?xml version='1.0'?><dc:title>Matplotlib v3</dc:title>"
+    (tmp_path / "a.svg").write_text(old)
+
+    def half(self: Figure, stream: IO[bytes], **_: Any) -> None:
+        stream.write(b"<svg")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", half)
+    with pytest.raises(OSError, match="No space left"):
+        CliRunner().invoke(cli, ["plot", "--db", str(db), "-o", str(tmp_path / "a.svg")], catch_exceptions=False)
+    assert (tmp_path / "a.svg").read_text() == old
+    assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "code"),
+    [
+        (["match", "match.pgn", "--db", "a.db"], "--db", 2),
+        (["match"], "SOURCE", 2),
+        (["rates", "other.db"], "--db other.db", 2),
+        (["rates", "-o", "a.gif"], "a.gif", 2),
+        (["results"], "no decided games", 1),
+        (["scatter", "--db", "none.db"], "none.db", 1),
+        (["scatter", "--net", "nonesuch"], "nonesuch", 1),
+    ],
+)
+def test_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str, code: int
+) -> None:
+    mine_by_key(random_games(tmp_path / "random.pgn", 3), tmp_path / "valuerepair.db")
+    monkeypatch.chdir(tmp_path)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(ValueRepairError) as caught:
+        CliRunner().invoke(cli, ["plot", *arguments], catch_exceptions=False)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == code
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_python_refuses_what_there_is_not(db: Path) -> None:
+    with pytest.raises(UsageError, match="histogram"):
+        figures.draw("histogram", db)
+    with Store.open(db) as store, pytest.raises(UsageError, match="match"):
+        figures.draw("match", store)

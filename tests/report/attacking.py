@@ -11,8 +11,13 @@ import chess.pgn
 from tests.confirm_doubles import SecondOracle, by_length, look_again
 from tests.mining_doubles import mine_by_key
 from valuerepair.archives.options import SampleOptions
+from valuerepair.judge.labelled import with_labels
+from valuerepair.question import Question
+from valuerepair.report import page as page_module
+from valuerepair.report.stats import store_figures
 from valuerepair.runs.confirm import ConfirmOptions
 from valuerepair.runs.options import MineOptions
+from valuerepair.store.store import Store
 
 # Each would set window.pwned, open a dialog or ask the network for something, if it ran anywhere.
 ATTACKS = (
@@ -55,3 +60,18 @@ def attacking_store(folder: Path, per_game: int = 8) -> Path:
     mine_by_key(attacking_games(folder), store, options=options)
     look_again(store, SecondOracle(by_length), ConfirmOptions(limit=20), threshold=1.2)
     return store
+
+
+THRESHOLD = 0.55
+
+
+class Report:
+    """The store, its report, and its scored rows with labels."""
+
+    def __init__(self, folder: Path) -> None:
+        self.db, self.path = attacking_store(folder), folder / "report.html"
+        with Store.open(self.db) as store:
+            page_module.write(store, self.path, Question(threshold=THRESHOLD))
+            frame = store.frame()
+            self.frame = with_labels(store, frame[frame["disagreement"].notna()])
+            self.stats = store_figures(store, Question(threshold=THRESHOLD))

@@ -67,6 +67,35 @@ class Visit:
     def evaluate(self, script: str, argument: Any = None) -> Any:
         return self.page.evaluate(script, argument)
 
+    def redrawn(self, script: str, argument: Any = None) -> None:
+        """Does something that makes the page draw again, and waits until it has."""
+        before = self.evaluate("() => document.getElementById('counts').dataset.draws")
+        self.evaluate(script, argument)
+        self.page.wait_for_function("(n) => document.getElementById('counts').dataset.draws !== n", arg=before)
+
+    def set_filter(self, name: str, value: str) -> None:
+        """As if the reader had set it."""
+        script = """([name, value]) => {
+            const field = document.getElementById(name);
+            field.value = value;
+            field.dispatchEvent(new Event("input", { bubbles: true }));
+        }"""
+        self.redrawn(script, [name, value])
+
+    def show_in_list(self, position: int) -> None:
+        """Opens a position's board from the list."""
+        button = f"#positions [data-position='{position}']"
+        while not self.page.is_visible(button):
+            self.page.click("#more")
+        self.page.click(button)
+
+    def nothing_happened(self, path: Path) -> None:
+        """No request but the file itself, no dialog, no error, and nothing of an attack ran."""
+        assert self.requests == [path.absolute().as_uri()]
+        assert (self.dialogs, self.errors) == ([], [])
+        assert self.evaluate("() => 'pwned' in window") is False
+        assert len(self.windows) <= 1
+
 
 @contextmanager
 def visit(

@@ -173,8 +173,6 @@ def test_what_is_refused(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
         with pytest.raises(UsageError, match="threshold"):
             page.write(store, tmp_path / "a.html", Question(threshold=0))
-        with pytest.raises(UsageError, match=f"{tmp_path}/no/a.html: there is no folder {tmp_path}/no"):
-            page.write(store, tmp_path / "no" / "a.html")
         with pytest.raises(ValueRepairError, match="no net other"):
             page.write(store, tmp_path / "a.html", Question(net="other"))
     assert not list(tmp_path.iterdir())
@@ -189,11 +187,3 @@ def test_the_command(db: Path, tmp_path: Path) -> None:
     figures = words["figures"]
     assert isinstance(figures, dict)
     assert figures["stats"]["scored"]["alpha"] == {"value": 200, "origin": "given"}
-    rate = next(row for row in figures["stats"]["scored"]["by_threshold"] if row["threshold"] == 0.8)
-    assert f"{rate['candidates']:,} candidates at 0.8" in done.output
-
-
-def test_the_line_of_a_page_says_1_position() -> None:
-    assert page.WrittenPage("a.html", 1, 1, 0, 2.0, 2_100_000).lines() == [
-        "a.html: 1 position, 1 of them one by one, 0 candidates at 2; 2.1 MB"
-    ]
