@@ -132,7 +132,7 @@ def mined(folder: Path, games: int = 60) -> Path:
 def expand_store(path: Path, oracle: LineOracle | None = None, **changes: Any) -> ExpandSummary:
     """Expands a store of `mined`."""
     screen = ScreenOptions(rungs=RUNGS, recall=0.9)
-    options = ExpandOptions(**{"question": QUESTION, "screen": screen, "audit": 0.2, **changes})
+    options = ExpandOptions(**{"question": QUESTION, "screen": screen, **changes})
     with Store.open(path, write=True) as store, oracle or LineOracle() as deep:
         return expand(store, BlindNet(), deep, options, progress=Progress("", quiet=True))
 

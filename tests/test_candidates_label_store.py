@@ -215,40 +215,17 @@ def test_labels_need_no_net_when_it_is_only_recorded(tmp_path: Path) -> None:
 # -- as a user types it -----------------------------------------------------------------------------------------------
 
 
-def test_vr_stats_asks_the_net_once(db: Path, net_file: Path) -> None:
-    words = ("stats", "--labels", "--db", db, "--threshold", THRESHOLD, "--net", net_file, "--json", "--worst", "3")
-    first, again = json.loads(vr(*words)), json.loads(vr(*words))
-    assert first["asked_of_the_net"] == first["labels"]["candidates"] == first["labels"]["with_priors"] > 10
-    assert again == {**first, "asked_of_the_net": 0}
-    assert [len(row["labels"]) > 2 for row in first["worst"]] == [True] * 3
-    text = vr("stats", "--labels", "--db", db, "--threshold", THRESHOLD, "--worst", "2")
-    assert "value-blind" in text
-    assert "\x1b" not in text
-    stats = json.loads(vr("stats", "--db", db, "--threshold", THRESHOLD, "--json"))
-    assert stats["labels"] == first["labels"]
-    assert "asked_of_the_net" not in stats
-    assert {"confirmed", "diversity"} <= set(stats)
-    assert "\n  value-blind" in vr("stats", "--db", db, "--threshold", THRESHOLD)
-
-
-def test_vr_export_labels(db: Path, tmp_path: Path) -> None:
-    plain = vr("export", "--db", db, "--format", "csv")
-    vr("export", "--db", db, "--labels", "-o", tmp_path / "x.parquet")
+def test_vr_export_has_labels(db: Path, tmp_path: Path) -> None:
+    vr("export", "--db", db, "-o", tmp_path / "x.parquet")
+    vr("export", "--db", db, "-o", tmp_path / "x.csv")
     exported = pd.read_parquet(tmp_path / "x.parquet")
-    assert list(exported.columns)[: len(plain.splitlines()[0].split(","))] == plain.splitlines()[0].split(",")
+    with Store.open(db) as store:
+        plain = store.frame()
+    assert list(exported.columns)[: len(plain.columns)] == list(plain.columns)
     assert {"sign", "blind", "material", "eco", "wdl_kl"} <= set(exported.columns)
-    assert exported["blind"].isna().all()
-    rows = [json.loads(line) for line in vr("export", "--db", db, "--labels").splitlines()]
+    rows = [json.loads(line) for line in vr("export", "--db", db).splitlines()]
     assert [row["material"] for row in rows] == exported["material"].tolist()
-
-
-def test_vr_stats_refuses_with_a_reason(db: Path, tmp_path: Path) -> None:
-    assert "no candidates at 2 to label" in refused("stats", "--labels", "--db", db, "--threshold", "2")
-    with Store.open(db, write=True) as store, store.writing() as connection:
-        connection.execute("UPDATE nets SET sha256 = 'abcdef12', name = 'mine'")
-    assert "does not know where the net mine (abcdef12) is" in refused(
-        "stats", "--labels", "--db", db, "--threshold", THRESHOLD, "-q"
-    )
+    assert pd.read_csv(tmp_path / "x.csv")["material"].tolist() == exported["material"].tolist()
 
 
 def test_progress_is_seen_from_the_first_rung_that_says_enough(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import chess
 import pytest
 from click.testing import CliRunner, Result
 
+import valuerepair as vr
 from tests.confirm_doubles import STOCKFISH, Candidate, make_store, many, position_of
 from tests.mining_doubles import rows
 from tests.survey_intervals import korn_graubard
@@ -23,7 +23,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT
 from valuerepair.oracles.open import open_oracle
 from valuerepair.question import Question
-from valuerepair.runs.stored_oracle import Depth, second_spec
+from valuerepair.runs.stored_oracle import second_spec
 from valuerepair.store.rows import DeepResult, OracleIdentity
 from valuerepair.store.second_looks import StoredOracle, oracle_of
 from valuerepair.store.store import Store
@@ -38,7 +38,7 @@ DRAWN = (
 )
 
 
-def vr(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "valuerepair", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=240)
 
@@ -48,11 +48,8 @@ def here(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False)
 
 
-def confirmed(db: Path, *arguments: str | Path) -> dict[str, Any]:
-    done = here("confirm", "--db", db, "--json", "-q", *arguments)
-    assert done.exception is None, done.exception
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report
+def confirmed(db: Path, deep: str | None, question: vr.Question | None = None) -> dict[str, Any]:
+    return vr.confirm(db, question, deep=deep).report
 
 
 def mates_in_one(count: int) -> list[tuple[chess.Board, str, str]]:
@@ -117,7 +114,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.mark.parametrize(("side", "verdict"), [(0, SEARCH_RIGHT), (1, NET_RIGHT)])
 def test_stockfish_finds_who_was_right(known: list[Path], stockfish: str, side: int, verdict: str) -> None:
-    report = confirmed(known[side], "--nodes", "20000")
+    report = confirmed(known[side], "stockfish:nodes=20000")
     assert report["state"] == "finished"
     assert [case["verdict"] for case in report["cases"]] == [verdict] * 5
     assert report["verdicts"]["rates"][verdict]["count"] == report["verdicts"]["candidates"] == 14
@@ -128,12 +125,12 @@ def test_stockfish_finds_who_was_right(known: list[Path], stockfish: str, side: 
             board.push_uci(case["second_best"])
             assert board.is_checkmate()
     # All of it is there now: nothing is searched again, for another alpha either.
-    again = confirmed(known[side], "--nodes", "20000", "--alpha", "100")
+    again = confirmed(known[side], "stockfish:nodes=20000", vr.Question(alpha=100.0))
     assert (again["searches"], again["alpha_of_first"]["value"]) == (0, 100)
 
 
 def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
-    done = vr("confirm", "--db", known[0], "--nodes", "20000", cwd=known[0].parent)
+    done = run("confirm", "--db", known[0], "--deep", "stockfish:nodes=20000", cwd=known[0].parent)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("key-net against stockfish 15.1 nodes=1000, alpha 170 (default 170: fewer than 300")
@@ -147,10 +144,10 @@ def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
     assert chess.Board(lines[place + 1].strip()).is_valid()
     assert lines[-1] == f"next: vr books --db {known[0]} --threshold 0.55 --confirmed"
     more = ("--alpha", "100", "--expanded", "searched")
-    again = here("confirm", "--db", known[0], "--nodes", "20000", "-q", *more).stdout.splitlines()
+    again = here("confirm", "--db", known[0], "--deep", "stockfish:nodes=20000", "-q", *more).stdout.splitlines()
     assert again[-1] == f"next: vr books --db {known[0]} --threshold 0.55 {' '.join(more)} --confirmed"
     assert "deep search: stockfish" in done.stderr
-    assert here("confirm", "--db", known[0], "--nodes", "20000", "-q").stderr == ""
+    assert here("confirm", "--db", known[0], "--deep", "stockfish:nodes=20000", "-q").stderr == ""
 
 
 # -- which oracle -----------------------------------------------------------------------------------------------------
@@ -169,60 +166,44 @@ RECORDED = OracleIdentity("recorded", "recorded", "", {}, {"kind": "eval"})
 
 
 @pytest.mark.parametrize(
-    ("identity", "depth", "spec"),
+    ("identity", "deep", "spec"),
     [
-        (STOCKFISH, Depth(), "stockfish:nodes=10000"),
-        (STOCKFISH, Depth(times=2.5), "stockfish:nodes=2500"),
-        (STOCKFISH, Depth(nodes=5000), "stockfish:nodes=5000"),
-        (STOCKFISH, Depth(deep="mcts:nodes=5"), "mcts:nodes=5"),
+        (STOCKFISH, None, "stockfish:nodes=10000"),
+        (STOCKFISH, "mcts:nodes=5", "mcts:nodes=5"),
         (
             replace(STOCKFISH, options=UNUSUAL, limits={"movetime": 50}),
-            Depth(),
+            None,
             "stockfish:movetime=500,option.SyzygyPath=/a\\,b,option.Threads=2",
         ),
-        (MCTS, Depth(), "mcts:nodes=8000,certainty=0,lookahead=0,auto_extend=0,cpuct=2.5"),
-        (
-            replace(MCTS, options={"certainty": "1", "auto_extend": "1", "device": "CPU"}),
-            Depth(),
-            "mcts:nodes=8000,certainty=1,lookahead=0,auto_extend=1",
-        ),
-        (LC0, Depth(times=3), "lc0:nodes=2400,option.Backend=eigen"),
-        (RECORDED, Depth(), None),
+        (MCTS, None, "mcts:nodes=8000,certainty=0,lookahead=0,auto_extend=0,cpuct=2.5"),
+        (LC0, None, "lc0:nodes=8000,option.Backend=eigen"),
+        (RECORDED, None, None),
     ],
 )
 def test_the_second_look_is_the_first_ones_oracle_with_more_nodes(
-    tmp_path: Path, identity: OracleIdentity, depth: Depth, spec: str | None
+    tmp_path: Path, identity: OracleIdentity, deep: str | None, spec: str | None
 ) -> None:
-    assert second_spec(stored(tmp_path, identity), depth) == spec
+    assert second_spec(stored(tmp_path, identity), deep) == spec
 
 
 @pytest.mark.parametrize(
-    ("identity", "depth", "said"),
+    ("identity", "deep"),
     [
-        (replace(STOCKFISH, limits={"depth": 9}), Depth(), "a depth cannot be multiplied; give --nodes"),
-        (replace(STOCKFISH, kind="uci"), Depth(), "does not know where this engine is; give it: --deep uci:"),
-        (RECORDED, Depth(times=3), "recorded evaluations have no nodes to multiply"),
-        (STOCKFISH, Depth(nodes=1000), "--nodes 1000: the first look had 1,000; a second one is deeper"),
-        (STOCKFISH, Depth(deep="deeper"), "'deeper' is not one of stockfish"),
+        (replace(STOCKFISH, limits={"depth": 9}), None),
+        (replace(STOCKFISH, kind="uci"), None),
+        (STOCKFISH, "deeper"),
     ],
 )
-def test_oracles_that_cannot_look_again(tmp_path: Path, identity: OracleIdentity, depth: Depth, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        second_spec(stored(tmp_path, identity), depth)
-
-
-def test_a_second_look_is_deeper_and_its_depth_said_once() -> None:
-    with pytest.raises(UsageError, match="times=1: a second look is deeper than the first: give a number above 1"):
-        Depth(times=1)
-    with pytest.raises(UsageError, match="--nodes and times both say how deep"):
-        Depth(nodes=9000, times=3)
+def test_oracles_that_cannot_look_again(tmp_path: Path, identity: OracleIdentity, deep: str | None) -> None:
+    with pytest.raises(UsageError, match=r"--deep|deeper"):
+        second_spec(stored(tmp_path, identity), deep)
 
 
 def test_recorded_evaluations_are_looked_at_by_a_real_search(tmp_path: Path, stockfish: str) -> None:
     board, mate, other = mates_in_one(1)[0]
     position = position_of(chess.STARTING_FEN, *(move.uci() for move in board.move_stack))
     path = make_store(tmp_path / "a.db", [Candidate(position, 0.9, DeepResult(cp=-300), other)], RECORDED)
-    report = confirmed(path, "--nodes", "3000")
+    report = confirmed(path, "stockfish:nodes=3000")
     (case,) = report["cases"]
     assert (case["verdict"], case["second_best"], case["after_second_q"]) == (NET_RIGHT, mate, 1.0)
     assert report["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=3000"
@@ -235,14 +216,13 @@ def test_the_built_in_search_looks_again_with_the_net_it_had(tmp_path: Path, sha
     net = shared_data / "nets" / "maia-1900.pb.gz"
     fen = "6k1/5ppp/8/8/8/8/8/R5K1 w - - 0 1"
     (tmp_path / "mate.epd").write_text(fen + "\n")
-    mined = vr("mine", "mate.epd", "--net", net, "--deep", "mcts:nodes=2", "--jobs", "1", cwd=tmp_path)
+    mined = run("mine", "mate.epd", "--net", net, "--deep", "mcts:nodes=2", "--jobs", "1", cwd=tmp_path)
     assert mined.returncode == 0, mined.stderr
     with Store.open(tmp_path / "valuerepair.db") as store:
         off = abs(store.frame()["disagreement"].iloc[0])
     assert off > 0
-    report = confirmed(
-        tmp_path / "valuerepair.db", "--net", str(net), "--threshold", f"{off * 0.9:.5f}", "--nodes", "100"
-    )
+    question = vr.Question(net=str(net), threshold=off * 0.9)
+    report = confirmed(tmp_path / "valuerepair.db", "mcts:nodes=100", question)
     assert report["verdicts"]["second"]["label"].endswith("maia-1900 nodes=100 certainty=1 lookahead=1 auto_extend=1")
     assert report["verdicts"]["alpha"]["origin"] == "the search's own Q"
     assert report["verdicts"]["looked"] == 1
@@ -260,7 +240,7 @@ def test_another_engine_that_crashes_on_some_positions(tmp_path: Path) -> None:
     first = DeepResult(cp=-50)
     candidates = [Candidate(position_of(chess.STARTING_FEN, move), 0.9, first) for move in ("a2a3", "h2h3")]
     path = make_store(tmp_path / "a.db", [*candidates, Candidate(position_of(chess.STARTING_FEN), 0.9, first, "d2d4")])
-    result = confirmed(path, "--deep", fake("best=b7b6", "crash-on=h2h3"))
+    result = confirmed(path, fake("best=b7b6", "crash-on=h2h3"))
     # On 1. h3 it crashes; where White is to move its b7b6 is not legal: at the start, and after 1. a3 b6.
     assert (result["failed"], result["verdicts"]["looked"]) == (3, 1)
     assert rows(path, "failures") == 3
@@ -281,20 +261,15 @@ def test_an_engine_that_only_crashes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--db", "none.db"], 1, "there is no store at none.db"),
-        (["--threshold", "1.9"], 1, "a.db: no candidates at 1.9 to look at; mine more, or lower --threshold"),
-        (["--oracle", "komodo"], 1, "no oracle komodo in a.db; it has stockfish 15.1 nodes=1000"),
-        (["--net", "t80"], 1, "no net t80 in a.db; it has key-net"),
-        (["--deep", "komodo:nodes=5"], 2, "'komodo' is not one of stockfish"),
-        (["--deep", "recorded"], 2, "--deep recorded: recorded evaluations belong to archives"),
-        (["--deep", "uci:/nope,nodes=10"], 1, "/nope: no such engine"),
-        (["--nodes", "400"], 2, "--nodes 400: the first look had 1,000; a second one is deeper"),
-        (["--nodes", "0"], 2, "--nodes 0: must be at least 1"),
-        (["--deep", "mcts:nodes=5", "--nodes", "9000"], 2, "--deep and --nodes both say how deep"),
-        (["--deep", "mcts:nodes=5"], 2, "and the store does not know where the net abababababab is"),
-        (["--limit", "0"], 2, "--limit 0: must be at least 1"),
-        (["--jobs", "0"], 2, "--jobs 0: must be at least 1"),
-        (["--jobs", "99999999999"], 2, "--jobs 99,999,999,999: is more than 1,024"),
+        (["--db", "none.db"], 1, "none.db"),
+        (["--threshold", "1.9"], 1, "1.9"),
+        (["--oracle", "komodo"], 1, "komodo"),
+        (["--net", "t80"], 1, "t80"),
+        (["--deep", "komodo:nodes=5"], 2, "komodo"),
+        (["--deep", "recorded"], 2, "recorded"),
+        (["--deep", "uci:/nope,nodes=10"], 1, "/nope"),
+        (["--deep", "mcts:nodes=5"], 2, "abababababab"),
+        (["--limit", "0"], 2, "--limit 0"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -318,5 +293,5 @@ def test_the_first_looks_own_oracle_or_a_shallower_one(tmp_path: Path, stockfish
         done = here("confirm", "--db", path, "--deep", f"stockfish:nodes={nodes}")
         assert isinstance(done.exception, UsageError)
         assert message in str(done.exception)
-    report = confirmed(path)
+    report = confirmed(path, None)
     assert report["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=20000"

@@ -9,8 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +36,6 @@ from valuerepair.chess.positions import decode_moves
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.question import Question
-from valuerepair.report.stats import store_figures
 from valuerepair.runs import expand
 from valuerepair.runs.expand import ExpandOptions
 from valuerepair.runs.expansion import ExpandSummary, Expansion
@@ -160,24 +157,17 @@ def test_summary_and_store_say_the_same(expansion: tuple[Path, ExpandSummary]) -
     with Store.open(db) as store:
         frame = store.frame(question)
         (nodes,) = store.connection.execute("SELECT sum(nodes) FROM expanded").fetchone()
-        section = store_figures(store, question)["expanded"]
     hits, reached = frame["disagreement"].abs() >= QUESTION.threshold, frame["step"].notna()
-    assert summary.figures == section
-    assert summary.tally.found == (hits & reached & ~frame["inferred"]).sum() == section["candidates"]
-    assert summary.tally.nodes == nodes == section["nodes"]
-    assert summary.tally.inferred == section["inferred"]["candidates"] > 0
-    assert (section["inferred"]["precision"], section["inferred"]["audited"] > 50) == (1, True)
-    lines = "\n".join(summary.lines())
-    assert "all positions around them were examined" in lines
-    assert f"next: vr books --db {db} --threshold 0.5 --alpha 200 --expanded all" in lines
-    # Every root counts: none has got so many as to be all there is.
-    assert section["roots"]["hill"][1] > section["roots"]["sampled"] / 2
+    assert summary.tally.found == (hits & reached & ~frame["inferred"]).sum() > 0
+    assert summary.tally.nodes == nodes
+    assert summary.tally.inferred > 0
+    assert f"next: vr books --db {db} --threshold 0.5 --alpha 200 --expanded all" in "\n".join(summary.lines())
 
 
 def test_nodes_go_where_most_is_found(archive: Path, tmp_path: Path) -> None:
     """Of as many searches, chosen ones find more than those that are drawn by chance."""
     path = Path(shutil.copy(archive, tmp_path / "b.db"))
-    expand_store(path, positions=250, rounds=1)
+    expand_store(path, positions=250)
     reached = [row for row in table(path, REACHED) if row["step"] != "line"]
     hits = np.array([abs(net_q(row["fen"]) - true_q(row["fen"])) >= QUESTION.threshold for row in reached])
     drawn = np.array([bool(row["drawn"]) for row in reached])
@@ -196,22 +186,8 @@ def test_what_is_drawn_by_chance_says_the_rate_of_all(expanded: Path) -> None:
                                [hits[~drawn].sum(), (~hits[~drawn]).sum()]]).pvalue > 0.001  # fmt: skip
 
 
-def test_steps_are_those_asked_for(db: Path) -> None:
-    assert expand_store(db, steps=("line",), audit=0).tally.planned == 0
-    assert {row["step"] for row in table(db, REACHED)} == {"line"}
-    expand_store(db, steps=("parent",), rounds=1)
-    assert {row["step"] for row in table(db, REACHED)} == {"line", "parent"}
-
-
-def test_all_inferred_candidates_are_searched_when_asked_for(db: Path) -> None:
-    summary = expand_store(db, steps=("line",), audit=1.0, rounds=1, oracle=LineOracle(fails=False))
-    assert summary.tally.planned == summary.tally.inferred > 0
-    query = "SELECT count(*) AS n FROM deep_values WHERE stage = 'expanded'"
-    assert table(db, query)[0]["n"] == summary.tally.inferred
-
-
 def test_without_a_ladder_all_is_searched_in_full(db: Path) -> None:
-    summary = expand_store(db, screen=None, rounds=1, oracle=LineOracle(fails=False))
+    summary = expand_store(db, screen=None, positions=200, oracle=LineOracle(fails=False))
     assert summary.tally.cut == 0
     assert summary.tally.nodes == NODES * summary.tally.planned
     assert all(row["nodes"] == NODES for row in table(db, "SELECT nodes FROM expanded WHERE step <> 'line'"))
@@ -277,23 +253,13 @@ def test_another_question_goes_on_from_what_is_known(expanded: Path, tmp_path: P
         before = len(store.frame(Question(expanded="all")))
         scored = {position.fen for position in store.frame(Question(expanded="searched")).itertuples()}
     oracle = LineOracle()
-    lower = expand_store(path, oracle, question=replace(QUESTION, threshold=0.4), rounds=3, positions=100)
+    lower = expand_store(path, oracle, question=replace(QUESTION, threshold=0.4), positions=100)
     assert not {position.fen for position in oracle.searched} & scored
     assert 0 < lower.tally.planned == 100
     assert lower.tally.found > 200  # most of them were known
     with Store.open(path) as store:
         assert len(store.frame(Question(expanded="all"))) > before
         assert not [check for check in integrity_checks(store) if check.wrong]
-
-
-def test_more_rounds_and_other_steps_go_further(db: Path, expansion: tuple[Path, ExpandSummary]) -> None:
-    first = expand_store(db, steps=("line",), rounds=1, audit=0)
-    assert first.tally.planned == 0
-    second = expand_store(db)
-    assert second.tally.found > 0
-    _, whole = expansion
-    assert second.tally.found == pytest.approx(whole.tally.found, rel=0.1)
-    assert len({row["run_id"] for row in table(db, "SELECT run_id FROM expanded")}) == 1
 
 
 def test_no_question_to_the_store_looks_at_all_that_was_reached(expanded: Path, tmp_path: Path) -> None:
@@ -327,25 +293,14 @@ def test_it_ends_after_so_many_positions_and_goes_further_with_more(db: Path, ar
     assert expand_store(at_once, positions=200).tally.found == pytest.approx(second.tally.found, rel=0.1)
 
 
-def test_it_ends_when_the_nodes_are_spent(db: Path) -> None:
-    summary = expand_store(db, nodes=60_000)
-    assert (summary.state, summary.why) == ("limited", "nodes")
-    assert 0.8 * 60_000 < summary.tally.nodes < 1.1 * 60_000
-    assert "the nodes are spent" in "\n".join(summary.lines())
-    # Lines cost nothing: all candidates of the archive have theirs.
-    roots = {row["root_id"] for row in table(db, "SELECT root_id FROM expanded WHERE step = 'line'")}
-    assert len(roots) >= 0.9 * len(summary.start.candidates)
-
-
 def test_it_ends_where_searches_bring_less_than_in_the_archive(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A net that is wrong on the sampled positions alone."""
     sampled = {row["fen"] for row in table(db, "SELECT fen FROM positions")}
     monkeypatch.setattr(expand_doubles, "net_q", lambda fen: net_q(fen) if fen in sampled else true_q(fen))
     monkeypatch.setattr(expand, "_BATCH", 16)
-    summary = expand_store(db, audit=0)
+    summary = expand_store(db)
     assert (summary.state, summary.why) == ("finished", "yield")
     assert summary.tally.found == 0
-    assert "searches now find fewer candidates than in the archive" in "\n".join(summary.lines())
 
 
 def test_poorer_is_what_chance_does_not_explain(db: Path) -> None:
@@ -383,28 +338,7 @@ def test_without_candidates_there_is_nothing_to_go_out_from(db: Path) -> None:
 def test_an_engine_that_always_fails_is_broken_as_a_whole(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LineOracle, "_climb", lambda *arguments: DeepFailure("crashed", 3))
     with pytest.raises(ValueRepairError, match=r"the deep search .* failed on each of the 10 positions"):
-        expand_store(db, audit=0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"nodes": 0}, "--nodes 0"),
-        ({"rounds": 0}, "--rounds 0"),
-        ({"audit": 1.5}, "--audit 1.5"),
-        ({"nodes": 5, "positions": 5}, "give one of them"),
-    ],
-)
-def test_options_that_make_no_sense(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        ExpandOptions(**changes)
-
-
-@contextmanager
-def changed(db: Path, statement: str) -> Iterator[Path]:
-    with Store.open(db, write=True) as store, store.writing() as connection:
-        connection.execute(statement)
-    yield db
+        expand_store(db)
 
 
 def test_a_net_or_an_engine_of_unknown_place_is_asked_for(db: Path, maia_file: str) -> None:

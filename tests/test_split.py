@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shutil
 import sqlite3
@@ -31,7 +29,7 @@ from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.compared_nets import find_oracle, measure
-from valuerepair.judge.openings import UNKNOWN, family, named_positions
+from valuerepair.judge.openings import UNKNOWN, family, material_family, named_positions
 from valuerepair.judge.split import HELD_OUT, JUDGED, PARTS, HeldPart, Split, choose_split, read_split, write_split
 from valuerepair.question import Question
 from valuerepair.store.store import Store
@@ -138,11 +136,8 @@ def chosen(db: Path, **options: object) -> Split:
 
 
 SPLITS = st.builds(
-    lambda games, families, archives, seed: {
-        "games": games, "families": families, "archives": archives, "seed": seed
-    },
-    st.sampled_from([0.0, 0.15, 0.5]), st.sampled_from([0.0, 0.1, 0.3]), st.sampled_from([(), ("other.pgn",)]),
-    st.integers(0, 2**40),
+    lambda games, families, seed: {"games": games, "families": families, "seed": seed},
+    st.sampled_from([0.0, 0.15, 0.5]), st.sampled_from([0.0, 0.1, 0.3]), st.integers(0, 2**40),
 )  # fmt: skip
 
 
@@ -155,9 +150,7 @@ def test_every_position_is_where_its_own_count_says(path: Path, options: dict[st
     held = {row.game for row in rows if parts[row.id] == "games"}
     for row in rows:
         of_family = row.opening in split.openings or row.material in split.materials
-        if row.archive in split.archives:
-            expected = "archives"
-        elif of_family:
+        if of_family:
             expected = "families"
         else:
             expected = "neither" if row.game in broken else "games" if row.game in held else "train"
@@ -268,7 +261,7 @@ def test_a_root_that_was_reached_itself_passes_on_what_it_is(path: Path, tmp_pat
 
 @pytest.mark.parametrize("expanded", ["no", "all"])
 def test_training_never_reads_what_is_not_train(path: Path, expanded: str) -> None:
-    split = chosen(path, games=0.3, families=0.2, archives=["other.pgn"])
+    split = chosen(path, games=0.3, families=0.2)
     question = Question(threshold=0.3, expanded=expanded)  # type: ignore[arg-type]
     parts = parts_of(path, split)
     source = store_source(path, question, share=0.4, holdout=0.2, seed=0, split=split)
@@ -287,7 +280,7 @@ def test_training_never_reads_what_is_not_train(path: Path, expanded: str) -> No
 
 
 def test_positions_of_another_part_are_drawn_where_it_is_named(path: Path) -> None:
-    split = chosen(path, games=0.3, families=0.2, archives=["other.pgn"])
+    split = chosen(path, games=0.3, families=0.2)
     parts = parts_of(path, split)
     for part in ("games", "families"):
         draw = store_source(path, Question(threshold=0.3), share=None, split=split, part=part).draw
@@ -352,36 +345,29 @@ def test_expansion_goes_out_from_train_alone(tmp_path: Path) -> None:
 def test_expansion_of_what_is_held_out_says_so(tmp_path: Path) -> None:
     db = mined(tmp_path)
     with Store.open(db) as store:
-        names = {PurePath(source).name for (source,) in store.connection.execute("SELECT source FROM games")}
+        materials = {material_family(fen) for fen in store.candidates(QUESTION)["fen"]}
     with pytest.raises(ValueRepairError, match="the split holds out all"):
-        expand_store(db, split=Split(archives=tuple(names)))
+        expand_store(db, split=Split(materials=tuple(materials)))
 
 
-@pytest.mark.parametrize("near", [pytest.param("keep", marks=pytest.mark.slow), "game"])
-def test_a_book_is_of_train_and_the_holdout_of_what_is_held_out(path: Path, near: str, tmp_path: Path) -> None:
-    split = chosen(path, games=0.3, families=0.2, archives=["other.pgn"])
+def test_a_book_is_of_train(path: Path, tmp_path: Path) -> None:
+    split = chosen(path, games=0.3, families=0.2)
     of = parts_of(path, split)
     parts = {row.key: of[row.id] for row in _told(path)}
     question = Question(threshold=0.3, expanded="all")
     with Store.open(path) as store:
-        options = BookOptions(parents=2, near_duplicates=near)  # type: ignore[arg-type]
-        manifest = write_books(store, tmp_path, question, options, split)
+        manifest = write_books(store, tmp_path, question, BookOptions(parents=2), split)
         numbers = set(store.candidates(question)["position_id"])
     candidates = [row.key for row in _told(path) if row.id in numbers]
-    book, holdout = (entries(tmp_path / name) for name in ("book.pgn", "holdout.pgn"))
+    book = entries(tmp_path / "book.pgn")
     own = [entry.key for entry in book if "ParentOf" not in entry.headers or "NetQ" in entry.headers]
     assert {parts[key] for key in own} == {"train"}
-    assert {entry.headers["Part"] for entry in holdout} == {"games", "families", "archives"}
-    assert all(parts[entry.key] == entry.headers["Part"] for entry in holdout)
-    assert not any("Part" in entry.headers for entry in book)
     # No parent is what is held out, nor of a held-out material family.
-    assert not {entry.key for entry in book} & {entry.key for entry in holdout}
+    held = {key for key, part in parts.items() if part in JUDGED}
+    assert not {entry.key for entry in book} & held
     assert not {kinds(entry.board) for entry in book} & set(split.materials)
-    assert manifest.left_out["neither train nor held out"] == sum(parts[key] == "neither" for key in candidates)
-    assert len(own) + len(holdout) + sum(manifest.left_out.values()) == len(candidates)
-    assert json.loads((tmp_path / "manifest.json").read_text())["split"]["materials"] == list(split.materials)
-    lines = (tmp_path / "holdout.epd").read_text().splitlines()
-    assert [entry.headers["Part"] for entry in holdout] == [line.split('c3 "part ')[1].split('"')[0] for line in lines]
+    assert manifest.left_out["not for training by the split"] == sum(parts[key] != "train" for key in candidates)
+    assert len(own) + sum(manifest.left_out.values()) == len(candidates)
 
 
 def test_a_book_keeps_away_from_held_out_positions_that_are_no_candidates(tmp_path: Path) -> None:
@@ -422,20 +408,6 @@ def entries(file: Path) -> list[Entry]:
     return [Entry(*cells) for cells in zip(position_keys, (game.headers for game in games), boards, strict=True)]
 
 
-def test_a_book_needs_train_but_no_holdout(path: Path, tmp_path: Path, capsys: Captured) -> None:
-    file = tmp_path / "s.json"
-    words = ["books", "--db", str(path), "--split", str(file), "-o", str(tmp_path / "book")]
-    write_split(file, Split(games=0.0))
-    code, out, err = vr(words, capsys)
-    assert (code, err) == (0, "")
-    assert "held out: 0 % of the games" in out
-    assert not (tmp_path / "book" / "holdout.pgn").exists()
-    write_split(file, Split(archives=("one.pgn", "other.pgn")))
-    code, _, err = vr(words, capsys)
-    assert code == 1
-    assert err.startswith("vr: --split leaves the book empty")
-
-
 @pytest.fixture(scope="module")
 def two(path: Path) -> Path:
     """The store with another net's values of the archive's positions, half as bold."""
@@ -450,11 +422,9 @@ def two(path: Path) -> Path:
     return db
 
 
-@pytest.mark.parametrize(
-    "part", ["games", *(pytest.param(part, marks=pytest.mark.slow) for part in ("families", "archives")), "held-out"]
-)
+@pytest.mark.parametrize("part", ["games", pytest.param("families", marks=pytest.mark.slow), "held-out"])
 def test_nets_are_compared_on_what_is_held_out(two: Path, part: str, tmp_path: Path, capsys: Captured) -> None:
-    split = chosen(two, games=0.3, families=0.2, archives=["other.pgn"])
+    split = chosen(two, games=0.3, families=0.2)
     write_split(tmp_path / "s.json", split)
     parts = parts_of(two, split)
     words = ["compare", "key-net", "half-net", "--db", str(two), "--alpha", "300"]
@@ -464,7 +434,7 @@ def test_nets_are_compared_on_what_is_held_out(two: Path, part: str, tmp_path: P
     printed = json.loads(out)
     with Store.open(two) as store:
         one, other = (store.frame(Question(net=net, alpha=300.0)) for net in ("key-net", "half-net"))
-    kept = {part} if part != "held-out" else {"games", "families", "archives"}
+    kept = {part} if part != "held-out" else {"games", "families"}
     one, other = (frame[[parts[number] in kept for number in frame["position_id"]]] for frame in (one, other))
     wrong = [frame["disagreement"].abs().to_numpy() >= 0.55 for frame in (one, other)]
     assert (printed["part"], printed["positions"], printed["games"]) == (part, len(one), one["game_id"].nunique())
@@ -515,60 +485,42 @@ def test_a_part_without_anything_and_a_part_without_a_split(two: Path, tmp_path:
     words = ["compare", "key-net", "half-net", "--db", str(two)]
     code, _, err = vr([*words, "--part", "games"], capsys)
     assert (code, err) == (2, "vr: --part games: needs --split, which says what is held out\n")
-    code, _, err = vr([*words, "--split", str(tmp_path / "s.json"), "--part", "archives"], capsys)
-    assert (code, err) == (1, f"vr: {two}: the split holds out none of its positions as archives\n")
+    code, _, err = vr([*words, "--split", str(tmp_path / "s.json"), "--part", "families"], capsys)
+    assert (code, str(two) in err) == (1, True)
     choice = next(option for option in options_of(LEAVES["vr compare"]) if option.name == "part").type
     assert set(choice.choices) == set(JUDGED)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
     ("part", "expanded"),
-    [*((part, "all") for part in (None, "train", "games", "families", "archives", "held-out")), (None, "no")],
+    [*((part, "all") for part in (None, "train", "games", "families", "held-out")), (None, "no")],
 )
 def test_an_export_is_of_one_part_and_of_train_unless_asked(
     path: Path, part: str | None, expanded: str, tmp_path: Path, capsys: Captured
 ) -> None:
-    split = chosen(path, games=0.3, families=0.2, archives=["other.pgn"])
-    write_split(tmp_path / "s.json", split)
-    parts = parts_of(path, split)
-    words = ["export", "--db", str(path), "--format", "csv", "--expanded", expanded]
-    every = list(csv.DictReader(io.StringIO(vr(words, capsys)[1])))
-    words += ["--split", str(tmp_path / "s.json"), *(["--part", part] if part else [])]
-    code, out, err = vr([*words, "--labels"], capsys)
-    assert (code, err) == (0, "")
-    kept = {"games", "families", "archives"} if part == "held-out" else {part or "train"}
-    wanted = [row["position_id"] for row in every if parts[int(row["position_id"])] in kept]
-    assert [row["position_id"] for row in csv.DictReader(io.StringIO(out))] == wanted
-    assert 0 < len(wanted) < len(every)
-
-
-def test_sets_for_trainers_of_other_engines_hold_nothing_back_either(
-    path: Path, tmp_path: Path, capsys: Captured
-) -> None:
     split = chosen(path, games=0.3, families=0.2)
     write_split(tmp_path / "s.json", split)
     parts = parts_of(path, split)
-    words = ["export", "--db", str(path), "--split", str(tmp_path / "s.json"), "-o", str(tmp_path / "a.plain")]
-    assert vr(words, capsys)[0] == 0
-    fens = [line[4:] for line in (tmp_path / "a.plain").read_text().splitlines() if line.startswith("fen ")]
-    book_keys = keys(parse_fens(fens)).view(np.int64).tolist()
-    of = {row.key: parts[row.id] for row in _told(path)}
-    assert fens
-    assert {of[key] for key in book_keys} == {"train"}
-    code, _, err = vr(["export", "--db", str(path), "--part", "games"], capsys)
-    assert (code, err) == (2, "vr: --part games: needs --split, which says what is held out\n")
+    words = ["export", "--db", str(path), "--expanded", expanded]
+    every = list(map(json.loads, vr(words, capsys)[1].splitlines()))
+    words += ["--split", str(tmp_path / "s.json"), *(["--part", part] if part else [])]
+    code, out, err = vr(words, capsys)
+    assert (code, err) == (0, "")
+    kept = {"games", "families"} if part == "held-out" else {part or "train"}
+    wanted = [row["position_id"] for row in every if parts[int(row["position_id"])] in kept]
+    assert [json.loads(line)["position_id"] for line in out.splitlines()] == wanted
+    assert 0 < len(wanted) < len(every)
 
 
 # -- the file and the command -----------------------------------------------------------------------------------------
 
 
 def test_a_written_split_is_the_same_when_read(path: Path, tmp_path: Path) -> None:
-    split = chosen(path, games=0.25, families=0.2, archives=["some/folder/other.pgn"], seed=7)
+    split = chosen(path, games=0.25, families=0.2, seed=7)
     write_split(tmp_path / "split.json", split)
     assert read_split(tmp_path / "split.json") == split
-    assert split.archives == ("other.pgn",)
     written = json.loads((tmp_path / "split.json").read_text())
-    assert written.keys() == {"version", "games", "openings", "materials", "archives", "seed"}
+    assert written.keys() == {"version", "games", "openings", "materials", "seed"}
     assert written["openings"] == list(split.openings)
 
 
@@ -598,24 +550,20 @@ def test_a_file_that_says_no_split(content: str | dict[str, object], said: str, 
 
 
 def test_the_command_writes_and_counts(path: Path, tmp_path: Path, capsys: Captured) -> None:
-    words = ["split", "--db", str(path), "-o", str(tmp_path / "s.json"), "--archive", "other.pgn", "--threshold", "0.3"]
-    code, out, err = vr([*words, "--families", "0.2", "--seed", "3"], capsys)
+    words = ["split", "--db", str(path), "-o", str(tmp_path / "s.json"), "--families", "0.2", "--seed", "3"]
+    code, out, err = vr(words, capsys)
     assert (code, err) == (0, "")
     split = read_split(tmp_path / "s.json")
-    assert split == chosen(path, families=0.2, archives=["other.pgn"], seed=3)
+    assert split == chosen(path, families=0.2, seed=3)
     parts = parts_of(path, split)
     with Store.open(path) as store:
-        candidates = store.candidates(Question(threshold=0.3))["position_id"].tolist()
+        candidates = store.candidates(Question())["position_id"].tolist()
     games = {row.id: row.game for row in _told(path)}
-    assert out.splitlines()[-1] == f"next: vr books --db {path} --threshold 0.3 --split {tmp_path / 's.json'}"
+    assert out.splitlines()[-1] == f"next: vr books --db {path} --split {tmp_path / 's.json'}"
     for line, part in zip(out.splitlines()[2:-1], PARTS, strict=True):
         mine = [number for number, its_part in parts.items() if its_part == part]
         counted = [len(mine), len({games[number] for number in mine}), sum(parts[n] == part for n in candidates)]
         assert line.split() == [part, *(f"{count:,}" for count in counted)]
-    printed = json.loads(vr([*words, "--families", "0.2", "--seed", "3", "--json"], capsys)[1])
-    assert printed["split"]["openings"] == list(split.openings)
-    assert printed["parts"]["archives"]["games"] == len({games[n] for n, part in parts.items() if part == "archives"})
-    assert sum(count["positions"] for count in printed["parts"].values()) == len(parts)
 
 
 def test_before_anything_is_searched_there_are_no_candidates_to_count(
@@ -627,14 +575,11 @@ def test_before_anything_is_searched_there_are_no_candidates_to_count(
     code, out, _ = vr(["split", "--db", str(bare), "-o", str(tmp_path / "s.json")], capsys)
     assert code == 0
     assert "candidates" not in out
-    code, _, err = vr(["split", "--db", str(bare), "-o", str(tmp_path / "s.json"), "--net", "key-net"], capsys)
-    assert (code, "key-net" in err) == (1, True)
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--archive", "nosuch.pgn"], 2, "archive nosuch.pgn: not in "),
         (["--games", "1"], 2, "lies in"),
         (["--families", "-0.1"], 2, "lies in"),
         (["--families", "0.000001"], 1, "small enough"),
@@ -648,22 +593,3 @@ def test_what_cannot_be_split_so(words: list[str], code: int, said: str, tmp_pat
     assert said in err
     assert err.count("\n") == 1
     assert not file.exists()
-
-
-def test_training_on_chunks_has_no_split(tmp_path: Path, capsys: Captured) -> None:
-    write_split(tmp_path / "s.json", Split())
-    words = [
-        "train",
-        "chunks",
-        "--net",
-        "maia-1900",
-        "--split",
-        str(tmp_path / "s.json"),
-        "-o",
-        str(tmp_path / "n.pb.gz"),
-    ]
-    code, _, err = vr(words, capsys)
-    assert (code, err) == (2, "vr: --split: needs --store, whose positions it divides\n")
-    code, _, err = vr([*words[:5], str(tmp_path / "nosuch.json"), *words[6:], "--store", str(SAMPLE)], capsys)
-    assert code == 2
-    assert "vr split writes one" in err
