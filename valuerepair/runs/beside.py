@@ -84,7 +84,7 @@ def searched_lines(net: Net, batch: PositionBatch, draws: U64) -> list[Moves]:
     """[n] the moves to a random node below the root of a search of `NODES` nodes from each position.
 
     The draw picks one of the nodes that the net evaluated, all with equal probability; without such a node, and for a
-    position that cannot be searched, there are no moves. The search has the defaults of `vr search`; it stops at the
+    position that cannot be searched, there are no moves. The search has the defaults of `vr eval`; it stops at the
     node that is drawn, halfway on average.
     """
     evaluator, params = NetEvaluator(net), SearchParams()
