@@ -9,14 +9,10 @@ import math
 import os
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +23,6 @@ import pytest
 from click.testing import CliRunner
 
 import valuerepair as vr
-from tests.confirm_doubles import many
 from valuerepair.api.asking import EvaluatedPosition
 from valuerepair.cli import cli
 from valuerepair.oracles.searching import Searched
@@ -116,19 +111,6 @@ def test_types_are_those_that_are_said(store: vr.MinedStore) -> None:
 
 
 # -- frames and candidates --------------------------------------------------------------------------------------------
-
-
-def test_labels_are_those_of_vr_export(store: vr.MinedStore, tmp_path: Path) -> None:
-    out = tmp_path / "rows.jsonl"
-    command("export", "--db", str(SAMPLE), "--labels", "-o", str(out))
-    rows = {row["position_id"]: row for row in map(json.loads, out.read_text("utf-8").splitlines())}
-    frame = store.frame(labels=True)
-    assert set(rows) == set(frame["position_id"])
-    for row in frame.to_dict("records"):
-        exported = rows[row["position_id"]]
-        assert [row[name] for name in ("sign", "blind", "material_family")] == [
-            exported[name] for name in ("sign", "blind", "material_family")
-        ]
 
 
 def test_labels_follow_from_raw_rows(store: vr.MinedStore, sql: sqlite3.Connection) -> None:
@@ -330,14 +312,6 @@ def test_what_is_wrong_is_said_in_one_line(
 # -- making things ----------------------------------------------------------------------------------------------------
 
 
-def test_books_are_those_of_vr_books(store: vr.MinedStore, tmp_path: Path) -> None:
-    command("books", "--db", str(SAMPLE), "--threshold", "0.35", "--parents", "2", "-o", str(tmp_path / "said"), "-q")
-    books = vr.write_books(store, tmp_path / "made", Question(threshold=0.35), vr.BookOptions(parents=2))
-    for name in ("book.pgn", "book.epd", "manifest.json"):
-        assert (tmp_path / "made" / name).read_bytes() == (tmp_path / "said" / name).read_bytes()
-    assert set(books.manifest.files) == {"book.pgn", "book.epd"}
-
-
 def test_a_table_has_the_worst_positions_of_a_part(tmp_path: Path) -> None:
     db, file = Path(shutil.copy(SAMPLE, tmp_path / "a.db")), tmp_path / "split.json"
     made = vr.make_split(db, file, games=0.3, families=0)
@@ -385,20 +359,6 @@ def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> 
         assert other.description == figure.description
 
 
-def test_the_report_is_written(store: vr.MinedStore, tmp_path: Path) -> None:
-    written = vr.write_report(store, tmp_path / "report.html", vr.Question(threshold=THRESHOLD))
-    assert (written.positions, written.candidates) == (
-        len(store.frame(text=False)),
-        len(store.candidates(Question(threshold=THRESHOLD))),
-    )
-    page = (tmp_path / "report.html").read_text("utf-8")
-    assert page.lower().startswith("<!doctype html>")
-    assert len(page.encode()) == written.size
-    with pytest.raises(vr.UsageError):
-        vr.write_report(SAMPLE, tmp_path / "other.html", vr.Question(threshold=3))
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
-
-
 def test_mining_is_what_vr_mine_does(tmp_path: Path) -> None:
     games = ROOT / "data" / "games.pgn.zst"
     words = ["--positions", "6", "--deep", "mcts:nodes=8", "--screen", "off", "--quiet"]
@@ -435,44 +395,6 @@ def test_comparing_is_what_vr_compare_does(tmp_path: Path) -> None:
 # -- second looks and games -------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def interrupted_after(ready: Callable[[], bool]) -> Iterator[None]:
-    """Ctrl-C, as soon as this holds."""
-    over = threading.Event()
-
-    def wait() -> None:
-        while not over.wait(0.05):
-            if ready():
-                os.kill(os.getpid(), signal.SIGINT)
-                return
-
-    waiting = threading.Thread(target=wait)
-    waiting.start()
-    try:
-        yield
-    finally:
-        over.set()
-        waiting.join()
-
-
-def timeless(report: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in report.items() if name not in ("seconds", "store")}
-
-
-def test_confirming_is_what_vr_confirm_does(tmp_path: Path, stockfish: str) -> None:
-    by_command, made = many(tmp_path / "said.db", 6), many(tmp_path / "made.db", 6)
-    printed = json.loads(command("confirm", "--db", str(by_command), "--nodes", "2000", "--limit", "4", "--json", "-q"))
-    confirmed = vr.confirm(made, nodes=2000, limit=4)
-    assert confirmed.summary.state == printed["state"] == "limited"
-    assert timeless(confirmed.report) == timeless(printed)
-    assert confirmed.verdicts["looked"] == 4
-    assert confirmed.lines()[-1].startswith("done for this --limit")
-    again = vr.confirm(made, nodes=2000)
-    assert (again.verdicts["looked"], again.summary.searches) == (6, printed["searches"] // 2)
-    with vr.open_store(made) as store:
-        assert store.candidates(verdicts=True)["verdict"].notna().all()
-
-
 def test_a_match_is_what_vr_match_plays(tmp_path: Path, stockfish: str) -> None:
     sides = (f"{stockfish},name=a", f"{stockfish},name=b")
     words = ["--games", "4", "--nodes", "200", "--jobs", "1", "--json", "-q"]
@@ -487,58 +409,6 @@ def test_a_match_is_what_vr_match_plays(tmp_path: Path, stockfish: str) -> None:
     assert vr.match(*sides, tmp_path / "made.pgn", options).before == 4
     with pytest.raises(vr.UsageError, match="--games 3: must be even"):
         vr.match(*sides, tmp_path / "other.pgn", vr.MatchOptions(games=3, nodes="200"))
-
-
-def test_games_before_an_interruption_are_kept(tmp_path: Path, stockfish: str) -> None:
-    path, sides = tmp_path / "match.pgn", (f"{stockfish},name=a", f"{stockfish},name=b")
-
-    def games() -> int:
-        return path.read_text().count("[Event ") if path.exists() else 0
-
-    options = vr.MatchOptions(games=400, nodes="300", jobs=1)
-    with interrupted_after(lambda: games() > 0), pytest.raises(KeyboardInterrupt):
-        vr.match(*sides, path, options)
-    assert 0 < (played := games()) < 400
-    assert vr.match(*sides, path, replace(options, games=played + played % 2)).before == played
-
-
-def test_selfplay_is_what_vr_selfplay_plays(tmp_path: Path, any_maia: Path) -> None:
-    book = tmp_path / "book.pgn"
-    book.write_text("1. e4 c5 *\n\n1. d4 d5 2. c4 e6 *\n")
-    words = ["--net", str(any_maia), "--nodes", "5", "--repeat", "2", "--set", "max_plies=30", "--temperature", "0.8"]
-    made, where = tmp_path / "made", ["-o", str(tmp_path / "said.pgn"), "--db", str(tmp_path / "said.db")]
-    chunks = ["--training", str(tmp_path / "said")]
-    printed = json.loads(command("selfplay", str(book), *words, *where, *chunks, "--json"))
-    options = vr.SelfplayOptions(
-        net=str(any_maia),
-        nodes=5,
-        repeat=2,
-        params=vr.SearchParams(temperature=0.8),
-        rules=vr.Rules(max_plies=30),
-        training=str(made),
-    )
-    end = vr.selfplay(book, tmp_path / "made.pgn", tmp_path / "made.db", options)
-    timed = ("seconds", "nodes_per_second", "games_per_hour", "batch_fill", "known_evaluations")
-    figures = [
-        {name: value for name, value in report.items() if name not in timed} for report in (end.as_json(), printed)
-    ]
-    assert figures[0] == figures[1]
-    assert (len(end.games), end.planned, end.interrupted) == (4, 4, False)
-    assert end.lines()[0].startswith("4 games: White won")
-    games = [sorted((tmp_path / f"{name}.pgn").read_text().split("\n\n")) for name in ("made", "said")]
-    assert games[0] == games[1]
-    assert {path.name: path.read_bytes() for path in made.iterdir()} == {
-        path.name: path.read_bytes() for path in (tmp_path / "said").iterdir()
-    }
-    rows = []
-    for name in ("made", "said"):
-        with closing(sqlite3.connect(tmp_path / f"{name}.db")) as reader:
-            rows.append(reader.execute("SELECT number, key, result, z FROM plays ORDER BY number").fetchall())
-    assert rows[0] == rows[1]
-    assert len(rows[0]) == 4
-    assert vr.selfplay(book, tmp_path / "made.pgn", None, options).before == 4
-    with pytest.raises(vr.UsageError, match="--repeat 0"):
-        replace(options, repeat=0)
 
 
 loose: Any = vr  # mypy would refuse these words, too

@@ -18,7 +18,6 @@ import zstandard
 
 from tests.fuzz.inputs import games
 from tests.v6_records import positions_of, records_of
-from valuerepair.archives.open import Source, Stream
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
@@ -62,21 +61,6 @@ def read(path: Path, most: int = 0) -> tuple[int, int, str]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=True)
     count, peak = done.stdout.split()
     return int(count), int(peak), done.stderr
-
-
-@pytest.mark.parametrize("ending", PACK)
-@pytest.mark.parametrize("most", [1, 1000, 5000])
-def test_no_more_bytes_are_given_than_asked_for(tmp_path: Path, ending: str, most: int) -> None:
-    path = tmp_path / f"a.pgn{ending}"
-    path.write_bytes(PACK[ending](b"1. e4 *\n" * 500))
-    for size in (1, 7, 4096):
-        buffer, data = bytearray(size), b""
-        with Stream(Source(str(path), "a"), most=most) as stream:
-            while count := stream.read_into(memoryview(buffer)):
-                data += buffer[:count]
-        assert data == (b"1. e4 *\n" * 500)[:most]
-        assert (stream.broken is not None) == (most < 4000)
-        assert stream.broken is None or f"more than {most:,} bytes, the limit" in stream.broken
 
 
 def test_a_bounded_archive_is_the_beginning_of_it(tmp_path: Path) -> None:
@@ -133,12 +117,3 @@ def test_memory_is_flat_however_much_is_unpacked(tmp_path: Path, name: str, cont
     assert (small[0], large[0], bounded[0]) == (few << 20, mebibytes << 20, few << 20)
     assert large[1] < small[1] + 150, (small, large)
     assert bounded[1] < small[1] + 50
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
-def test_memory_is_flat_in_every_compression(tmp_path: Path, ending: str) -> None:
-    small = read(bomb(tmp_path / "a.pgn", ending, b"\0", 64))
-    large = read(bomb(tmp_path / "a.pgn", ending, b"\0", 1024), 512 << 20)
-    assert (small[0], large[0]) == (64 << 20, 512 << 20)
-    assert large[1] < small[1] + 100, (small, large)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.chunk_games import ENDING, ENDING_START, GAME, run, tar_of
 from tests.v6_records import positions_of, records_of, write_chunk
-from valuerepair.archives.open import find_sources, members, total_bytes
+from valuerepair.archives.open import find_sources, total_bytes
 from valuerepair.errors import ValueRepairError
 
 
@@ -89,25 +89,6 @@ def test_a_tar_that_breaks_off(tmp_path: Path) -> None:
         assert any(how in line for _, line in report.truncated)
     path.write_bytes(data[: second + 100] + b"x" * 300 + data[second + 400 :])
     assert "damaged at byte" in run(path)[1].truncated[0][1]
-
-
-def test_joined_tars_are_read_as_tarfile_reads_them(tmp_path: Path) -> None:
-    chunk = gzip.compress(records_of(positions_of(GAME), GAME).tobytes())
-    one, other = (tar_of(tmp_path / name, {f"{name}.{i}.gz": chunk for i in range(2)}) for name in ("a.tar", "b.tar"))
-    joined = tmp_path / "ab.tar"
-    joined.write_bytes(one.read_bytes() + other.read_bytes())
-    with tarfile.open(joined, ignore_zeros=True) as tar:
-        offsets = [member.offset_data for member in tar]
-    _, report = run(joined)
-    assert (report.games, report.parsed, report.truncated) == (4, 4, [])
-    with joined.open("rb") as file:
-        assert [member.offset for member in members(file.read, 1 << 24)] == offsets
-    joined.write_bytes(one.read_bytes() + b"something else" * 100)
-    assert run(joined)[1].truncated == [(str(joined), f"the tar archive is damaged at byte {one.stat().st_size:,}")]
-    packed = gzip.compress(one.read_bytes())
-    (tmp_path / "c.tar.gz").write_bytes(packed + other.read_bytes())
-    _, report = run(tmp_path / "c.tar.gz")
-    assert (report.parsed, len(report.truncated)) == (2, 1)
 
 
 def test_packed_tars_single_files_and_folders(tmp_path: Path) -> None:

@@ -132,14 +132,6 @@ def test_the_q_of_a_scaled_search_is_not_taken(tags: str, taken: list[str], tmp_
     assert report.rejected_positions == {"no recorded evaluation": 2, **scaled}
 
 
-def test_a_wrong_view_can_be_put_right(tmp_path: Path) -> None:
-    text = game("1. e4 {+0.20/9 1s} e5 {+0.30/9 1s} 2. Nf3 {+0.10/9 1s}")
-    assert [s[1] for s in scores(run(tmp_path / "a.pgn", "cutechess", text)[0])] == [20, 30, 10]
-    assert [s[1] for s in scores(run(tmp_path / "a.pgn", "cutechess", text, view="white")[0])] == [20, -30, 10]
-    text = game("1. e4 {[%eval 0.2]} e5 {[%eval 0.3]} 2. Nf3")
-    assert [s[1] for s in scores(run(tmp_path / "a.pgn", "eval", text, view="mover")[0])] == [20, 30]
-
-
 def test_shallow_ones_and_those_of_other_players_are_counted(tmp_path: Path) -> None:
     text = game("1. e4 {+0.20/9 1s} e5 {+0.30/12 1s} 2. Nf3 {+0.10/8 1s}")
     positions, report = run(tmp_path / "a.pgn", "cutechess", text, min_depth=9, by="alpha")
@@ -190,17 +182,6 @@ def test_epd_scores_with_depth_and_nodes(tmp_path: Path) -> None:
     assert scores(run(tmp_path / "a.epd", "epd", view="white")[0])[0] == (None, 120, None)
     _, report = run(tmp_path / "a.epd", "eval")
     assert report.rejected_positions == {"evaluations of another kind": 2, "no recorded evaluation": 1}
-
-
-@pytest.mark.parametrize(
-    "comment", ["1/2-1/2 by agreement", "1/2 was offered here", "12/5/1990, a Saturday", "3/4 of the board", "0.5/"]
-)
-def test_what_people_write_is_no_score(tmp_path: Path, comment: str) -> None:
-    text = game(f"1. e4 {{{comment}}} e5 2. Nf3") + game("1. d4 {[%eval 0.2]} d5")
-    positions, report = run(tmp_path / "a.pgn", "cutechess", text)
-    assert positions == []
-    assert report.rejected == {"no recorded evaluation": 1, "evaluations of another kind": 1}
-    assert detect([str(tmp_path / "a.pgn")]).kind == "eval"
 
 
 def read_games(path: Path, mark: str) -> list[chess.pgn.Game]:
@@ -270,41 +251,6 @@ def test_real_archives_as_python_chess_reads_them(shared_data: Path, kind: str, 
 def test_the_kind_is_that_of_the_first_evaluation(shared_data: Path, name: str, kind: str, depth: bool) -> None:
     detected = detect([str(shared_data / "pgn" / name)])
     assert (detected.kind, detected.depth) == (kind, depth)
-
-
-@pytest.mark.parametrize(
-    ("lines", "depth"),
-    [
-        (["bm e4;", "ce 30;", "ce 20; acd 12;"], False),
-        (["bm e4; acd 9;", "acd 12; ce 30;", "ce 20;"], True),
-        (["ce 30; acd 0;"], False),
-        (["bm #3;"], False),
-    ],
-)
-def test_the_depth_of_epd_is_that_of_the_first_line_with_a_score(tmp_path: Path, lines: list[str], depth: bool) -> None:
-    (tmp_path / "a.epd").write_text("\n".join(f"4k3/8/8/8/8/8/4P3/4K3 w - - {line}" for line in lines))
-    detected = detect([str(tmp_path / "a.epd")])
-    assert (detected.kind, detected.depth) == ("epd", depth)
-    assert depth_of([str(tmp_path / "a.epd")], "epd") is depth
-    assert depth_of([str(tmp_path / "a.epd")], "dump") is None
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        game("1. e4 (1. d4 {[%eval 0.3,12]} d5) e5"),
-        game("1. e4 {[%eval 0.3,12]} e5 2. Ke7"),
-        game("1. e4 {the engine says [%eval 0.3,12]"),
-        '[Variant "Chess960"]\n' + game("1. e4 {+0.30/12 1.0s} e5 {+0.10/12 1.0s}"),
-        game("1. e4 {[%eval 0.3,12]}"),
-    ],
-)
-def test_what_a_run_does_not_take_decides_nothing(tmp_path: Path, first: str) -> None:
-    path = tmp_path / "a.pgn"
-    path.write_text(first + "\n" + game("1. e4 {[%eval 0.2]} e5 {[%eval 0.3]} 2. Nf3"))
-    detected = detect([str(path)])
-    assert (detected.kind, detected.depth, depth_of([str(path)], "eval")) == ("eval", False, False)
-    assert len(run(path, detected.kind, depth=detected.depth)[0]) == 2
 
 
 def test_detection_looks_through_archives_in_order(tmp_path: Path) -> None:

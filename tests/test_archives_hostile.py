@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -39,11 +38,3 @@ def test_arbitrary_bytes_are_read_to_the_end(tmp_path_factory: pytest.TempPathFa
     path = tmp_path_factory.mktemp("hostile") / "a.pgn"
     path.write_bytes(b'[Event "?"]\n\n1. e4 ' + text)
     _read(path)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_random_junk_is_read_to_the_end(tmp_path: Path, seed: int) -> None:
-    path = tmp_path / "junk.pgn"
-    path.write_bytes(random.Random(seed).randbytes(50_000))
-    report = _read(path)
-    assert report.positions == 0

@@ -6,7 +6,6 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from valuerepair.archives.open import Stream, ZstdOutline, find_sources, total_bytes
+from valuerepair.archives.open import Stream, find_sources, total_bytes
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.training.chunk_files import find_archives
 
@@ -92,15 +91,6 @@ def test_damage_in_the_middle_is_said(tmp_path: Path, ending: str) -> None:
     assert data.startswith(TEXT)
 
 
-def test_padding_behind_gzip_is_ignored(tmp_path: Path) -> None:
-    path = tmp_path / "padded.gz"
-    path.write_bytes(gzip.compress(TEXT) + b"\0" * 512)
-    assert read(path) == (TEXT, None)
-    joined = gzip.compress(TEXT) + bytes(200_000) + gzip.compress(b"more")
-    path.write_bytes(joined)
-    assert read(path) == (gzip.decompress(joined), None)
-
-
 @pytest.fixture
 def zstd_program() -> str:
     path = shutil.which("zstd")
@@ -116,38 +106,6 @@ def test_frames_as_the_zstd_program_makes_them(tmp_path: Path, zstd_program: str
     skippable = (0x184D2A50).to_bytes(4, "little") + (5).to_bytes(4, "little") + b"hello"
     path.write_bytes(packed + skippable + packed)
     assert read(path) == (TEXT * 2, None)
-
-
-def test_the_outline_is_whole_only_where_a_frame_ends() -> None:
-    packed = zstd(TEXT[:5000]) + zstandard.ZstdCompressor().compress(TEXT[:300_000])
-    whole_at = []
-    for cut in range(len(packed) + 1):
-        outline = ZstdOutline()
-        outline.feed(packed[:cut])
-        if outline.complete:
-            whole_at.append(cut)
-    assert whole_at == [0, len(zstd(TEXT[:5000])), len(packed)]
-    bytewise = ZstdOutline()
-    for i in range(len(packed)):
-        bytewise.feed(packed[i : i + 1])
-    assert bytewise.complete
-
-
-def test_a_long_repeat_stays_small_in_memory(tmp_path: Path) -> None:
-    path = tmp_path / "repeat.gz"
-    path.write_bytes(gzip.compress(b"\n" * 50_000_000))
-    import tracemalloc
-
-    tracemalloc.start()
-    data_size = 0
-    buffer = bytearray(1 << 16)
-    with Stream(find_sources([str(path)])[0]) as stream:
-        while count := stream.read_into(memoryview(buffer)):
-            data_size += count
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert data_size == 50_000_000
-    assert peak < 4_000_000
 
 
 def test_folders_are_walked_in_order_and_others_left_out(tmp_path: Path) -> None:
@@ -185,35 +143,6 @@ def test_linked_folders_are_entered_once_and_their_own_place_comes_first(tmp_pat
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"12345")
     assert find_archives([str(folder)]).names == ["out/b.gz", "real/deep/a.gz"]
-
-
-@pytest.mark.parametrize("name", ["gone.pgn", "gone.gz", "training.1.gz", "round.gz"])
-def test_a_link_that_leads_nowhere_is_told(name: str, tmp_path: Path) -> None:
-    (tmp_path / "a.pgn.gz").write_bytes(gzip.compress(TEXT))
-    (tmp_path / name).symlink_to("round.gz" if name == "round.gz" else "not there")
-    for find in (find_sources, find_archives) if name.endswith(".gz") else (find_sources,):
-        with pytest.raises(ValueRepairError, match=rf"{name}: (No such file|is a link|Too many levels)"):
-            find([str(tmp_path)])
-
-
-def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    (tmp_path / "a.pgn.gz").write_bytes(gzip.compress(TEXT))
-    (tmp_path / "private").mkdir()
-    # Root may read anything: as another user.
-    for folder in [tmp_path, *tmp_path.parents]:
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    (tmp_path / "private").chmod(0o300)
-    program = (
-        "import os, sys\nfrom valuerepair.archives.open import find_sources\n"
-        "from valuerepair.training.chunk_files import find_archives\n"
-        "os.getuid() or os.setuid(65534)\n"
-        "for find in (find_sources, find_archives):\n"
-        "    try:\n        print(find(sys.argv[1:]))\n    except Exception as error:\n        print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
-    (tmp_path / "private").chmod(0o700)
-    assert done.stdout.splitlines() == [f"{tmp_path}/private: Permission denied"] * 2, done.stderr
 
 
 def test_missing_files_and_folders_without_archives(tmp_path: Path) -> None:

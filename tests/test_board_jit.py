@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numba
 import pytest
-from numba.core import event
 
 from valuerepair.chess import jit
 
@@ -46,15 +41,6 @@ def test_the_key_sees_every_module_with_kernels(copied_package: Path) -> None:
         module.write_text(text)
     assert len(keys) == len(modules) + 2
     assert jit.source_key(copied_package) == before
-
-
-def test_new_and_renamed_sources_change_the_key(copied_package: Path) -> None:
-    keys = [jit.source_key(copied_package)]
-    (copied_package / "chess" / "more.py").write_text("")
-    keys.append(jit.source_key(copied_package))
-    (copied_package / "chess" / "more.py").rename(copied_package / "chess" / "most.py")
-    keys.append(jit.source_key(copied_package))
-    assert len(set(keys)) == 3
 
 
 def run(package: Path, script: str, cache: Path) -> str:
@@ -100,26 +86,6 @@ def test_another_copy_of_the_same_sources_compiles_nothing(copied_package: Path,
     assert made[1] == made[0]
 
 
-def test_without_a_writable_folder_nothing_is_cached(copied_package: Path, tmp_path: Path) -> None:
-    blocked = tmp_path / "blocked"
-    blocked.write_text("a file where the folder should be")
-    script = (
-        "from valuerepair.chess import jit\n"
-        "from valuerepair.chess.board import in_check\n"
-        "import numpy as np\n"
-        "print(jit.CACHE_FOLDER, in_check(np.ones((1, 10), np.uint64)).shape)"
-    )
-    assert run(copied_package, script, blocked) == "None (1,)"
-
-
-def test_numbas_own_setting_is_left_as_it_was() -> None:
-    import numba
-
-    setting: object = getattr(numba.config, "CACHE_DIR", None)
-    assert setting == os.environ.get("NUMBA_CACHE_DIR", "")
-    assert jit.CACHE_FOLDER is None or jit.CACHE_FOLDER.name == jit.source_key()[:32]
-
-
 def test_folders_of_other_versions_go_when_old(tmp_path: Path) -> None:
     old, recent, foreign = tmp_path / ("0" * 32), tmp_path / ("1" * 32), tmp_path / "other"
     long_ago = time.time() - 2 * jit.KEEP_DAYS * 86400
@@ -130,35 +96,3 @@ def test_folders_of_other_versions_go_when_old(tmp_path: Path) -> None:
     made = jit.open_cache(tmp_path, "f" * 64)
     assert made == tmp_path / ("f" * 32)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(["1" * 32, "f" * 32, "other"])
-
-
-@contextmanager
-def listening(notice: jit.CompilingNotice) -> Iterator[None]:
-    """With this notice in place of the process's own."""
-    numba_event: Any = event
-    numba_event.unregister("numba:compile", jit.NOTICE)
-    numba_event.register("numba:compile", notice)
-    try:
-        yield
-    finally:
-        numba_event.unregister("numba:compile", notice)
-        numba_event.register("numba:compile", jit.NOTICE)
-
-
-@pytest.mark.parametrize(("terminal", "level"), [(True, logging.WARNING), (False, logging.DEBUG)])
-def test_long_compiling_is_said_once(
-    terminal: bool, level: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    caplog.set_level(logging.DEBUG, "valuerepair")
-    with listening(jit.CompilingNotice(patience_s=0.0)):
-        inner = numba.njit(lambda x: x + 1)
-        assert numba.njit(lambda x: inner(x) + inner(x + 1.5))(1) == 5.5
-    assert [record.levelno for record in caplog.records if "compiling" in record.message] == [level]
-
-
-def test_short_compiling_is_not_said(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "valuerepair")
-    with listening(jit.CompilingNotice(patience_s=1e9)):
-        assert numba.njit(lambda x: x + 1)(1) == 2
-    assert not [record for record in caplog.records if "compiling" in record.message]

@@ -32,13 +32,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("path", TREE)
-def test_help_of_every_command_has_an_example(path: str, capsys: Captured) -> None:
-    code, out, err = vr([*path.split()[1:], "--help"], capsys)
-    assert (code, err) == (0, "")
-    assert path in out.partition("Example:")[2]
-
-
-@pytest.mark.parametrize("path", TREE)
 def test_a_slip_in_an_option_is_one_line_and_code_2(path: str, capsys: Captured) -> None:
     code, out, err = vr([*path.split()[1:], "--hepl"], capsys)
     assert (code, out, err.count("\n")) == (2, "", 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -22,7 +21,7 @@ from tests.climbing_doubles import net_q as shifted_q
 from tests.merge_stores import NODES, Row, contents, large_store, write_store
 from tests.mining_doubles import KeyOracle, mine_by_key, random_games
 from valuerepair.chess.progress import Progress
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.store import schema
@@ -232,18 +231,6 @@ def test_a_store_that_is_being_written_gives_what_is_committed(is_link: bool, tm
     assert (len(rows["alpha_fits"]), len(rows["net_values"])) == (1, 1)
 
 
-def test_a_store_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
-    path = write_store(tmp_path / "a.db", [PLAIN], {})
-
-    class Writing(Progress):
-        def advance(self, amount: int = 1) -> None:
-            os.utime(path, (1, 1))
-
-    with pytest.raises(ValueRepairError, match=r"a\.db was written while it was merged"):
-        merge([str(path)], str(tmp_path / "c.db"), progress=Writing("merging", quiet=True))
-    assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
-
-
 def test_bad_input_is_one_line_and_leaves_nothing(tmp_path: Path, capsys: Captured) -> None:
     good = write_store(tmp_path / "good.db", [PLAIN], {})
     (tmp_path / "text.db").write_text("not a store, but long enough to be looked at " * 40)
@@ -289,13 +276,6 @@ def test_the_damaged_store_is_named(target: list[str], tmp_path: Path, capsys: C
     assert err.startswith("vr: b.db: damaged (")
     assert err.count("\n") == 1
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, target = (write_store(tmp_path / name, [PLAIN], {}) for name in ("a.db", "t.db"))
-    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK)
-    with pytest.raises(UsageError, match=f"the folder {re.escape(str(tmp_path))} cannot be written to"):
-        merge([str(a)], str(target))
 
 
 @pytest.mark.parametrize("log", ["-wal", "-journal"])
@@ -365,18 +345,3 @@ def test_the_command(shards: tuple[Path, Path, Path], tmp_path: Path, capsys: Ca
     assert code == 0, err
     assert "0 of them new" in out
     assert vr(["merge", a, "-o", "merged.db", "-q"], capsys) == (0, "", "")
-
-
-@pytest.mark.slow
-def test_twenty_thousand_rows_a_second_in_flat_memory(tmp_path: Path) -> None:
-    import resource
-
-    for i, name in enumerate("ab"):
-        large_store(tmp_path / f"{name}.db", 160_000 * i, 160_000 * i + 200_000)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.process_time()
-    _, account = merged(tmp_path, tmp_path / "a.db", tmp_path / "b.db")
-    seconds = time.process_time() - start
-    assert account.rows["positions"] == 360_000
-    assert 1_200_000 / seconds > 20_000
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024  # KiB: two caches and little more

@@ -128,9 +128,3 @@ def test_what_was_reached_stays_where_its_candidate_has_another_history(tmp_path
                 SELECT p.key, r.key, o.key, length(r.moves) FROM expanded e JOIN positions p ON p.id = e.position_id
                 JOIN positions r ON r.id = e.root_id JOIN positions o ON o.id = e.parent_id ORDER BY p.key""")
             assert rows.fetchall() == [(2, 1, 1, 0), (3, 1, 2, 0)]
-
-
-def test_the_new_store_may_be_read_by_whom_any_new_file_may(tmp_path: Path) -> None:
-    (tmp_path / "plain").touch()
-    target, _ = merged(tmp_path, write_store(tmp_path / "a.db", [PLAIN], {}))
-    assert target.stat().st_mode == (tmp_path / "plain").stat().st_mode

@@ -208,14 +208,6 @@ def test_other_tables_than_a_stores_are_not_asked(script: str, different: str, s
     assert path.read_bytes() == before
 
 
-def test_tables_and_indices_of_ones_own_are_no_harm(small: Path, tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    shutil.copy(small, path)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("CREATE TABLE mine (x); CREATE INDEX more ON positions (ply, side); ANALYZE")
-    assert run("stats", path, tmp_path / "out").exit_code == 0
-
-
 def spoiled(data: bytes, dice: random.Random, kind: str) -> bytes:
     """A file of pages of 4096 bytes, some of them overwritten, or the file cut off."""
     if kind == "cut":
@@ -277,24 +269,6 @@ def test_a_sum_takes_no_text_for_0(place: str, small: Path, tmp_path: Path) -> N
         }
         with pytest.raises(ValueRepairError, match=f"table {column.table}, row .*, column {column.name}: 'many' is"):
             sums[place]()
-
-
-@pytest.mark.parametrize("log", ["a folder", "a pipe", "noise"])
-def test_a_log_that_is_none(log: str, small: Path, tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    shutil.copy(small, path)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-    beside = Path(f"{path}-wal")
-    if log == "a folder":
-        beside.mkdir()
-    elif log == "a pipe":
-        os.mkfifo(beside)
-    else:
-        beside.write_bytes(random.Random(1).randbytes(50_000))
-    for name in ("stats", "show", "export"):
-        line = said(run(name, path, tmp_path / "out"))
-        assert log != "a folder" or line.startswith(f"{path}"), (name, line)
 
 
 def test_a_pipe_or_a_device_is_no_store(tmp_path: Path) -> None:

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
-import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.cli_tree import SAMPLE
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.values import AlphaFit
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.store import files, schema
 from valuerepair.store.check import digest_check, integrity_checks
-from valuerepair.store.connection import StoreConnection
 from valuerepair.store.rows import OracleIdentity
 from valuerepair.store.store import Store
 
@@ -83,23 +77,6 @@ def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path, how: dict[st
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".lock"]
 
 
-def test_a_store_without_a_name_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match=r"^the name of a store is empty; give another --db$"):
-        Store.open("")
-    with pytest.raises(UsageError, match="the name of a store is empty"):
-        Store.open("", create=True)
-
-
-def test_an_error_of_the_rows_that_are_written_is_not_one_of_the_store(tmp_path: Path) -> None:
-    def rows() -> Iterator[tuple[str]]:
-        yield (b"\xff".decode(),)
-
-    with closing(sqlite3.connect(tmp_path / "a.db", factory=StoreConnection)) as connection:
-        connection.execute("CREATE TABLE t (x)")
-        with pytest.raises(UnicodeDecodeError):
-            connection.executemany("INSERT INTO t VALUES (?)", rows())
-
-
 def test_a_missing_or_empty_file(tmp_path: Path) -> None:
     assert "there is no store at" in message(tmp_path / "a.db")
     assert "make one with vr mine" in message(tmp_path / "a.db", write=True)
@@ -108,32 +85,12 @@ def test_a_missing_or_empty_file(tmp_path: Path) -> None:
     assert "is an empty file" in message(tmp_path / "empty.db")
 
 
-def test_a_full_disk_is_named_where_the_lock_cannot_be_written(
-    tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    path = tmp_path / "a.db"
-    mine_by_key(archive, path)
-    monkeypatch.setattr(os, "pwrite", full)
-    assert message(path, write=True).startswith(f"{path}: the disk is full or failing; make room")
-
-
 def test_a_newer_store_is_refused(tmp_path: Path, archive: Path) -> None:
     path = tmp_path / "a.db"
     mine_by_key(archive, path)
     sqlite_file(path, f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}")
     for how in ({}, {"write": True}, {"create": True}):
         assert "was written by a newer valuerepair" in message(path, **how)
-
-
-def test_a_store_from_before_the_first_release_is_refused(tmp_path: Path, archive: Path) -> None:
-    path = tmp_path / "a.db"
-    mine_by_key(archive, path)
-    sqlite_file(path, "PRAGMA user_version = 6")
-    for how in ({}, {"write": True}, {"create": True}):
-        assert "was written before valuerepair 0.1.0 (store version 6)" in message(path, **how)
 
 
 def test_older_stores_are_migrated_for_readers_too(
@@ -269,14 +226,6 @@ def test_a_link_to_a_store_is_the_store(tmp_path: Path, archive: Path, monkeypat
     assert os.listdir(link.parent) == ["link.db"]
 
 
-def test_a_link_to_a_store_that_nothing_was_written_to_stays(tmp_path: Path) -> None:
-    link = tmp_path / "link.db"
-    link.symlink_to("a.db")
-    Store.open(link, create=True).close()
-    assert link.is_symlink()
-    assert os.listdir(tmp_path) == ["link.db"]
-
-
 def test_readers_leave_no_files_and_cannot_write(tmp_path: Path, archive: Path) -> None:
     path = tmp_path / "a.db"
     mine_by_key(archive, path)
@@ -343,41 +292,3 @@ def test_a_read_only_store_is_read_and_not_written(tmp_path: Path, archive: Path
     assert lines[0] == "True", done.stderr
     assert "cannot be written: Permission denied" in lines[1]
     assert os.listdir(path.parent) == ["a.db"]  # SQLite's files would have the mode of the store, for good
-
-
-def test_a_read_only_store_with_a_log_can_be_written_once_that_is_allowed(tmp_path: Path) -> None:
-    """A killed writer left the log, a reader SQLite's index of it, with the store's mode; then nobody could write."""
-    path = tmp_path / "sub" / "a.db"
-    path.parent.mkdir()
-    with Store.open(shutil.copy(SAMPLE, tmp_path / "at-work.db"), write=True) as store:
-        store.connection.execute("DELETE FROM net_values WHERE position_id = 1")
-        for end in ("", "-wal"):
-            shutil.copy(f"{store.path}{end}", f"{path}{end}")
-    for folder in [path.parent, *path.parent.parents]:
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    if os.getuid() == 0:
-        for file in (path.parent, *path.parent.iterdir()):
-            os.chown(file, 65534, -1)
-    program = (
-        "import os, sys\nfrom valuerepair.store.store import Store\n"
-        "path, other = sys.argv[1:]\n"
-        "with Store.open(other, write=True) as store:\n    store.frame()\n"  # loads all modules
-        "os.getuid() or os.setuid(65534)\n"
-        "os.chmod(path, 0o444)\n"
-        "os.chmod(os.path.dirname(path), 0o555)\n"
-        "try:\n    Store.open(path)\nexcept Exception as error:\n    print(error)\n"
-        "os.chmod(os.path.dirname(path), 0o755)\n"
-        "count = 'SELECT count(*) FROM net_values WHERE position_id = 1'\n"
-        "with Store.open(path) as store:\n    print(store.connection.execute(count).fetchone()[0])\n"
-        "os.chmod(path, 0o644)\n"
-        "with Store.open(path, write=True) as store:\n    print(store.connection.execute(count).fetchone()[0])\n"
-    )
-    words = [sys.executable, "-c", program, str(path), str(tmp_path / "at-work.db")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    assert lines[1:] == ["0", "0"], done.stderr
-    assert lines[0].startswith(
-        f"{path} has changes in {path}-wal, which only a user who may write to the folder can read"
-    )
-    assert os.listdir(path.parent) == ["a.db"]

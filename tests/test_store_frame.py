@@ -347,12 +347,6 @@ def test_an_empty_frame_is_exported_too(path: Path) -> None:
     assert stream.getvalue() == b""
 
 
-@pytest.mark.parametrize(("output", "asked"), [("x.txt", None), ("x", None), (None, "xml")])
-def test_unknown_formats(output: str | None, asked: str | None) -> None:
-    with pytest.raises(UsageError):
-        format_of(output, asked)
-
-
 def test_a_frame_says_which_question_it_answers(path: Path) -> None:
     """Every field of a question comes back, so that what is asked again of a frame's net and oracle is the same."""
     with Store.open(path) as store:

@@ -159,15 +159,6 @@ def test_positions_of_no_game_are_read_from_their_own_index(path: Path) -> None:
         assert list(steps(store.connection, columns.KIND_ROWS)) == walk
 
 
-def test_faults_are_found(path: Path) -> None:
-    with Store.open(path) as store:
-        assert faults(store.connection, "SELECT id FROM positions WHERE played = 'e2e4'") == ["SCAN positions"]
-        assert faults(store.connection, "SELECT position_id FROM deep_values v WHERE v.nodes > 5")[0].startswith("SCAN")
-        sorted_by = "SELECT position_id FROM net_values WHERE net_id = 1 ORDER BY q"
-        assert faults(store.connection, sorted_by) == ["USE TEMP B-TREE FOR ORDER BY"]
-        assert faults(store.connection, "SELECT q FROM net_values WHERE net_id = 1 AND position_id = 3") == []
-
-
 def test_families_come_in_the_order_of_their_key(path: Path) -> None:
     with Store.open(path) as store:
         for statement in (reached.REACHED, reached.ANY_REACHED):
