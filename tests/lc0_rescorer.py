@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,16 @@ TABLES = Path(__file__).parent / "goldens" / "syzygy"
 
 
 def taken(chunks: Path, out: Path, *options: str) -> int:
-    """How many of the loose chunks in a folder it takes, all of which then lie in `out`, a new folder.
+    """How many of the chunks in a folder, loose or in tars, it takes; all of these then lie in `out`, a new folder.
 
     The test is skipped where the variable names no such program.
     """
     program = os.environ.get(VARIABLE, "")
     if not os.access(program, os.X_OK):
         pytest.skip(f"{VARIABLE} names no program of lc0's rescorer")
+    for path in chunks.glob("*.tar"):
+        with tarfile.open(path) as tar:
+            tar.extractall(chunks, filter="data")
     out.mkdir()
     words = [
         program,

@@ -6,13 +6,12 @@ import gzip
 import io
 import tarfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from valuerepair.chess import v6
 from valuerepair.training.chunk_files import pack
-from valuerepair.training.mix import MixOptions
 
 
 def records(n: int, seed: int, input_format: int = 1) -> np.ndarray[Any, np.dtype[np.void]]:
@@ -55,14 +54,19 @@ def games_in(out: Path) -> dict[str, np.ndarray[Any, np.dtype[np.void]]]:
                 file = tar.extractfile(member)
                 assert file is not None
                 by_name[member.name] = np.frombuffer(gzip.decompress(file.read()), v6.RECORD)
-    for path in sorted(out.glob("*/*.gz")):
-        by_name[path.name] = np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
     return by_name
 
 
-def sides_in(tmp_path: Path) -> MixOptions:
-    """40 short repair games; 100 longer normal ones, half of them in a tar; to be mixed at a share of 0.4."""
+class Sides(NamedTuple):
+    """Folders to mix."""
+
+    repair: tuple[str, ...]
+    normal: tuple[str, ...]
+
+
+def sides_in(tmp_path: Path) -> Sides:
+    """40 short repair games; 100 longer normal ones, half of them in a tar."""
     repair = folder_of(tmp_path / "repair", [3 + i % 5 for i in range(40)], seed=1000)
     folder_of(tmp_path / "normal", [10 + i % 7 for i in range(50)], seed=2000)
     tar_of(tmp_path / "normal" / "run.tar", [12] * 50, seed=3000)
-    return MixOptions((repair,), (str(tmp_path / "normal"),), 0.4)
+    return Sides((repair,), (str(tmp_path / "normal"),))

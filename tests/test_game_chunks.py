@@ -42,12 +42,12 @@ from valuerepair.chess.positions import decode_move
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import Split
-from valuerepair.nets.planes import INPUT_FORMATS
+from valuerepair.nets.planes import CLASSICAL, INPUT_FORMATS
 from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
-from valuerepair.training import chunk_output
-from valuerepair.training.game_chunks import GameChunkOptions, write_game_chunks
+from valuerepair.training import chunk_output, game_chunks
+from valuerepair.training.game_chunks import GameChunksSummary, write_game_chunks
 from valuerepair.training.judged import JudgedBoards
 from valuerepair.training.samples import of_records
 
@@ -104,11 +104,23 @@ def chunks_in(folder: Path) -> list[Records]:
     return [np.frombuffer(gzip.decompress(chunk), v6.RECORD) for chunk in packed_chunks(folder)]
 
 
-def chunks_of(text: str, folder: Path, options: GameChunkOptions | None = None, **named: Any) -> list[Records]:
+def write(archive: Path, out: Path, *given: Any, form: int = CLASSICAL, **named: Any) -> GameChunksSummary:
+    """`write_game_chunks`, in this input format, without progress."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(game_chunks, "_input_format", lambda net: form)
+        return write_game_chunks([str(archive)], out, *given, **{"progress": Progress("", quiet=True), **named})
+
+
+def manifest_of(summary: GameChunksSummary) -> dict[str, Any]:
+    assert summary.manifest is not None
+    return summary.manifest
+
+
+def chunks_of(text: str, folder: Path, **named: Any) -> list[Records]:
     """The chunks of an archive of this text."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "games.pgn").write_text(text, "utf-8")
-    write_game_chunks([str(folder / "games.pgn")], folder / "out", None, options, **named)
+    write(folder / "games.pgn", folder / "out", **named)
     return chunks_in(folder / "out")
 
 
@@ -220,7 +232,7 @@ def check_as_the_rescorer(records: Records) -> None:
 
 @pytest.mark.parametrize("form", INPUT_FORMATS)
 def test_games_say_what_python_chess_says(tmp_path: Path, form: int) -> None:
-    chunks = chunks_of(GAMES, tmp_path, GameChunkOptions(input_format=form))
+    chunks = chunks_of(GAMES, tmp_path, form=form)
     games = list(decided(GAMES))
     assert len(chunks) == len(games) == 5
     for game, records in zip(games, chunks, strict=True):
@@ -246,7 +258,7 @@ def test_random_games_say_what_python_chess_says(
         game.headers["Result"] = dice.choice(list(RESULTS))
         texts.append(f"{game}\n\n")
     text = "".join(texts)
-    chunks = chunks_of(text, tmp_path_factory.mktemp("random"), GameChunkOptions(input_format=form))
+    chunks = chunks_of(text, tmp_path_factory.mktemp("random"), form=form)
     for game, records in zip(decided(text), chunks, strict=True):
         check_game(game, records, form)
         check_as_the_rescorer(records)
@@ -306,8 +318,7 @@ def test_evaluations_of_lichess(shared_data: Path, tmp_path: Path) -> None:
     games_of_all = (shared_data / "pgn" / "lichess-blitz.pgn").read_text("utf-8").split("\n\n[Event ")
     path = tmp_path / "blitz.pgn"
     path.write_text("\n\n[Event ".join(games_of_all[:300]) + "\n", "utf-8")
-    manifest = write_game_chunks([str(path)], tmp_path / "out", None, GameChunkOptions(alpha=250.0)).manifest
-    assert manifest is not None
+    manifest = manifest_of(write(path, tmp_path / "out", question=Question(alpha=250.0)))
     chunks, games = chunks_in(tmp_path / "out"), list(decided(path.read_text("utf-8")))
     assert len(chunks) == len(games) == manifest["chunks"] > 250
     evaluated = [check_evals(game, records, 250.0) for game, records in zip(games, chunks, strict=True)]
@@ -370,7 +381,7 @@ def test_whose_evaluation_and_of_which_position(
 def test_lc0s_rescorer_deblunders_games_whose_last_position_has_no_value(tmp_path: Path) -> None:
     """By the values 1... e5 loses a game that Black was winning: White's win says nothing about what comes before."""
     comments = ("[%eval -1.0]", "[%eval 1.0]", "", "")
-    chunks_of(EVALUATED.format(*comments).replace("0-1", "1-0"), tmp_path, form="files")
+    chunks_of(EVALUATED.format(*comments).replace("0-1", "1-0"), tmp_path)
     deblunder = ("--deblunder", "--deblunder-q-blunder-threshold=0.1", "--deblunder-q-blunder-width=0.06")
     assert lc0_rescorer.taken(tmp_path / "out", tmp_path / "lc0", *deblunder) == 1
     [path] = (tmp_path / "lc0").iterdir()
@@ -423,9 +434,9 @@ def judged_rows(db: Path) -> dict[str, tuple[float, str | None]]:
 @pytest.mark.parametrize("share", [None, 1.0, 0.25])
 def test_judged_values_and_moves(mined: tuple[Path, Path], tmp_path: Path, share: float | None) -> None:
     archive, db = mined
-    options = GameChunkOptions(policy="judge", policy_share=share) if share is not None else GameChunkOptions()
+    options: dict[str, Any] = {} if share is None else {"policy": "judge", "policy_share": share}
     with Store.open(db) as store:
-        summary = write_game_chunks([str(archive)], tmp_path / "out", None, options, store=store)
+        summary = write(archive, tmp_path / "out", store=store, **options)
     judged, seen = judged_rows(db), 0
     for game, records in zip(decided(archive.read_text()), chunks_in(tmp_path / "out"), strict=True):
         check_as_the_rescorer(records)
@@ -453,8 +464,7 @@ def test_judged_values_and_moves(mined: tuple[Path, Path], tmp_path: Path, share
                     assert record["probabilities"][[played, best_idx]] == pytest.approx([1 - part, part])
                 assert record["visits"] > 0
             board.push(move)
-    assert summary.manifest is not None
-    assert seen == summary.manifest["judged"] > 100
+    assert seen == manifest_of(summary)["judged"] > 100
 
 
 def test_a_repeated_position_is_another_one(tmp_path: Path) -> None:
@@ -463,7 +473,7 @@ def test_a_repeated_position_is_another_one(tmp_path: Path) -> None:
     archive.write_text('[Result "1/2-1/2"]\n\n1. Nf3 Nf6 2. Ng1 Ng8 3. Nf3 Nf6 4. Ng1 Ng8 1/2-1/2\n')
     mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(per_game=None, min_ply=0)))
     with Store.open(tmp_path / "a.db") as store:
-        write_game_chunks([str(archive)], tmp_path / "out", store=store)
+        write(archive, tmp_path / "out", store=store)
     (records,) = chunks_in(tmp_path / "out")
     assert records["visits"][:-1].tolist() == records["visits"][:4].tolist() + [0] * 3
     assert records["visits"][:4].all()
@@ -480,16 +490,14 @@ def test_held_out_games_and_positions_stay_out(mined: tuple[Path, Path], tmp_pat
     with Store.open(db) as store:
         ids = np.array([row[0] for row in store.connection.execute("SELECT id FROM positions ORDER BY id")])
         parts = split.parts(store, ids)
-        summary = write_game_chunks([str(archive)], tmp_path / "out", store=store, split=split)
-    without = write_game_chunks([str(archive)], tmp_path / "alone", split=Split(games=0.4, seed=3))
+        manifest = manifest_of(write(archive, tmp_path / "out", store=store, split=split))
+    without = manifest_of(write(archive, tmp_path / "alone", split=Split(games=0.4, seed=3)))
     with sqlite3.connect(db) as connection:
         fens = dict(connection.execute("SELECT id, fen FROM positions"))
         games = dict(connection.execute("SELECT p.id, g.number FROM positions p JOIN games g ON g.id = p.game_id"))
     held = {
         fens[i].rsplit(" ", 2)[0] for i, part in zip(ids.tolist(), parts.tolist(), strict=True) if part in (1, 2, 3)
     }
-    assert summary.manifest is not None
-    assert without.manifest is not None
     boards = {
         position.fen.rsplit(" ", 2)[0]
         for batch in sample([str(tmp_path / "out")], SampleOptions(per_game=None, min_ply=0), ReadReport())
@@ -498,8 +506,8 @@ def test_held_out_games_and_positions_stay_out(mined: tuple[Path, Path], tmp_pat
     assert held
     assert not boards & held
     assert not {kinds(chess.Board(f"{fen} 0 1")) for fen in boards} & set(MATERIALS)
-    assert summary.manifest["cut_behind"] > 0
-    assert summary.manifest["left_out"]["held out by the split"] > without.manifest["left_out"]["held out by the split"]
+    assert manifest["cut_behind"] > 0
+    assert manifest["left_out"]["held out by the split"] > without["left_out"]["held out by the split"]
     # Without the store, too, the games are those of the split, and all others are there.
     with Store.open(db) as store:
         drawn = {
@@ -507,17 +515,16 @@ def test_held_out_games_and_positions_stay_out(mined: tuple[Path, Path], tmp_pat
             for i, part in zip(ids.tolist(), Split(games=0.4, seed=3).parts(store, ids), strict=True)
             if part == 1
         }
-    assert 0 < len(drawn) == without.manifest["left_out"]["held out by the split"]
-    everything = write_game_chunks([str(archive)], tmp_path / "all")
-    assert everything.manifest is not None
+    assert 0 < len(drawn) == without["left_out"]["held out by the split"]
+    write(archive, tmp_path / "all")
     expected = [c for i, c in enumerate(packed_chunks(tmp_path / "all"), 1) if i not in drawn]
     assert packed_chunks(tmp_path / "alone") == expected
 
 
 def test_a_held_out_archive_is_left_out(mined: tuple[Path, Path], tmp_path: Path) -> None:
     archive, _ = mined
-    with pytest.raises(ValueRepairError, match="no game to write; left out: 60 held out by the split"):
-        write_game_chunks([str(archive)], tmp_path / "out", split=Split(games=0, archives=("random.pgn",)))
+    with pytest.raises(ValueRepairError, match="60 held out by the split"):
+        write(archive, tmp_path / "out", split=Split(games=0, archives=("random.pgn",)))
     assert not (tmp_path / "out").exists()
 
 
@@ -528,8 +535,7 @@ def test_a_held_out_archive_is_left_out(mined: tuple[Path, Path], tmp_path: Path
 def test_the_policy_of_a_net(shared_data: Path, tmp_path: Path, share: float) -> None:
     """Priors and values of the net as `vr.evaluate` has them; KL of what is written from them."""
     net = str(shared_data / "nets" / "maia-1100.pb.gz")
-    options = GameChunkOptions(policy="net", policy_share=share)
-    chunks = chunks_of(GAMES, tmp_path, options, net=net)
+    chunks = chunks_of(GAMES, tmp_path, policy="net", policy_share=share, net=net)
     with vr.open_net(net) as opened:
         for game, records in zip(decided(GAMES), chunks, strict=True):
             check_as_the_rescorer(records)
@@ -577,18 +583,17 @@ def test_the_rescorer_takes_every_format(mined: tuple[Path, Path], tmp_path: Pat
     archive, db = mined
     text = GAMES + archive.read_text()
     (tmp_path / "games.pgn").write_text(text)
-    options = GameChunkOptions(input_format=form, policy="judge", policy_share=0.5)
     with Store.open(db) as store:
-        write_game_chunks([str(tmp_path / "games.pgn")], tmp_path / "in", None, options, store=store, form="files")
-    taken = lc0_rescorer.taken(tmp_path / "in", tmp_path / "out")
-    assert taken == len(list((tmp_path / "out").glob("*.gz"))) == len(chunks_in(tmp_path / "in")) == 65
+        write(tmp_path / "games.pgn", tmp_path / "in", form=form, policy="judge", policy_share=0.5, store=store)
+    assert len(chunks_in(tmp_path / "in")) == 65
+    assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == len(list((tmp_path / "out").glob("*.gz"))) == 65
 
 
 @pytest.mark.parametrize("name", ["iccf-scca.pgn", "leela-ID352.pgn.gz", "tcec-lc0-s16.pgn.zst", "ugly"])
 def test_the_rescorer_takes_real_archives(shared_data: Path, tmp_path: Path, name: str) -> None:
-    options = GameChunkOptions(games=100)
-    write_game_chunks([str(shared_data / "pgn" / name)], tmp_path / "in", None, options, form="files")
-    assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == len(chunks_in(tmp_path / "in")) >= 72
+    write(shared_data / "pgn" / name, tmp_path / "in", SampleOptions(max_bytes=300_000))
+    count = len(chunks_in(tmp_path / "in"))
+    assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == count >= 50
 
 
 # -- archives ---------------------------------------------------------------------------------------------------------
@@ -618,37 +623,24 @@ def test_fifty_moves_end_a_chunk(tmp_path: Path) -> None:
     (records,) = chunks_of(f"{game}\n\n", tmp_path)
     assert records["rule50_count"].tolist() == list(range(90, 101))
     assert records["plies_left"].tolist() == list(range(13, 2, -1))
-    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    assert manifest["cut_behind"] == 2
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["cut_behind"] == 2
 
 
 def test_filters_and_counts(tmp_path: Path) -> None:
     path = tmp_path / "games.pgn"
     path.write_text(GAMES + '[Variant "Atomic"]\n[Result "1-0"]\n\n1. e4 1-0\n\n[Result "1-0"]\n\n1. e4 Ke5 1-0\n')
-    summary = write_game_chunks([str(path)], tmp_path / "out")
-    manifest = summary.manifest
-    assert manifest is not None
+    manifest = manifest_of(write(path, tmp_path / "out"))
     assert manifest["chunks"] == 5
     assert manifest["left_out"] == {"no result": 1}
     assert manifest["read"]["games"] == 8
     assert manifest["read"]["rejected"] == {"illegal move": 1, "variant Atomic": 1}
-    assert "left out of 8 games: " in "\n".join(summary.lines())
-    draws = write_game_chunks([str(path)], tmp_path / "draws", SampleOptions(result="1/2-1/2")).manifest
-    assert draws is not None
-    assert draws["chunks"] == 2
-    first = write_game_chunks([str(path)], tmp_path / "first", None, GameChunkOptions(games=3)).manifest
-    assert first is not None
-    assert first["chunks"] == 3
-    assert packed_chunks(tmp_path / "first") == packed_chunks(tmp_path / "out")[:3]
+    assert manifest_of(write(path, tmp_path / "draws", SampleOptions(result="1/2-1/2")))["chunks"] == 2
 
 
 def test_positions_without_games_are_none(tmp_path: Path) -> None:
     (tmp_path / "a.epd").write_text(f"{chess.STARTING_FEN}\n" * 3)
-    with pytest.raises(ValueRepairError, match="no game to write; left out: 3 a position without a game"):
-        write_game_chunks([str(tmp_path / "a.epd")], tmp_path / "out")
-    chunks_of(GAMES, tmp_path)
-    with pytest.raises(UsageError, match="holds training chunks already"):
-        write_game_chunks([str(tmp_path / "out")], tmp_path / "again")
+    with pytest.raises(ValueRepairError, match="3 a position without a game"):
+        write(tmp_path / "a.epd", tmp_path / "out")
 
 
 # -- stopping and going on --------------------------------------------------------------------------------------------
@@ -680,23 +672,21 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_interrupted_runs_end_with_the_same_bytes(mined: tuple[Path, Path], tmp_path: Path) -> None:
     archive, db = mined
     with Store.open(db) as store:
-        write = partial(write_game_chunks, [str(archive)], store=store, split=Split(games=0.1))
-        write(tmp_path / "straight")
+        run = partial(write, archive, store=store, split=Split(games=0.1))
+        run(tmp_path / "straight")
         for games in (3, 20, 9):
-            stopped = write(tmp_path / "out", progress=Interrupting(games))
+            stopped = run(tmp_path / "out", progress=Interrupting(games))
             assert stopped.interrupted
-            kept = f"{stopped.chunks} games are complete; the same command resumes"
-            none = "nothing is kept of less than 10,000 games; the same command begins again"
-            assert stopped.lines() == [f"{tmp_path / 'out'}: {kept if stopped.chunks else none}"]
             assert stopped.chunks % 8 == 0
         assert stopped.chunks == 24
-        write(tmp_path / "out")
+        run(tmp_path / "out")
     assert contents(tmp_path / "out") == contents(tmp_path / "straight")
 
 
 _KILLED = """
 import os, signal, sys
-from tests.test_game_chunks import Progress, chunk_output, write_game_chunks
+from pathlib import Path
+from tests.test_game_chunks import Progress, chunk_output, write
 chunk_output.SHARD_CHUNKS = 8
 class Killing(Progress):
     games = 0
@@ -704,7 +694,7 @@ class Killing(Progress):
         self.games += 1
         if self.games == 19:
             os.kill(os.getpid(), signal.SIGKILL)
-write_game_chunks([sys.argv[1]], sys.argv[2], progress=Killing("chunks", quiet=True))
+write(Path(sys.argv[1]), Path(sys.argv[2]), progress=Killing("chunks", quiet=True))
 """
 
 
@@ -715,9 +705,9 @@ def test_a_killed_run_goes_on(mined: tuple[Path, Path], tmp_path: Path) -> None:
     assert done.returncode == -signal.SIGKILL
     assert {path.name for path in (tmp_path / "out").glob("*.tar")} == {"chunks-00000.tar", "chunks-00001.tar"}
     with pytest.raises(UsageError, match="another run"):
-        write_game_chunks([str(archive)], tmp_path / "out", None, GameChunkOptions(alpha=200.0))
-    write_game_chunks([str(archive)], tmp_path / "out")
-    write_game_chunks([str(archive)], tmp_path / "straight")
+        write(archive, tmp_path / "out", question=Question(alpha=200.0))
+    write(archive, tmp_path / "out")
+    write(archive, tmp_path / "straight")
     assert contents(tmp_path / "out") == contents(tmp_path / "straight")
 
 
@@ -729,25 +719,29 @@ def test_the_command(mined: tuple[Path, Path], tmp_path: Path, capsys: Captured)
     code, out, err = run_vr(["chunks", str(archive), "-o", str(tmp_path / "out"), "--db", str(db)], capsys)
     assert (code, "chunks: " in out) == (0, False), err
     assert out.startswith(f"{tmp_path / 'out'}: 60 games, ")
-    assert "of the store's judge; all others have the result of the game" in out
-    code, out, err = run_vr(["chunks", str(archive), "-o", str(tmp_path / "b"), "--form", "files"], capsys)
-    assert (code, "next:" in err) == (0, False)
-    assert json.loads((tmp_path / "b" / "manifest.json").read_text())["form"] == "files"
-    assert len(list((tmp_path / "b").glob("*.gz"))) == 60
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["judged"] > 100
     assert run_vr(["-q", "chunks", str(archive), "-o", str(tmp_path / "c")], capsys) == (0, "", "")
+    summary = vr.write_chunks(archive, tmp_path / "python", store=db, question=Question(alpha=300.0))
+    assert isinstance(summary, GameChunksSummary)
+    assert manifest_of(summary)["judge"]["alpha"] == 300.0
+    assert len(packed_chunks(tmp_path / "python")) == 60
 
 
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
         (["absent.pgn"], 2, "absent.pgn"),
-        (["games.pgn", "--policy", "net"], 2, "--policy net: give the net by --net"),
-        (["games.pgn", "--policy", "judge"], 2, "--policy judge: give the store that has its moves by --db"),
-        (["games.pgn", "--policy", "played:0.5"], 2, "--policy played:0.5: give played, net or net:SHARE"),
-        (["games.pgn", "--policy", "net:2"], 2, "--policy net:2: give played, net or net:SHARE"),
-        (["games.pgn", "--games", "0"], 2, "--games 0: must be at least 1"),
+        (["games.pgn", "--policy", "net"], 2, "--net"),
+        (["games.pgn", "--policy", "judge"], 2, "--db"),
+        (["games.pgn", "--policy", "played:0.5"], 2, "--policy played:0.5"),
+        (["games.pgn", "--policy", "net:2"], 2, "--policy net:2"),
+        (["games.pgn", "--result", "judge"], 2, "--result judge"),
+        (["games.pgn", "chunk.tar"], 2, "chunk.tar"),
+        (["chunk.tar", "--min-elo", "2000"], 2, "--min-elo"),
+        (["chunk.tar", "--policy", "judge"], 2, "--policy"),
+        (["--time-control", "blitz"], 2, "--time-control"),
         (["games.pgn", "--db", "absent.db"], 1, "absent.db"),
-        (["undecided.pgn"], 1, "no game to write; left out: 1 no result"),
+        (["undecided.pgn"], 1, "1 no result"),
     ],
 )
 def test_what_cannot_be(
@@ -755,6 +749,7 @@ def test_what_cannot_be(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("games.pgn").write_text(GAMES)
+    Path("chunk.tar").write_bytes(b"")
     Path("undecided.pgn").write_text('[Result "*"]\n\n1. e4 *\n')
     got, out, err = run_vr(["chunks", *words, "-o", "out"], capsys)
     assert (got, out) == (code, "")
@@ -762,14 +757,6 @@ def test_what_cannot_be(
     assert line in err
     assert len(err.splitlines()) == 1
     assert not Path("out").exists()
-
-
-def test_python_writes_the_same(mined: tuple[Path, Path], tmp_path: Path) -> None:
-    archive, db = mined
-    manifest = vr.write_game_chunks(archive, tmp_path / "out", store=db, question=Question(alpha=300.0)).manifest
-    assert manifest is not None
-    assert manifest["judge"]["alpha"] == 300.0
-    assert manifest["chunks"] == len(packed_chunks(tmp_path / "out")) == 60
 
 
 def test_what_screening_cut_has_its_last_value() -> None:

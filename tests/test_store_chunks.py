@@ -8,10 +8,9 @@ import json
 import math
 import sqlite3
 import tarfile
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import chess
 import numpy as np
@@ -20,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import rel_entr
-from valuerepair.training.drawing import StoreDraw
 
 import valuerepair as vr
 from tests import lc0_rescorer, random_nets
@@ -41,9 +39,10 @@ from valuerepair.nets.planes import INPUT_FORMATS
 from valuerepair.nets.policy import policy_indices
 from valuerepair.question import Question
 from valuerepair.store.store import Store
+from valuerepair.training.judged import JudgedPositions
 from valuerepair.training.options import parse_policy
 from valuerepair.training.records import RecordFacts
-from valuerepair.training.store_chunks import ChunkOptions, JudgedBatch, position_records
+from valuerepair.training.store_chunks import JudgedBatch, Result, StoreChunks, position_records
 
 Captured = pytest.CaptureFixture[str]
 Records = NDArray[np.void]
@@ -121,8 +120,8 @@ def test_policy_is_the_nets_with_a_share_for_the_judges_move(form: int, share: f
     batch = PositionBatch.from_positions(some_positions())
     values, (moves, cuts, p) = net_of(batch)
     judge = judged(batch)
-    options = ChunkOptions(policy_share=share)
-    records = position_records(judge, values, (moves, cuts, p), RecordFacts(form, "fen_only", 1.0), options)
+    facts = RecordFacts(form, "fen_only", 1.0)
+    records = position_records(judge, values, (moves, cuts, p), facts, share=share)
     indices = policy_indices(parse_fens(batch.fen), moves, cuts, form)
     for i, record in enumerate(records):
         mine = slice(cuts[i], cuts[i + 1])
@@ -144,14 +143,15 @@ def test_values_are_the_judges_and_the_nets() -> None:
     z = np.resize(np.array([1, 0, -1, np.nan], np.float32), n)
     judge = judged(batch, z=z)
     facts = RecordFacts(1, "fen_only", 1.0)
-    by_judge, by_game, sampled = (
-        position_records(judge, values, priors, facts, ChunkOptions(result=result))
-        for result in ("judge", "game", "sampled")
+    by_judge, by_game = (
+        position_records(judge, values, priors, facts, result=result) for result in get_args(Result)[::-1]
     )
     q, d = judge.wdl[:, 0] - judge.wdl[:, 2], judge.wdl[:, 1]
-    for name in ("root", "best", "played", "result"):
-        np.testing.assert_array_equal(by_judge[f"{name}_q"], q)
-        np.testing.assert_array_equal(by_judge[f"{name}_d"], d)
+    for records in (by_judge, by_game):
+        for name in ("root", "best", "played"):
+            np.testing.assert_array_equal(records[f"{name}_q"], q)
+            np.testing.assert_array_equal(records[f"{name}_d"], d)
+        np.testing.assert_array_equal(records["result_d"], records["result_q"] == 0)
     np.testing.assert_array_equal(by_judge["orig_q"], values.q)
     np.testing.assert_array_equal(by_judge["orig_d"], values.wdl[:, 1])
     np.testing.assert_array_equal(by_judge["orig_m"], values.moves_left)
@@ -159,9 +159,7 @@ def test_values_are_the_judges_and_the_nets() -> None:
     assert by_judge["visits"].tolist() == judge.nodes.tolist()
     with_result = ~np.isnan(z)
     np.testing.assert_array_equal(by_game["result_q"][with_result], z[with_result])
-    np.testing.assert_array_equal(by_game["result_q"][~with_result], sampled["result_q"][~with_result])
-    np.testing.assert_array_equal(by_game["result_d"], by_game["result_q"] == 0)
-    np.testing.assert_array_equal(by_game["best_q"], q)
+    np.testing.assert_array_equal(by_game["result_q"][~with_result], by_judge["result_q"][~with_result])
 
 
 @given(st.tuples(*[st.floats(0.01, 1) for _ in range(3)]))
@@ -207,11 +205,18 @@ def read_chunks(folder: Path) -> list[Records]:
     return chunks
 
 
+def write(db: Path, folder: Path, net: Path, question: Question | None = None, **named: Any) -> dict[str, Any]:
+    """The manifest of the store's chunks."""
+    chunks = vr.write_chunks([], folder, store=db, net=net, question=question, **named)
+    assert isinstance(chunks, StoreChunks)
+    return dict(chunks.manifest)
+
+
 @pytest.fixture(scope="module")
 def written(any_maia: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Chunks of the sample store, in tars."""
     folder = tmp_path_factory.mktemp("chunks") / "out"
-    return folder, vr.write_chunks(SAMPLE, folder, net=str(any_maia))
+    return folder, write(SAMPLE, folder, any_maia)
 
 
 def cells(db: Path, net: str) -> dict[str, tuple[Any, ...]]:
@@ -240,7 +245,7 @@ def test_chunks_say_what_the_store_says(written: tuple[Path, dict[str, Any]]) ->
     stored = cells(SAMPLE, manifest["net"]["sha256"])
     by_board = {key.split()[0] + key.split()[1]: row for key, row in stored.items()}
     assert positions.keys() <= by_board.keys()
-    assert len(positions) == len(records) == manifest["positions"]
+    assert len(positions) == len(records) == manifest["records"]
     by_bits = {_board_of(record): record for record in records}
     for board, position in positions.items():
         fen, cp, mate, nodes, best, net_q, net_d, _ = by_board[board]
@@ -256,32 +261,14 @@ def test_chunks_say_what_the_store_says(written: tuple[Path, dict[str, Any]]) ->
         assert position.origin.played == best
 
 
-def test_positions_are_those_that_training_draws(any_maia: Path, tmp_path: Path) -> None:
-    """With a share, and more records than a pass has: those of the first passes of `vr train --store`, in order."""
-    options = vr.ChunkOptions(share=0.5, records=600, seed=3, result="judge")
-    question = Question(threshold=0.35)
-    vr.write_chunks(SAMPLE, tmp_path / "out", question, options, net=str(any_maia))
-    chunks = np.concatenate(read_chunks(tmp_path / "out"))
+def test_positions_are_those_that_training_learns_from(written: tuple[Path, dict[str, Any]]) -> None:
+    chunks = np.concatenate(read_chunks(written[0]))
     with Store.open(SAMPLE) as store:
-        drawn = StoreDraw(store, replace(question, alpha=ALPHA), share=0.5, seed=3)
-        rows = np.concatenate([drawn.one_pass(number) for number in range(5)])[:600]
-        assert len(chunks) == 600 > len(drawn.one_pass(0))
-        np.testing.assert_allclose(chunks["best_q"], drawn.deep_q[rows], atol=1e-6)
-        judged_wdl = drawn.wdl(rows)
-    np.testing.assert_array_equal(chunks["best_d"], judged_wdl[:, 1])
-
-
-def test_a_threshold_without_candidates_writes_the_same_positions(
-    written: tuple[Path, dict[str, Any]], any_maia: Path, tmp_path: Path
-) -> None:
-    """The threshold says what the manifest counts, and the order."""
-    manifest = vr.write_chunks(SAMPLE, tmp_path / "out", vr.Question(threshold=1.99), net=str(any_maia))
-    assert (manifest["candidates"], written[1]["candidates"] > 0) == (0, True)
-    before, after = (
-        sorted((chunk["planes"].tobytes(), chunk["best_q"].tobytes()) for chunk in read_chunks(folder))
-        for folder in (written[0], tmp_path / "out")
-    )
-    assert before == after
+        judged_positions = JudgedPositions(store, Question(alpha=ALPHA))
+    np.testing.assert_allclose(np.sort(chunks["best_q"]), np.sort(judged_positions.deep_q), atol=1e-6)
+    candidates = int(judged_positions.is_candidate.sum())
+    assert written[1]["candidates"] == candidates > 0
+    assert (np.abs(chunks["orig_q"] - chunks["best_q"])[:candidates] >= 0.549).all()
 
 
 def test_positions_beside_the_games_are_written_without_what_their_games_say(any_maia: Path, tmp_path: Path) -> None:
@@ -292,8 +279,8 @@ def test_positions_beside_the_games_are_written_without_what_their_games_say(any
             "JOIN games g ON g.id = p.game_id WHERE p.id IN (SELECT position_id FROM deep_values)"
         ).fetchall()
         (beside,) = sql.execute("SELECT count(*) FROM positions WHERE kind <> 'game'").fetchone()
-    manifest = vr.write_chunks(db, tmp_path / "out", options=vr.ChunkOptions(result="game"), net=str(any_maia))
-    assert manifest["positions"] == len(rows)
+    manifest = write(db, tmp_path / "out", any_maia, result="game")
+    assert manifest["records"] == len(rows)
     assert manifest["without_result"] == sum(without for (without,) in rows) > beside > 100
 
 
@@ -302,14 +289,11 @@ def test_nothing_that_is_held_out_is_written(any_maia: Path, tmp_path: Path) -> 
     with Store.open(SAMPLE) as store:
         frame = store.frame(Question(alpha=ALPHA), cut=True)
         parts = split.parts(store, frame["position_id"].to_numpy())
-    for number, part in enumerate(("train", "games")):
-        options = vr.ChunkOptions(part=part, share=None if part == "train" else 0)
-        vr.write_chunks(SAMPLE, tmp_path / part, options=options, split=split, net=str(any_maia))
-        written = np.concatenate(read_chunks(tmp_path / part))
-        allowed = {_board(fen) for fen in frame["fen"][parts == number]}
-        assert len(written) > 50
-        assert {_board_of(record) for record in written} <= allowed
-        assert not allowed & {_board(fen) for fen in frame["fen"][parts == 1 - number]}
+    write(SAMPLE, tmp_path / "out", any_maia, split=split)
+    boards = {_board_of(record) for record in np.concatenate(read_chunks(tmp_path / "out"))}
+    assert len(boards) > 50
+    assert boards <= {_board(fen) for fen in frame["fen"][parts == 0]}
+    assert not boards & {_board(fen) for fen in frame["fen"][parts == 1]}
 
 
 def _board(fen: str) -> bytes:
@@ -323,16 +307,15 @@ def _board_of(record: Any) -> bytes:
 
 
 def test_lc0s_rescorer_takes_every_chunk(any_maia: Path, tmp_path: Path) -> None:
-    vr.write_chunks(SAMPLE, tmp_path / "in", net=str(any_maia), form="files")
-    assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == len(list((tmp_path / "in").glob("*.gz")))
-    assert len(list((tmp_path / "out").glob("*.gz"))) == len(list((tmp_path / "in").glob("*.gz")))
+    manifest = write(SAMPLE, tmp_path / "in", any_maia)
+    assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == manifest["chunks"]
+    assert len(list((tmp_path / "out").glob("*.gz"))) == manifest["chunks"]
 
 
 @pytest.mark.parametrize("form", INPUT_FORMATS)
 def test_lc0s_rescorer_takes_all_input_formats(form: int, tmp_path: Path) -> None:
     batch = PositionBatch.from_positions(some_positions())
-    options = ChunkOptions(policy_share=0.3)
-    records = position_records(judged(batch), *net_of(batch), RecordFacts(form, "fen_only", 1.0), options)
+    records = position_records(judged(batch), *net_of(batch), RecordFacts(form, "fen_only", 1.0), share=0.3)
     (tmp_path / "in").mkdir()
     for i in range(len(records)):
         (tmp_path / "in" / f"{i}.gz").write_bytes(gzip.compress(records[i : i + 1].tobytes()))
@@ -361,20 +344,18 @@ def test_what_lc0s_rescorer_demands(form: int) -> None:
 
 
 def test_command_writes_and_refuses(any_maia: Path, tmp_path: Path, capsys: Captured) -> None:
-    out, net = tmp_path / "out", str(any_maia)
-    base = ["export", "--db", str(SAMPLE), "--format", "chunks", "--net", net]
-    code, _, complaint = run_vr([*base, "-o", str(out), "--policy", "judge:0.5", "--result", "game"], capsys)
+    out = tmp_path / "out"
+    base = ["chunks", "--db", str(SAMPLE), "--net", str(any_maia)]
+    code, printed, complaint = run_vr([*base, "-o", str(out), "--policy", "judge:0.5", "--result", "game"], capsys)
     assert code == 0, complaint
-    assert "chunks of one record each" in complaint
+    assert "1,500 positions of 288 games" in printed
     for words, expected in (
-        ((*base,), "--format chunks: give a new folder with -o"),
-        ((*base, "-o", str(out)), "holds finished chunks"),
-        ((*base, "-o", str(tmp_path / "b"), "--policy", "best"), "--policy best: give net, judge"),
-        ((*base, "-o", str(tmp_path / "b"), "--labels"), "--labels: does not apply to chunks"),
-        (("export", "--db", str(SAMPLE), "--policy", "judge"), "--policy: needs --format chunks"),
+        ((*base, "-o", str(out)), "manifest.json"),
+        ((*base, "-o", str(tmp_path / "b"), "--policy", "played"), "--policy played"),
+        (("chunks", "--db", str(tmp_path / "none.db"), "-o", str(tmp_path / "b")), "none.db"),
     ):
         code, _, complaint = run_vr(list(words), capsys)
-        assert code == 2, (words, complaint)
+        assert code in (1, 2), (words, complaint)
         assert expected in complaint
     assert not (tmp_path / "b").exists()
 
@@ -382,7 +363,7 @@ def test_command_writes_and_refuses(any_maia: Path, tmp_path: Path, capsys: Capt
 def test_another_net_is_refused(tmp_path: Path) -> None:
     net = random_nets.write(random_nets.BY_NAME["se-dense-policy"], tmp_path / "maia-1900.pb.gz")
     with pytest.raises(ValueRepairError, match="is not the net"):
-        vr.write_chunks(SAMPLE, tmp_path / "out", net=str(net))
+        write(SAMPLE, tmp_path / "out", net)
 
 
 def test_moves_of_the_judge_that_are_illegal_are_none() -> None:
@@ -390,7 +371,7 @@ def test_moves_of_the_judge_that_are_illegal_are_none() -> None:
     batch = PositionBatch.from_positions(some_positions()[:1])
     judge = judged(batch, best=np.array([encode_move("a1a8")], np.uint16))
     values, priors = net_of(batch)
-    (record,) = position_records(judge, values, priors, RecordFacts(1, "fen_only", 1.0), ChunkOptions(policy_share=1))
+    (record,) = position_records(judge, values, priors, RecordFacts(1, "fen_only", 1.0), share=1)
     index = policy_indices(parse_fens(batch.fen), *priors[:2])
     best = decode_move(int(values.best_move[0]))
     assert record["best_idx"] == index[[decode_move(m) for m in priors[0].tolist()].index(best)]

@@ -23,7 +23,7 @@ from valuerepair.files import written_whole  # noqa: E402
 from valuerepair.nets.planes import unpack_masks  # noqa: E402
 from valuerepair.nets.weights import read_net_file  # noqa: E402
 from valuerepair.outputs import FileKind  # noqa: E402
-from valuerepair.training import checkpoint, learner  # noqa: E402
+from valuerepair.training import checkpoint  # noqa: E402
 from valuerepair.training import fit as fitting  # noqa: E402
 from valuerepair.training.fit import (  # noqa: E402
     Fitted,
@@ -34,7 +34,7 @@ from valuerepair.training.learner import Learner, planes_of, trained_names  # no
 from valuerepair.training.losses import LossWeights  # noqa: E402
 from valuerepair.training.options import TrainOptions  # noqa: E402
 from valuerepair.training.samples import Samples  # noqa: E402
-from valuerepair.training.sources import Held, TrainingStream  # noqa: E402
+from valuerepair.training.sources import Held, TrainingStream, value_weights  # noqa: E402
 from valuerepair.training.train import train  # noqa: E402
 
 THRESHOLD = 0.3
@@ -53,14 +53,15 @@ def run(
     policy_kl: float = 0.0,
     **options: Any,
 ) -> Fitted:
-    chosen = TrainOptions(**{"steps": 40, "batch": 64, "lr": 3e-3, "warmup": 5, "every": 10, **options})
+    chosen = TrainOptions(
+        **{"steps": 40, "batch": 64, "lr": 3e-3, "warmup": 5, "every": 10, "threshold": THRESHOLD, **options}
+    )
     return fit(
         net or LinearNet(),
         TrainingStream([InMemory(samples)], chosen.batch, chosen.seed),
         [as_held(held)] if held is not None else [],
         chosen,
         policy_kl=policy_kl,
-        threshold=THRESHOLD,
         checkpoint=folder / "checkpoint",
         identity={"lr": chosen.lr},
         quiet=True,
@@ -115,6 +116,36 @@ def test_steps_are_those_of_optax(samples: Samples) -> None:
         np.testing.assert_allclose(state.parameters[name], value, rtol=2e-4, atol=2e-6)
 
 
+def test_weights_of_the_value_change_nothing_but_its_part(samples: Samples) -> None:
+    """Twice the weight, twice the value's loss and its gradient; a weight of 1 everywhere is as none."""
+    net, some = LinearNet(), samples.take(np.arange(64))
+    learner = Learner(net, TrainOptions(policy="judge:0.5"), LossWeights(policy_kl=1.0))
+
+    def parts_and_gradient(value_weight: Any) -> tuple[Any, Any]:
+        batch = replace(some, value_weight=np.asarray(value_weight, np.float32)).batch()
+        parts = learner.evaluate(net.parameters, batch).parts
+        gradient = jax.grad(lambda p: learner._evaluate(p, {}, learner._old, batch).parts["value"].mean())
+        return parts, gradient(net.parameters)["value/w"]
+
+    (plain, slope), (heavier, steeper) = parts_and_gradient(np.ones(64)), parts_and_gradient(np.full(64, 2))
+    np.testing.assert_allclose(heavier["value"], 2 * plain["value"])
+    np.testing.assert_allclose(steeper, 2 * slope, rtol=1e-5, atol=1e-8)
+    for name in ("policy", "policy_kl", "moves_left"):
+        np.testing.assert_array_equal(heavier[name], plain[name])
+    wrong = np.full(64, 0.7)  # all positions disagree alike: the weights are 1, and the gradient is that without
+    np.testing.assert_array_equal(parts_and_gradient(value_weights(wrong, 0.55, 1.0))[1], slope)
+
+
+def test_value_weights_have_a_mean_of_1_and_follow_the_soft_weight() -> None:
+    disagreement = np.random.default_rng(1).normal(0, 0.4, 5000)
+    assert (value_weights(disagreement, 0.3, 0.0) == 1).all()
+    soft = 1 / (1 + np.exp(-(np.abs(disagreement) - 0.3) / 0.1))  # the formula of docs/methods
+    np.testing.assert_allclose(value_weights(disagreement, 0.3, 1.0), soft / soft.mean(), rtol=1e-9)
+    half = value_weights(disagreement, 0.3, 0.5)
+    np.testing.assert_allclose(half, (1 + soft / soft.mean()) / 2, rtol=1e-9)
+    assert half.mean() == pytest.approx(1)
+
+
 def test_learning_rates() -> None:
     cosine = TrainOptions(lr=0.01, steps=1000, warmup=10)
     reference = optax.cosine_decay_schedule(0.01, 1000)
@@ -134,24 +165,6 @@ def test_steps_and_warm_up_follow_from_the_positions() -> None:
     assert TrainOptions(steps=100, lr=1.0).rate(9) == pytest.approx(0.5 * (1 + np.cos(np.pi * 0.09)) / 2)
 
 
-@pytest.mark.parametrize("average", ["swa", "ema"])
-def test_averages(samples: Samples, average: str) -> None:
-    net, options = LinearNet(), TrainOptions(steps=20, batch=64, lr=1e-2, warmup=0, average=average)  # type: ignore[arg-type]
-    learner = Learner(net, options, LossWeights())
-    state, seen = learner.begin(), []
-    for number, batch in zip(range(20), TrainingStream([InMemory(samples)], 64, 0).batches(), strict=False):
-        state, _ = learner.step(state, batch, number)
-        seen.append(np.asarray(state.parameters["trunk/w"], np.float64))
-    if average == "swa":
-        expected = np.mean(seen[14:], axis=0)  # from the fifteenth step of twenty, where the last quarter begins
-    else:
-        expected = np.asarray(net.parameters["trunk/w"], np.float64)
-        for k, parameters in enumerate(seen):
-            decay = min(0.999, (1 + k) / (10 + k))
-            expected = decay * expected + (1 - decay) * parameters
-    np.testing.assert_allclose(learner.judged(state)["trunk/w"], expected, rtol=1e-4, atol=1e-6)
-
-
 def test_only_what_is_named_changes(samples: Samples, tmp_path: Path) -> None:
     net = LinearNet()
     assert trained_names(net, "value") == ["value/b", "value/w"]
@@ -160,42 +173,6 @@ def test_only_what_is_named_changes(samples: Samples, tmp_path: Path) -> None:
     outcome = run(samples, tmp_path, only="value")
     assert outcome.parameters.keys() == {"value/b", "value/w"}
     assert all((outcome.parameters[name] != net.parameters[name]).any() for name in outcome.parameters)
-
-
-def test_the_value_head_alone_is_trained_as_in_the_whole_net(samples: Samples) -> None:
-    """What the trunk makes of positions is kept, or not; in the whole net the trunk is computed, each time."""
-    labelled = learn(samples, by_side(samples)).take(np.arange(200))
-    ends = []
-    for only, keeps in (("value", True), ("value", False), ("heads", False)):
-        options = TrainOptions(only=only, batch=64, steps=30, lr=1e-2, warmup=0)  # type: ignore[arg-type]
-        learner = Learner(LinearNet(), options, LossWeights(policy=0, moves_left=0))
-        if keeps:
-            assert learner.room >= len(labelled)
-            learner.keep([labelled])
-        state = learner.begin()
-        for number, batch in zip(range(30), TrainingStream([InMemory(labelled)], 64, 0).batches(), strict=False):
-            state, _ = learner.step(state, batch, number)
-        ends.append(state.parameters)
-    for name in ("value/w", "value/b"):
-        assert np.abs(ends[0][name] - LinearNet().parameters[name]).max() > 0.05
-        for other in ends[1:]:
-            np.testing.assert_allclose(ends[0][name], other[name], rtol=1e-4, atol=1e-5)
-
-
-def test_what_is_judged_by_counts_where_room_is_scarce(
-    samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There is room for what is trained on, and not for what is held out, too."""
-    labelled = learn(samples, by_side(samples))
-    some, held = labelled.take(np.arange(128)), labelled.take(np.arange(128, 228))
-    for name in ("whole", "scarce"):
-        (tmp_path / name).mkdir()
-    whole = run(some, tmp_path / "whole", only="value", held=held)
-    learner_settings = LinearNet(), TrainOptions(only="value", batch=64), LossWeights(policy=0, moves_left=0)
-    monkeypatch.setattr(learner, "ROOM", 150 * learner.ROOM // Learner(*learner_settings).room)
-    assert 128 <= Learner(*learner_settings).room < 228
-    scarce = run(some, tmp_path / "scarce", only="value", held=held)
-    np.testing.assert_allclose(scarce.parameters["value/w"], whole.parameters["value/w"], rtol=1e-4, atol=1e-5)
 
 
 # -- what is learned --------------------------------------------------------------------------------------------------
@@ -249,18 +226,12 @@ def test_it_stops_when_held_out_games_get_no_better(samples: Samples, tmp_path: 
     assert outcome.curve[best]["step"] == outcome.best_step
 
 
-@pytest.mark.parametrize(
-    "average", [pytest.param("none", marks=pytest.mark.slow), pytest.param("swa", marks=pytest.mark.slow), "ema"]
-)
-def test_a_learning_rate_of_0_changes_nothing(average: str, samples: Samples, tmp_path: Path) -> None:
+def test_a_learning_rate_of_0_changes_nothing(samples: Samples, tmp_path: Path) -> None:
     net = LinearNet()
-    held = samples.take(np.arange(100))
-    outcome = run(samples, tmp_path, held, net, lr=0.0, average=average, policy_kl=1.0)
-    assert outcome.parameters.keys() == net.parameters.keys()
+    outcome = run(samples, tmp_path, samples.take(np.arange(100)), net, lr=0.0, policy_kl=1.0)
     for name, value in net.parameters.items():
         np.testing.assert_array_equal(outcome.parameters[name], value)
     assert len({row["loss"] for row in outcome.curve}) == 1
-    assert {row["newly_wrong"] for row in outcome.curve} == {0.0}
 
 
 def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
@@ -272,7 +243,6 @@ def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
         (folder := tmp_path / str(kl)).mkdir()
         ends[kl] = run(labelled.take(np.arange(500)), folder, held, policy_kl=kl, steps=50).curve[-1]
     assert ends[10.0]["policy_kl"] < 0.1 * ends[0.0]["policy_kl"]
-    assert ends[10.0]["top_1"] > ends[0.0]["top_1"]
 
 
 def test_the_old_moves_left_hold_back(samples: Samples) -> None:
@@ -320,7 +290,8 @@ def test_measures_are_those_of_numpy(samples: Samples) -> None:
     held.deep_q[:7] = np.nan
     old, new = LinearNet(seed=1), LinearNet(seed=2)
     learner = Learner(old, TrainOptions(), LossWeights(policy_kl=1.0))
-    judged = Validation([as_held(held)], learner, LossWeights(policy_kl=1.0), THRESHOLD, 64, old.parameters)
+    options = TrainOptions(batch=64, threshold=THRESHOLD)
+    judged = Validation([as_held(held)], learner, LossWeights(policy_kl=1.0), options, old.parameters)
     measures = judged.measure(new.parameters)
     batch = held.batch()
     planes = planes_of(jax.numpy.asarray(batch.bits), jax.numpy.asarray(batch.rule50))
@@ -330,22 +301,17 @@ def test_measures_are_those_of_numpy(samples: Samples) -> None:
         e = np.exp(np.asarray(logits, np.float64) - np.max(logits))
         return e / e.sum()
 
-    q = [np.array([soft(x) @ [1, 0, -1] for x in heads.wdl]) for heads in (before, after)]
-    kl, kept = [], []
+    q = np.array([soft(x) @ [1, 0, -1] for x in after.wdl])
+    kl = []
     for i in range(len(held)):
         moves = held.moves[held.cuts[i] : held.cuts[i + 1]]
         p, r = (soft(heads.policy[i, moves]) for heads in (before, after))
         kl.append((p * np.log(p / r)).sum())
-        kept.append(p.argmax() == r.argmax())
     has_deep_q, weight = ~np.isnan(held.deep_q), held.weight.astype(np.float64)
-    wrong = [np.abs(q_of_net - held.deep_q) >= THRESHOLD for q_of_net in q]
     assert measures["policy_kl"] == pytest.approx(np.average(kl, weights=weight), rel=1e-4)
-    assert measures["top_1"] == pytest.approx(np.average(kept, weights=weight))
-    off = np.abs(q[1] - held.deep_q)[has_deep_q]
+    off = np.abs(q - held.deep_q)[has_deep_q]
     assert measures["mean_dq"] == pytest.approx(np.average(off, weights=weight[has_deep_q]), rel=1e-5)
-    assert measures["rate"] == pytest.approx(np.average(wrong[1][has_deep_q], weights=weight[has_deep_q]))
-    newly = (wrong[1] & ~wrong[0])[has_deep_q]
-    assert measures["newly_wrong"] == pytest.approx(np.average(newly, weights=weight[has_deep_q]))
+    assert measures["rate"] == pytest.approx(np.average(off >= THRESHOLD, weights=weight[has_deep_q]))
     off = np.abs(after.moves_left - before.moves_left) / 20  # Huber's loss, with the old net's as target
     huber = np.where(off <= 0.5, off**2 / 2, 0.5 * (off - 0.25))
     assert measures["moves_left"] == pytest.approx(np.average(huber, weights=weight), rel=1e-4)
@@ -359,7 +325,8 @@ def test_measures_of_kinds_are_those_of_their_positions_alone(samples: Samples) 
     kind = np.where(np.arange(len(samples)) % 3, "game", "aside").astype(object)
 
     def measures(held: Held) -> dict[str, float]:
-        return Validation([held], learner, LossWeights(), THRESHOLD, 64, LinearNet().parameters).measure(net.parameters)
+        options = TrainOptions(batch=64, threshold=THRESHOLD)
+        return Validation([held], learner, LossWeights(), options, LinearNet().parameters).measure(net.parameters)
 
     both = measures(replace(as_held(samples), kind=kind))
     for name in ("game", "aside"):
@@ -367,7 +334,6 @@ def test_measures_of_kinds_are_those_of_their_positions_alone(samples: Samples) 
         assert not [key for key in alone if name in key]
         assert both[f"mean_dq_{name}"] == pytest.approx(alone["mean_dq"])
         assert both[f"rate_{name}"] == pytest.approx(alone["rate"])
-        assert both[f"squared_{name}"] >= alone["mean_dq"] ** 2
     assert both["rate"] == pytest.approx(np.average([both["rate_game"], both["rate_aside"]], weights=[2, 1]), abs=1e-3)
 
 
@@ -391,34 +357,25 @@ class StoppedAt(TrainingStream):
 STOP = 0
 
 
-@pytest.mark.parametrize(
-    ("average", "stop", "only"),
-    [pytest.param("none", 1, "all", marks=pytest.mark.slow), ("ema", 17, "value"), ("swa", 38, "all")],
-)
+@pytest.mark.parametrize(("stop", "only"), [pytest.param(1, "all", marks=pytest.mark.slow), (17, "value"), (38, "all")])
 def test_a_run_that_was_cut_off_ends_in_the_same_parameters(
-    average: str, stop: int, only: str, samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stop: int, only: str, samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labelled = learn(samples, by_side(samples))
     train, held = labelled.take(np.arange(500)), labelled.take(np.arange(500, 700))
     for name in ("whole", "cut"):
         (tmp_path / name).mkdir()
-    whole = run(train, tmp_path / "whole", held, average=average, only=only)
+    whole = run(train, tmp_path / "whole", held, only=only)
     monkeypatch.setattr(fitting, "CHECKPOINT_S", 0.0)  # a checkpoint after every step
     monkeypatch.setattr(f"{__name__}.STOP", stop)
     with monkeypatch.context() as patch:
         patch.setattr(f"{__name__}.TrainingStream", StoppedAt)
         with pytest.raises(Stopped):
-            run(train, tmp_path / "cut", held, average=average, only=only)
-    cut = run(train, tmp_path / "cut", held, average=average, only=only)
+            run(train, tmp_path / "cut", held, only=only)
+    cut = run(train, tmp_path / "cut", held, only=only)
     assert same(whole, cut)
     assert str(whole.curve) == str(cut.curve)
     assert (tmp_path / "whole" / "checkpoint").read_bytes() == (tmp_path / "cut" / "checkpoint").read_bytes()
-
-
-def test_a_finished_run_is_not_run_again(samples: Samples, tmp_path: Path) -> None:
-    labelled = learn(samples, by_side(samples))
-    train, held = labelled.take(np.arange(500)), labelled.take(np.arange(500, 700))
-    assert same(run(train, tmp_path, held), run(train, tmp_path, held))
 
 
 def test_a_checkpoint_of_another_training_is_refused_before_anything_is_read(shared_data: Path, tmp_path: Path) -> None:
@@ -426,25 +383,16 @@ def test_a_checkpoint_of_another_training_is_refused_before_anything_is_read(sha
     identity = {"the net": read_net_file(net).sha256, "--lr": 0.5}
     checkpoint.save(tmp_path / "new.checkpoint", identity, checkpoint.Notes(1, 0, 1.0, 0.0, 0, []), {})
     options = TrainOptions(lr=0.25)
-    with pytest.raises(UsageError, match=r"new\.checkpoint: is from a training that differs in .*--lr"):
+    with pytest.raises(UsageError, match=r"new\.checkpoint: .*--lr"):
         train(str(net), tmp_path / "new.pb.gz", [str(tmp_path / "no-chunks")], options=options)
-
-
-def test_a_checkpoint_from_before_an_option_existed_is_of_its_default(tmp_path: Path) -> None:
-    path, notes = tmp_path / "c", checkpoint.Notes(1, 0, 1.0, 0.0, 0, [])
-    now = checkpoint.options_by_name(TrainOptions())
-    checkpoint.save(path, {name: value for name, value in now.items() if name != "--batch"}, notes, {})
-    assert checkpoint.load(path, now, {})[0] == notes
-    with pytest.raises(UsageError, match="differs in --batch; remove it"):
-        checkpoint.load(path, checkpoint.options_by_name(TrainOptions(batch=64)), {})
 
 
 def test_a_checkpoint_of_another_training_is_refused(samples: Samples, tmp_path: Path) -> None:
     run(samples, tmp_path, lr=1e-3)
-    with pytest.raises(UsageError, match="differs in lr; remove it"):
+    with pytest.raises(UsageError, match="lr"):
         run(samples, tmp_path, lr=2e-3)
     (tmp_path / "checkpoint").write_bytes(b"PK nothing")
-    with pytest.raises(ValueRepairError, match="cannot be read as a checkpoint"):
+    with pytest.raises(ValueRepairError, match="checkpoint"):
         run(samples, tmp_path, lr=1e-3)
 
 
@@ -453,7 +401,7 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(samples: Sample
     bad.rule50[150] = np.nan
     good = run(samples.take(np.arange(100)), tmp_path, steps=10)
     before = (tmp_path / "checkpoint").read_bytes()
-    with pytest.raises(ValueRepairError, match=r"step \d+: the loss is nan, training stops; the checkpoint of an"):
+    with pytest.raises(ValueRepairError, match=r"step \d+: the loss is nan"):
         run(bad, tmp_path, steps=30)
     assert good.curve
     assert (tmp_path / "checkpoint").read_bytes() == before
@@ -477,7 +425,7 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_one_before(
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "written_whole", on_a_full_disk)
-        with pytest.raises(ValueRepairError, match="No space left on device: the checkpoint of step 30 is not written"):
+        with pytest.raises(ValueRepairError, match="No space left on device: the checkpoint of step 30"):
             run(samples, tmp_path)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["checkpoint"]
     assert same(run(samples, tmp_path), expected)
@@ -496,22 +444,18 @@ def test_a_net_without_a_value_head_is_refused(samples: Samples, tmp_path: Path)
         def of_head(self, name: str) -> frozenset[str]:
             return frozenset()
 
-    with pytest.raises(ValueRepairError, match="has no value head"):
+    with pytest.raises(ValueRepairError, match="value head"):
         run(samples, tmp_path, net=NoValue())
-    with pytest.raises(ValueRepairError, match="--only value: the net has no separate parameters for that"):
+    with pytest.raises(ValueRepairError, match="--only value"):
         run(samples, tmp_path, net=NoValue(), only="value")
 
 
 def test_settings_are_parameters_as_text() -> None:
-    chosen = TrainOptions(steps=9).with_settings({"batch": "32", "q_ratio": "0.5", "average": "ema", "patience": "0"})
-    assert chosen == TrainOptions(steps=9, batch=32, q_ratio=0.5, average="ema", patience=0)
-    for settings, complaint in (
-        ({"momentum": "0.9"}, "--set momentum=0.9: no such parameter; there are batch"),
-        ({"batch": "many"}, "--set batch=many: must be a number"),
-        ({"batch": "0"}, "--set batch=0: must be at least 1"),
-    ):
-        with pytest.raises(UsageError, match=complaint):
-            TrainOptions().with_settings(settings)
+    chosen = TrainOptions(steps=9).with_settings({"batch": "32", "q_ratio": "0.5", "threshold": "0.3", "patience": "0"})
+    assert chosen == TrainOptions(steps=9, batch=32, q_ratio=0.5, threshold=0.3, patience=0)
+    for name, text in (("momentum", "0.9"), ("batch", "many"), ("batch", "0")):
+        with pytest.raises(UsageError, match=f"--set {name}={text}"):
+            TrainOptions().with_settings({name: text})
 
 
 @pytest.mark.parametrize(
@@ -522,10 +466,10 @@ def test_settings_are_parameters_as_text() -> None:
         ({"lr": float("nan")}, "--lr nan"),
         ({"q_ratio": 1.5}, "--set q_ratio=1.5"),
         ({"holdout": 1.0}, "--set holdout=1"),
-        ({"only": "trunk"}, "--only trunk: must be one of all, heads, value"),
-        ({"average": "mean"}, "--set average=mean"),
-        ({"policy": "judge:1.5"}, "--policy judge:1.5: give net, judge or judge:SHARE"),
-        ({"policy": "judge:0.3", "only": "value"}, "--policy judge:0.3: --only value leaves the policy as it is"),
+        ({"only": "trunk"}, "--only trunk"),
+        ({"disagreement_weight": 1.5}, "--set disagreement_weight=1.5"),
+        ({"policy": "judge:1.5"}, "--policy judge:1.5"),
+        ({"policy": "judge:0.3", "only": "value"}, "--policy judge:0.3: --only value"),
     ],
 )
 def test_options_out_of_range(options: dict[str, Any], said: str) -> None:

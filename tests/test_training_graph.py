@@ -18,7 +18,6 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import UsageError
 from valuerepair.nets import conversion
 from valuerepair.nets.conversion import lc0_q, to_onnx
-from valuerepair.nets.devices import Heads
 from valuerepair.nets.planes import encode
 from valuerepair.nets.session import RawOutputs, Session
 from valuerepair.nets.weights import read_net_file
@@ -252,18 +251,9 @@ def test_weights_of_the_clock_are_as_large_as_others(
     assert np.array_equal(np.take(ours, others, planes), np.take(initial, others, planes))
 
 
-def test_heads_are_chosen(tmp_path: Path, positions: PositionBatch) -> None:
-    kind = BY_NAME["map-heads"]
-    path = random_nets.write(kind, tmp_path / "net.pb.gz")
-    planes = encode(positions, input_format=kind.input_format)
-    net = NetGraph.open(path, Heads("st", "soft"))
-    q = q_of(jax.jit(net.forward)(net.parameters, planes))
-    assert np.abs(q - lc0_q(path, planes, Heads("st"))).max() < 1e-5
-
-
 def test_onnx_files_are_no_use(tmp_path: Path) -> None:
     path = random_nets.write(BY_NAME["map"], tmp_path / "net.pb.gz")
     copy = tmp_path / "net.onnx"
     copy.write_bytes(to_onnx(read_net_file(path)).read_bytes())
-    with pytest.raises(UsageError, match=r"net\.onnx: an ONNX file cannot be written back as an lc0 net; give"):
+    with pytest.raises(UsageError, match=r"net\.onnx"):
         NetGraph.open(copy)

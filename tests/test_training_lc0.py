@@ -30,7 +30,7 @@ from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import HECTOPLIES, INPUT_FORMATS, HistoryFill, encode
 from valuerepair.play.game import GameRecord
 from valuerepair.training.records import ChunkWriter, RecordFacts, game_records
-from valuerepair.training.store_chunks import ChunkOptions, position_records
+from valuerepair.training.store_chunks import position_records
 
 # Entries that end soon, with castling, en passant, a promotion, repetitions, moves of the book and Black to move.
 BOOK = """[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 5 39"]
@@ -247,9 +247,8 @@ def test_lczero_training_reads_chunks_of_judged_positions(chunkparser: Path, for
     """Planes as the net gets them; the policy written, the sampled result, the judge's value, and the net's own, by
     which it would focus."""
     batch = PositionBatch.from_positions(some_positions())
-    facts, options = RecordFacts(form, "fen_only", 1.0), ChunkOptions(policy_share=0.3)
     judge, (values, priors) = judged(batch), net_of(batch)
-    records = position_records(judge, values, priors, facts, options)
+    records = position_records(judge, values, priors, RecordFacts(form, "fen_only", 1.0), share=0.3)
     arguments = []
     for i in range(len(records)):
         path = tmp_path / f"{i}.gz"

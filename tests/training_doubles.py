@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from valuerepair.training.drawing import StoreDraw
 
 from tests.cli_tree import SAMPLE
 from valuerepair.archives.options import SampleOptions
@@ -20,6 +19,7 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.question import Question
 from valuerepair.store.store import Store
+from valuerepair.training.judged import JudgedPositions
 from valuerepair.training.samples import Samples, of_positions, wdl_of
 from valuerepair.training.sources import Held, Pass, StoreSource
 
@@ -37,9 +37,9 @@ def positions(count: int) -> Samples:
 
 
 def store_source(path: str | Path, question: Question, **options: Any) -> StoreSource:
-    """A store's positions for a net of lc0's classical input format, drawn by options of `StoreDraw`."""
+    """A store's positions for a net of lc0's classical input format, by options of `StoreSource`."""
     with Store.open(path) as store:
-        return StoreSource(StoreDraw(store, question, **options), 1)
+        return StoreSource(JudgedPositions(store, question), 1, **options)
 
 
 def store_beside_games(folder: Path) -> Path:
@@ -75,15 +75,11 @@ class InMemory:
         rows = np.arange(len(self._samples))
         return Pass(rows, rows.astype(np.uint64), np.ones(len(rows), np.int64))
 
-    def one_pass(self, number: int) -> Pass:
-        return self.units()
-
     def read(self, units: NDArray[np.int64]) -> Samples:
         return self._samples.take(np.sort(units))
 
     def held_out(self) -> Held:
-        n = len(self._samples)
-        return Held(self._samples, np.arange(n).astype(np.uint64), np.full(n, "game", object))
+        return Held(self._samples, np.full(len(self._samples), "game", object))
 
 
 def as_held(samples: Samples) -> Held:
