@@ -521,13 +521,6 @@ def test_held_out_games_and_positions_stay_out(mined: tuple[Path, Path], tmp_pat
     assert packed_chunks(tmp_path / "alone") == expected
 
 
-def test_a_held_out_archive_is_left_out(mined: tuple[Path, Path], tmp_path: Path) -> None:
-    archive, _ = mined
-    with pytest.raises(ValueRepairError, match="60 held out by the split"):
-        write(archive, tmp_path / "out", split=Split(games=0, archives=("random.pgn",)))
-    assert not (tmp_path / "out").exists()
-
-
 # -- a net ------------------------------------------------------------------------------------------------------------
 
 
@@ -720,7 +713,7 @@ def test_the_command(mined: tuple[Path, Path], tmp_path: Path, capsys: Captured)
     assert (code, "chunks: " in out) == (0, False), err
     assert out.startswith(f"{tmp_path / 'out'}: 60 games, ")
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["judged"] > 100
-    assert run_vr(["-q", "chunks", str(archive), "-o", str(tmp_path / "c")], capsys) == (0, "", "")
+    assert run_vr(["chunks", str(archive), "-o", str(tmp_path / "c"), "-q"], capsys) == (0, "", "")
     summary = vr.write_chunks(archive, tmp_path / "python", store=db, question=Question(alpha=300.0))
     assert isinstance(summary, GameChunksSummary)
     assert manifest_of(summary)["judge"]["alpha"] == 300.0

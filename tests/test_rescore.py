@@ -315,8 +315,8 @@ def test_commands_fail_after_what_came_before_the_end_of_a_cut_tar(
         f"chunks {cut} --db {store} -o {tmp_path / 'rescored'}",
         f"mix --repair {chunks} --normal {cut} --share 0.5 -o {tmp_path / 'mixture'}",
     ):
-        code, _, error = command(["-q", *words.split()], capfd)
-        assert code == 1
+        code, _, error = command([*words.split(), "-q"], capfd)
+        assert code == 1, error
         assert f"{cut}: the tar archive breaks off at byte " in error
     assert len(list((tmp_path / "mixture").glob("*.tar"))) == 1
 

@@ -22,7 +22,6 @@ from valuerepair.errors import UsageError, ValueRepairError  # noqa: E402
 from valuerepair.files import written_whole  # noqa: E402
 from valuerepair.nets.planes import unpack_masks  # noqa: E402
 from valuerepair.nets.weights import read_net_file  # noqa: E402
-from valuerepair.outputs import FileKind  # noqa: E402
 from valuerepair.training import checkpoint  # noqa: E402
 from valuerepair.training import fit as fitting  # noqa: E402
 from valuerepair.training.fit import (  # noqa: E402
@@ -416,7 +415,7 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_one_before(
     calls: Iterator[int] = iter(range(100))
 
     @contextmanager
-    def on_a_full_disk(path: Path, kind: FileKind | None) -> Iterator[Path]:
+    def on_a_full_disk(path: Path) -> Iterator[Path]:
         with written_whole(path) as partial:
             if next(calls) == 2:
                 partial.unlink()

@@ -16,7 +16,6 @@ from tests.random_nets import BY_NAME, KINDS
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.conversion import lc0_q
-from valuerepair.nets.devices import Heads
 from valuerepair.nets.net import describe_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.protobuf import LC0
