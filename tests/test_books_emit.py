@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tempfile
-import textwrap
 from pathlib import Path
 
 import chess
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 from valuerepair.books.check import BookCheck, ReadEntry
 from valuerepair.books.emit import BookLine, book_lines, epd_entry, pgn_entry
-from valuerepair.books.lc0_reader import no_game
 from valuerepair.chess.positions import STARTPOS_FEN
 
 STARTS = (
@@ -110,19 +108,6 @@ def test_a_names_quotes_and_backslashes_are_escaped() -> None:
     assert text.splitlines()[0] == r'[White "Tal \"Misha\" \\ [Riga] Latvia"]'
 
 
-def test_moves_are_numbered_wrapped_and_end_in_a_star() -> None:
-    moves, fen = _game(STARTPOS_FEN, [3] * 120)
-    text = pgn_entry(_line(STARTPOS_FEN, moves, fen), {})
-    lines = text.splitlines()
-    assert max(map(len, lines)) <= 79
-    moves_alone = [line for line in lines if line]
-    assert moves_alone == textwrap.wrap(" ".join(moves_alone), 79, break_on_hyphens=False)
-    assert lines[0] == ""  # no tags
-    assert lines[1].startswith("1. ")
-    assert text.endswith(" *\n\n")
-    assert not any(line.startswith("[") for line in lines)
-
-
 def test_a_black_to_move_start_begins_one_move_later() -> None:
     start = "4k3/8/8/8/8/8/4P3/4K3 b - - 5 39"
     moves = ["e8d7", "e2e4", "d7d6"]
@@ -145,41 +130,8 @@ def test_a_piece_on_the_en_passant_square_is_never_written(answer: list[str]) ->
     assert _read(pgn_entry(line, {})) == ([], [board.fen()])
 
 
-def test_lines_are_the_same_together_and_alone() -> None:
-    starts = [STARTS[i % len(STARTS)] for i in range(40)]
-    drawn = [_game(start, [i % 7, 3, 9, i % 3, i, 2 * i, 5][: i % 8]) for i, start in enumerate(starts)]
-    moves, fens = [line for line, _ in drawn], [fen for _, fen in drawn]
-    assert book_lines(starts, moves, fens) == [_line(*parts) for parts in zip(starts, moves, fens, strict=True)]
-
-
-def test_a_game_too_long_for_lc0_is_given_by_its_fen() -> None:
-    shuffle = ["g1f3", "g8f6", "f3g1", "f6g8"]
-    moves, board = ["e2e4", "e7e5", *shuffle * 112], chess.Board()
-    for move in moves:
-        board.push_uci(move)
-    line = _line(STARTPOS_FEN, moves, board.fen())
-    assert (line.start_fen, line.sans) == (board.fen(), ())
-
-
 def test_an_en_passant_square_is_written_only_where_a_capture_is_legal() -> None:
     pinned = "8/8/8/K2pP2r/8/8/8/4k3 w - d6 0 1"  # exd6 would open the fifth rank to the rook
     line = _line(pinned, [], pinned)
     assert line.fen.split()[3] == "-"
     assert epd_entry(line.fen, {}).split()[3] == "-"
-
-
-def test_no_game_agrees_with_python_chess_on_the_end_of_random_games() -> None:
-    ended = 0
-    for seed in range(60):
-        moves, fen = _game(STARTS[seed % len(STARTS)], [seed * 7919 % 9973 + i * seed for i in range(250)])
-        board = chess.Board(STARTS[seed % len(STARTS)])
-        for move in moves:
-            over = no_game(board, 1)
-            assert (over is not None) == board.is_game_over(claim_draw=False) or over in (
-                "fifty moves without capture or pawn move",
-                "third repetition",
-            )
-            ended += over is not None
-            board.push_uci(move)
-        assert board.fen() == fen
-    assert ended

@@ -1,4 +1,4 @@
-"""SAN of many lines side by side, and whether lc0 plays on, by the rules of python-chess one line at a time."""
+"""SAN of many lines side by side, by the rules of python-chess one line at a time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import random
 import re
 
 import chess
-import numpy as np
-import pandas as pd
 import pytest
 
 from tests.test_books_emit import STARTS
 from valuerepair.books.emit import BookLine, book_lines
-from valuerepair.books.lc0_reader import GAME_PLY_LIMIT, no_game
-from valuerepair.books.select import playable
+from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
 from valuerepair.chess.positions import STARTPOS_FEN
 
 EP_LINE = [
@@ -90,13 +87,6 @@ def _by_python_chess(start: str, moves: list[str]) -> BookLine:
     return BookLine(fens[first], tuple(sans[first:]), fens[-1])
 
 
-def _goes_on(fen: str, start_fen: str, moves: str) -> bool:
-    board = chess.Board(start_fen if moves else fen)
-    for move in moves.split():
-        board.push_uci(move)
-    return no_game(board, int(fen.split()[5])) is None
-
-
 @pytest.fixture(scope="module")
 def games() -> list[list[str]]:
     return [_game(seed, 20 + seed) for seed in range(140)] + [_queens_game(seed) for seed in range(4)]
@@ -132,25 +122,6 @@ def test_a_position_alone_where_lc0_would_not_read_the_moves() -> None:
     lines = [["e2e4", "e7e5"], [], EP_LINE, to_and_fro[: GAME_PLY_LIMIT - 2], to_and_fro[: GAME_PLY_LIMIT - 1]]
     written = book_lines([STARTPOS_FEN] * len(lines), lines, [_end(line) for line in lines])
     assert [bool(line.sans) for line in written] == [True, False, False, True, False]
-
-
-def test_playable_as_one_by_one(games: list[list[str]]) -> None:
-    to_and_fro = ["g1f3", "g8f6", "f3g1", "f6g8"]
-    lines = [*games, to_and_fro * 2, [*to_and_fro * 2, "g1f3"], to_and_fro + to_and_fro[:2], to_and_fro * 30]
-    rows = pd.DataFrame(
-        {
-            "fen": [_end(line) for line in lines]
-            + ["8/8/4k3/8/8/3NK3/8/8 w - - 3 60", "7k/8/8/8/8/8/R7/K7 w - - 99 450"],
-            "start_fen": STARTPOS_FEN,
-            "moves": [" ".join(line) for line in lines] + ["", ""],
-        }
-    )
-    # Where the moves lead elsewhere, what they lead to counts.
-    rows.loc[len(rows)] = ["7k/8/8/8/8/8/R7/K7 w - - 20 40", STARTPOS_FEN, " ".join(to_and_fro * 2)]
-    expected = [_goes_on(*row) for row in rows.itertuples(index=False)]
-    can_play = playable(rows)
-    np.testing.assert_array_equal(can_play.to_numpy(), expected)
-    assert 0 < sum(expected) < len(expected) - 4
 
 
 @pytest.mark.parametrize("fen", ["8/5k2/8/1N6/8/8/8/1N1N1K2 w - - 0 1", "8/5k2/8/1Q6/8/8/8/1Q2Q1K1 b - - 0 1"])

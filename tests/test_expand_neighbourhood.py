@@ -19,14 +19,13 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Position, encode_moves
 from valuerepair.engines.spec import find_engine
-from valuerepair.errors import UsageError
 from valuerepair.oracles.open import open_oracle
-from valuerepair.runs.neighbourhood import STEPS, Neighbours, inferred, neighbours, parse_steps
+from valuerepair.runs.neighbourhood import STEPS, Neighbours, inferred, neighbours
 from valuerepair.store.reached import ExpansionSource
 from valuerepair.store.rows import CHILD, GAME, LINE, PARENT, DeepResult
 
 GAME_OF = OriginGame("games.pgn", 7, 100, {"White": "A"}, "1-0")
-ALL = tuple(STEPS.values())
+ALL = STEPS
 
 
 def source_of(
@@ -236,12 +235,6 @@ def test_an_inferred_position_has_no_line_and_what_was_not_played_has_no_past() 
     near = found(source_of(game, deep=deep, searched=False, in_game=False), policy=policy)
     assert set(near.step) == {CHILD}
     assert len(near.batch) == 3
-
-
-def test_steps_are_given_by_name() -> None:
-    assert parse_steps("children,line") == (LINE, CHILD)
-    with pytest.raises(UsageError, match="--by lines: give some of line,parents,children,game"):
-        parse_steps("lines")
 
 
 def test_nothing_comes_of_nothing() -> None:

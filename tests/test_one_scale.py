@@ -19,7 +19,6 @@ _HOME = "question.py"
 _OTHER_DECISIONS = {
     "mcts/select.py:puct",  # lc0's Q from which it counts the moves left
     "mcts/uci_server.py:_left_utility",
-    "books/suite.py:write_suite_stream",  # what a move costs beside the best one
     "judge/verdict.py:figures",  # the edges of a table
     "api/calls.py:_log_if_cut",  # of two thresholds
     "judge/rejudged.py:strata_of",  # how near to the threshold

@@ -21,7 +21,6 @@ from tests.cli_tree import LEAVES, SAMPLE, options_of, vr
 from tests.expand_doubles import QUESTION, expand_store, mined
 from tests.expanded_store import expand_by_key
 from tests.mining_doubles import KeyNet, mine_by_key, random_games
-from tests.training_doubles import store_source
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
 from valuerepair.chess.board import keys, parse_fens
@@ -33,6 +32,8 @@ from valuerepair.judge.openings import UNKNOWN, family, material_family, named_p
 from valuerepair.judge.split import HELD_OUT, JUDGED, PARTS, HeldPart, Split, choose_split, read_split, write_split
 from valuerepair.question import Question
 from valuerepair.store.store import Store
+from valuerepair.training.judged import JudgedPositions
+from valuerepair.training.sources import StoreSource
 
 Captured = pytest.CaptureFixture[str]
 ECOS = ("B90", "C42", "D37", "A00", "E97", "no code", "C00")
@@ -264,34 +265,21 @@ def test_training_never_reads_what_is_not_train(path: Path, expanded: str) -> No
     split = chosen(path, games=0.3, families=0.2)
     question = Question(threshold=0.3, expanded=expanded)  # type: ignore[arg-type]
     parts = parts_of(path, split)
-    source = store_source(path, question, share=0.4, holdout=0.2, seed=0, split=split)
-    rows = np.concatenate(
-        [source.one_pass(number).units for number in range(4)] + [source.units().units, source.draw.held_out]
-    )
     with Store.open(path) as store:
+        judged = JudgedPositions(store, question, split=split)
         scored = store.frame(question)["position_id"].tolist()
-    assert {parts[number] for number in source.draw.ids[rows].tolist()} == {"train"}
-    assert set(source.draw.ids.tolist()) == {number for number in scored if parts[number] == "train"}
+    source = StoreSource(judged, 1, holdout=0.2)
+    read = judged.ids[np.concatenate([source.trained, source.held])].tolist()
+    assert {parts[number] for number in read} == {"train"}
+    assert set(judged.ids.tolist()) == {number for number in scored if parts[number] == "train"}
     assert 0 < source.held_games < source.games
-    whole = store_source(path, question, share=0.4, holdout=0.2, seed=0)
-    assert whole.identity != source.identity
-    # Which of its games judge the net on the way is as it would be without a split.
-    assert set(source.draw.ids[source.draw.held_out].tolist()) <= set(whole.draw.ids[whole.draw.held_out].tolist())
-
-
-def test_positions_of_another_part_are_drawn_where_it_is_named(path: Path) -> None:
-    split = chosen(path, games=0.3, families=0.2)
-    parts = parts_of(path, split)
-    for part in ("games", "families"):
-        draw = store_source(path, Question(threshold=0.3), share=None, split=split, part=part).draw
-        assert {parts[number] for number in draw.ids.tolist()} == {part}
-        assert len(draw.rows())
 
 
 def test_where_all_is_held_out_there_is_nothing_to_train_on(path: Path) -> None:
-    split = Split(archives=("one.pgn", "other.pgn"))
-    with pytest.raises(ValueRepairError, match="part to train on"):
-        store_source(path, Question(threshold=0.3), share=0.4, holdout=0.2, seed=0, split=split)
+    with Store.open(path) as store:
+        materials = {material_family(fen) for fen in store.frame(Question())["fen"]}
+        with pytest.raises(ValueRepairError, match="part to train on"):
+            JudgedPositions(store, Question(), split=Split(materials=tuple(materials)))
 
 
 def test_a_split_that_takes_the_place_of_another_says_what_it_costs(
