@@ -43,7 +43,7 @@ _DEFAULTS = TrainOptions()
     metavar="FILE",
     help="The new net, a .pb.gz.",
 )
-@click.option("--db", type=FILE, help="Learn the judge's values for the positions of this store.")
+@click.option("--db", type=FILE, envvar="VR_DB", help="Learn the judge's values for the positions of this store.")
 @SPLIT(help="A file of vr split: learn only from its part train, and from no chunk with a position that it holds out.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters to train.")
 @click.option(

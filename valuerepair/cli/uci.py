@@ -13,8 +13,8 @@ from valuerepair.cli.options import NET
 
 @click.command()
 @NET
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A UCI option's default; may be repeated.")
-def command(net: str | None, settings: tuple[str, ...]) -> None:
+@click.option("--set", multiple=True, metavar="NAME=VALUE", help="A UCI option's default; may be repeated.")
+def command(net: str | None, set: tuple[str, ...]) -> None:
     """Search as a UCI engine, for match runners, python-chess and GUIs.
 
     Options have lc0's names where lc0 has them; send `uci` to see all. `go nodes`, `go movetime` (in milliseconds) and
@@ -31,7 +31,7 @@ def command(net: str | None, settings: tuple[str, ...]) -> None:
     from valuerepair.mcts.uci import EngineSettings, UciServer
 
     engine_settings = EngineSettings(weights=net or "")
-    for name, value in pairs_of(settings, "--set ", "`uci` lists the options"):
+    for name, value in pairs_of(set, "--set ", "`uci` lists the options"):
         engine_settings = engine_settings.with_option(name, value)
     with printing.no_remarks():  # the server writes them as ``info string``
         UciServer(_write, engine_settings).run(_lines())
