@@ -401,7 +401,7 @@ def test_the_table(db: Path) -> None:
         (["key-net", "nosuch"], "net nosuch: no net file, no net known by name", 2),
         (["key-net", "half-net", "--alpha", "-1"], "--alpha -1: must be a positive number", 2),
         (["key-net", "half-net", "--plot", "a.gif"], "a.gif: a plot's name ends in", 2),
-        (["key-net", "half-net", "-o", "a.txt"], "does not say a format; end it in .parquet", 2),
+        (["key-net", "half-net", "-o", "a.txt"], "a.txt: ", 2),
         (["key-net", "half-net", "--oracle", "nosuch"], "no oracle nosuch in", 1),
         (["key-net", "a.pb.gz"], "a.pb.gz: is not a net", 1),
         (["key-net", "half-net", "--db", "none.db"], "there is no store at none.db", 1),

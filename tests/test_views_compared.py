@@ -72,7 +72,6 @@ def found(nets: int = 2, positions: int = 800) -> Compared:
         q_from="cp",
         threshold=0.55,
         positions=positions,
-        cut=0,
         games=100,
         effective=float(positions),
         without_q=0,

@@ -450,8 +450,8 @@ def wrong_positions(
         table[f"disagreement_{i + 1}"] = scores.disagreement[i, rows]
         if i:
             table[f"category_{i + 1}"] = names[categories(scores, result.threshold, i)[rows]]
-    result: pd.DataFrame = table
-    return result
+    rows_of_table: pd.DataFrame = table
+    return rows_of_table
 
 
 def _comparison(pair: Comparison) -> Iterator[str]:
