@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import chess
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +13,7 @@ from valuerepair.books.select import parent_weight, parents_of
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.judge.material import near_keys
-from valuerepair.judge.openings import add_families, material_family
+from valuerepair.judge.openings import first_moves, material_family, opening_families
 
 # No deadline: kernels may be compiled in a test, and the machine may be busy.
 CASES = settings(max_examples=60, deadline=None)
@@ -90,12 +89,11 @@ def test_material_families_by_name(fen: str, family: str) -> None:
 
 
 def test_the_opening_family_is_the_headers_or_that_of_the_moves() -> None:
-    row: dict[str, str | None] = {"start_fen": STARTPOS_FEN, "moves": "e2e4 c7c5", "fen": STARTPOS_FEN}
-    with_headers = add_families(pd.DataFrame([row | {"eco_header": header} for header in (None, "?", "C02")]))
-    assert with_headers["opening_family"].tolist() == ["Sicilian Defense", "Sicilian Defense", "French Defense"]
+    lines = first_moves(["e2e4 c7c5"] * 3)
+    families = opening_families([None, "?", "C02"], [STARTPOS_FEN] * 3, lines)
+    assert families == ["Sicilian Defense", "Sicilian Defense", "French Defense"]
     after_e4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
-    rows = [row, {"start_fen": after_e4, "moves": "c7c5", "fen": STARTPOS_FEN}]
-    assert add_families(pd.DataFrame(rows))["opening_family"].tolist() == ["Sicilian Defense"] * 2
+    assert opening_families([None], [after_e4], [["c7c5"]]) == ["Sicilian Defense"]
 
 
 @CASES

@@ -12,27 +12,11 @@ from scipy.special import expit
 
 from valuerepair.judge.weights import (
     copies_by_weight,
-    effective_sample_size,
     weights_of,
 )
 
 CASES = settings(max_examples=60, deadline=None)
 WEIGHTS = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=200)
-
-
-@CASES
-@given(WEIGHTS)
-def test_the_effective_sample_size_lies_between_1_and_the_number_of_weights(weights: list[float]) -> None:
-    positive = sum(w > 0 for w in weights)
-    size = effective_sample_size(weights)
-    assert (1 - 1e-9 <= size <= positive * (1 + 1e-9)) if positive else size == 0
-
-
-@CASES
-@given(st.integers(1, 1000), st.floats(1e-9, 1e9))
-def test_equal_weights_lose_nothing(number: int, weight: float) -> None:
-    assert effective_sample_size([weight] * number) == pytest.approx(number)
-    assert effective_sample_size([]) == effective_sample_size([0.0]) == 0
 
 
 @CASES

@@ -374,26 +374,6 @@ def vr(*arguments: str) -> str:
     return result.stdout
 
 
-def test_the_table(db: Path) -> None:
-    printed = vr("compare", "key-net", "half-net", "--db", str(db), "--alpha", "300", "-q")
-    comparison = compared(db, "key-net", "half-net")
-    pair = comparison.comparisons[0]
-    assert printed.splitlines() == comparison.lines()
-    assert "alpha 300.0 for all nets (given)" in printed
-    assert (
-        f"repaired (only A wrong) {pair.counts['repaired']}, newly wrong (only B) {pair.counts['newly wrong']}"
-        in printed
-    )
-    assert "regression to the mean" in printed
-    low, high = 100 * pair.share_by_games.low, 100 * pair.share_by_games.high
-    assert printed.count(f"{100 * pair.share_by_games.difference:+.2f} points (") == 1
-    assert (
-        f"  candidates             {100 * pair.share_by_games.difference:+.2f} points ({low:+.2f} to {high:+.2f})\n"
-        in printed
-    )
-    assert "by label of the error" in printed
-
-
 @pytest.mark.parametrize(
     ("arguments", "words", "code"),
     [

@@ -164,17 +164,9 @@ def test_every_position_is_where_its_own_count_says(path: Path, options: dict[st
     assert all(len(part_names - {"neither"}) <= 1 for part_names in of_game.values())
 
 
-def test_a_position_is_of_the_family_that_holds_it_out(path: Path) -> None:
-    split, rows = chosen(path, families=0.3, seed=3), _told(path)
-    assert split.materials
-    assert split.openings
-    with Store.open(path) as store:
-        families = split.families(store, np.array([row.id for row in rows], np.int64))
-        with pytest.raises(ValueRepairError, match="no positions of these numbers"):
-            split.families(store, np.array([10**9], np.int64))
-    for row, name in zip(rows, families, strict=True):
-        opening = row.opening if row.opening in split.openings else ""
-        assert name == (row.material if row.material in split.materials else opening)
+def test_a_position_that_is_not_there(path: Path) -> None:
+    with Store.open(path) as store, pytest.raises(ValueRepairError, match="no positions of these numbers"):
+        chosen(path, seed=3).parts(store, np.array([10**9], np.int64))
 
 
 @cache

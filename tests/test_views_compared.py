@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
 
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.values import Alpha
@@ -104,29 +103,20 @@ def test_every_position_is_in_its_category(nets: int) -> None:
             assert ((y >= 0.55) == (category in ("newly wrong", "still wrong"))).all()
 
 
-def test_differences_and_words() -> None:
+def test_differences() -> None:
     data = found()
     figure = compared_plot.draw(data)
     middles = [float(np.asarray(points(figure, f"change-{i}").get_xdata(), float)[0]) for i in range(3)]
     assert middles == pytest.approx([100 * data.comparisons[0].share_by_games.difference, -1.0, 1.0])
     markers = [points(figure, f"change-{i}").get_marker() for i in (1, 2)]
     assert markers == ["v", "^"]
-    text = "\n".join(a.get_text() for a in figure.findobj(Text) if isinstance(a, Text))
-    assert "net-1 against one" in text
-    assert "stockfish 15.1 nodes=5000 · alpha 349 for all nets" in text
-    assert "endgame" in text
 
 
-@pytest.mark.parametrize(
-    ("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), pytest.param("pdf", b"%PDF-", marks=pytest.mark.slow)]
-)
-def test_files(tmp_path: Path, ending: str, magic: bytes) -> None:
-    path = tmp_path / f"plot.{ending}"
+def test_a_file_has_every_artist_and_is_the_same_again(tmp_path: Path) -> None:
+    path = tmp_path / "plot.svg"
     style.save(compared_plot.draw(found()), path)
     content = path.read_bytes()
-    assert content.startswith(magic)
-    if ending == "svg":
-        ids = {element.get("id") for element in ElementTree.fromstring(content).iter()}
-        assert {"diagonal", "change-0"} <= ids
+    ids = {element.get("id") for element in ElementTree.fromstring(content).iter()}
+    assert {"diagonal", "change-0"} <= ids
     style.save(compared_plot.draw(found()), path)
     assert path.read_bytes() == content

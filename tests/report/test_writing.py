@@ -23,7 +23,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import decode_moves
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.openings import add_families
+from valuerepair.judge.openings import first_moves, opening_families
 from valuerepair.question import Question
 from valuerepair.report import page
 from valuerepair.report.page import MODULES, REST_SHARE, WORST, bundle, plotly_script
@@ -105,7 +105,8 @@ def test_the_content_is_that_of_the_store(db: Path, tmp_path: Path) -> None:
         stats = store_figures(store)
     words, numbers = blocks(tmp_path / "a.html")
     layout: Any = words["layout"]
-    frame = add_families(frame[frame["disagreement"].notna()])
+    frame = frame[frame["disagreement"].notna()]
+    starts, lines = frame["start_fen"].tolist(), first_moves(frame["moves"].tolist())
 
     def column(name: str) -> np.ndarray:
         at = layout[name]
@@ -115,7 +116,7 @@ def test_the_content_is_that_of_the_store(db: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(column(name), frame[name].to_numpy(np.float64))
     listed = words["words"]
     assert isinstance(listed, dict)
-    assert [listed["family"][i] for i in column("family")] == frame["opening_family"].tolist()
+    assert [listed["family"][i] for i in column("family")] == opening_families([None] * len(frame), starts, lines)
     begins = column("moves_from")
     moves = [" ".join(decode_moves(column("moves")[a:b])) for a, b in pairwise(begins.tolist())]
     assert moves == frame["moves"].tolist()

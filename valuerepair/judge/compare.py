@@ -314,18 +314,11 @@ class _CommonPositions:
 
 
 def unique_names(nets: Sequence[ComparedNet]) -> list[str]:
-    """The nets' names; different nets of one name get the beginning of their keys, and if needed the history fill."""
-    names = [net.name for net in nets]
-    for detail in ("key", "history_fill"):
-        ids: dict[str, set[int]] = {}
-        for name, net in zip(names, nets, strict=True):
-            ids.setdefault(name, set()).add(net.id)
-        clashing = {name for name, net_ids in ids.items() if len(net_ids) > 1}
-        names = [
-            f"{name} ({getattr(net, detail)[:12]})" if name in clashing else name
-            for name, net in zip(names, nets, strict=True)
-        ]
-    return names
+    """The nets' names; different nets of one name get the beginning of their keys."""
+    keys: dict[str, set[str]] = {}
+    for net in nets:
+        keys.setdefault(net.name, set()).add(net.key)
+    return [f"{net.name} ({net.key[:12]})" if len(keys[net.name]) > 1 else net.name for net in nets]
 
 
 def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -> tuple[ComparedScores, int]:
@@ -432,10 +425,7 @@ def wrong_positions(
     import pandas as pd
 
     question = Question(
-        oracle=oracle.digest,
-        alpha=result.alpha.value,
-        q_from=result.q_from,
-        threshold=result.threshold,
+        oracle=oracle.digest, alpha=result.alpha.value, q_from=result.q_from, threshold=result.threshold
     )
     frames = [store.candidates(replace(question, net=words_for(store, net, oracle))) for net in nets]
     stored = pd.concat([frame[list(_COLUMNS)] for frame in frames])
@@ -443,15 +433,14 @@ def wrong_positions(
     scores = result.scores
     wrong = is_candidate(scores.disagreement, result.threshold)
     rows = np.flatnonzero(wrong.any(0))
-    table = stored.loc[scores.position_id[rows]].reset_index().assign(weight=scores.weight[rows])
+    table: pd.DataFrame = stored.loc[scores.position_id[rows]].reset_index().assign(weight=scores.weight[rows])
     names = np.array(CATEGORIES, object)
     for i, net in enumerate(result.nets):
         table[f"net_{i + 1}"] = net.name
         table[f"disagreement_{i + 1}"] = scores.disagreement[i, rows]
         if i:
             table[f"category_{i + 1}"] = names[categories(scores, result.threshold, i)[rows]]
-    rows_of_table: pd.DataFrame = table
-    return rows_of_table
+    return table
 
 
 def _comparison(pair: Comparison) -> Iterator[str]:

@@ -24,7 +24,7 @@ from valuerepair.chess.rows import Boards
 from valuerepair.judge.material import material_signature
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 UNKNOWN = "unknown"
 # The longest named line has 36 plies; a few more are for lines that lose a move on the way.
@@ -243,16 +243,6 @@ def families_of_boards(placed: Boards) -> list[str]:
     ]
     names = [family_of_signature("v".join(both)) for both in sides]
     return [names[i] for i in row_of_board.ravel().tolist()]
-
-
-def add_families(rows: pd.DataFrame) -> pd.DataFrame:
-    """`rows` with the columns `opening_family` (by `family`) and `material_family` (by the function of this name)."""
-    eco = rows["eco_header"].tolist() if "eco_header" in rows else [None] * len(rows)
-    with_families: pd.DataFrame = rows.assign(
-        opening_family=opening_families(eco, rows["start_fen"].tolist(), first_moves(rows["moves"].tolist())),
-        material_family=[material_family(fen) for fen in rows["fen"]],
-    )
-    return with_families
 
 
 def opening_families(

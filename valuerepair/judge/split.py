@@ -121,17 +121,6 @@ class Split:
         check_word("--part", part, dict.fromkeys((*PARTS, *JUDGED)))
         return np.isin(self.parts(store, position_ids), _numbers_of(part))
 
-    def families(self, store: Store, position_ids: Ids) -> list[str]:
-        """[n] the held-out family of each of these positions: that of its material, else that of its opening, else
-        empty. Raises the errors of `parts`."""
-        stored = _Stored.of(store, self)
-        rows = stored.rows(position_ids)
-        names = []
-        for kind, held in ((stored.material, set(self.materials)), (stored.opening, set(self.openings))):
-            held_names = [name if name in held else "" for name in kind.names]
-            names.append([held_names[code] for code in kind.codes[rows].tolist()])
-        return [material or opening for material, opening in zip(*names, strict=True)]
-
     def free_plies(self, game: OriginGame, placed: Boards) -> int:
         """How many positions at the beginning of a game training may see, whether or not a store has them.
 

@@ -1,11 +1,9 @@
-"""How much each candidate counts: soft weights by disagreement, and the effective sample size.
+"""How much each candidate counts: soft weights by disagreement.
 
 The weights are for training, not for estimates: rates of an archive use the inverse probabilities of `Store.frame`.
 """
 
 from __future__ import annotations
-
-from math import fsum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,18 +31,6 @@ def weights_of(disagreement: ArrayLike, threshold: float, softness: float = DEFA
         small = np.exp(-np.abs(beyond) / softness)
     weights = np.where(candidate, 1 / (1 + small), small / (1 + small))
     return np.where(np.isnan(beyond), 0.0, weights)
-
-
-def effective_sample_size(weights: ArrayLike) -> float:
-    """Kish's ``(sum w)^2 / sum w^2`` (Survey Sampling, 1965) of weights [n]: n when all are equal, at least 1.
-
-    Positions of weight 0 add nothing; 0 if all weights are 0.
-    """
-    w = np.asarray(weights, np.float64)
-    if not (largest := float(w.max(initial=0.0))):
-        return 0.0
-    w = w / largest
-    return fsum(w.tolist()) ** 2 / fsum((w**2).tolist())
 
 
 def copies_by_weight(weights: ArrayLike, per_weight: int, start: float) -> NDArray[np.int64]:
