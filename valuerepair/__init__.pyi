@@ -11,7 +11,6 @@ from .api.playing import experiment_match as experiment_match
 from .api.playing import experiment_selfplay as experiment_selfplay
 from .api.playing import match as match
 from .api.playing import selfplay as selfplay
-from .api.repairing import plan_repair as plan_repair
 from .api.repairing import repair as repair
 from .api.stores import Candidate as Candidate
 from .api.stores import MinedStore as MinedStore

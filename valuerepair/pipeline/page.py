@@ -17,8 +17,8 @@ from valuerepair.files import written_whole
 from valuerepair.inputs import read_json
 from valuerepair.intervals import Z95, Interval
 from valuerepair.judge.by_kind import WORDS
-from valuerepair.pipeline.plan import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.pipeline.run import Repair
+from valuerepair.pipeline.stages import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
 from valuerepair.play.elo import MatchScore
 from valuerepair.question import DEFAULT_THRESHOLD
 from valuerepair.report.static_page import document, escape
@@ -86,7 +86,7 @@ class RepairOutcome:
 
     `repaired` and `control` are the nets' files (None without a control), `judged` their comparisons, on games first,
     then on families, `rejudged` the figures of a deeper judge (None without one), `matches` the repaired net's matches
-    by opponent as `vr match --json` prints them, `planned` and `took` the seconds, `page` the HTML page of all this.
+    by opponent as `vr match --json` prints them, `took` the seconds, `page` the HTML page of all this.
     """
 
     page: Path
@@ -95,7 +95,6 @@ class RepairOutcome:
     judged: Sequence[NetComparison]
     rejudged: Mapping[str, Any] | None
     matches: Mapping[str, Mapping[str, Any]]
-    planned: float
     took: float
 
     @property
@@ -169,7 +168,6 @@ class RepairOutcome:
             ],
             "rejudged": None if self.rejudged is None else dict(self.rejudged),
             "matches": dict(self.matches),
-            "planned": self.planned,
             "took": self.took,
             "repaired": str(self.repaired),
             "control": None if self.control is None else str(self.control),
@@ -185,7 +183,7 @@ class RepairOutcome:
             text += ["", *_kind_lines(_rejudged_title(self.rejudged), self._by_deeper_judge, sampled=True)]
         text += ["", *(f"match against {name}: {_match(match)}" for name, match in self.matches.items())]
         nets = [str(net) for net in (self.repaired, self.control) if net is not None]
-        text.append(f"time: {format_duration(self.took)}; planned: {format_duration(self.planned)}")
+        text.append(f"time: {format_duration(self.took)}")
         return [*text, f"nets: {', '.join(nets)}" if len(nets) > 1 else f"net: {nets[0]}", f"report: {self.page}"]
 
 
@@ -276,18 +274,17 @@ def finish(repair: Repair) -> RepairOutcome:
 
     Raises ValueRepairError if the file of a stage cannot be read or has other contents.
     """
-    folder, settings = repair.folder, repair.plan.settings
+    folder, settings = repair.folder, repair.settings
     try:
         judged = [
             NetComparison(part, first, second, _read(folder / f"{part}{name}.json")["comparisons"][number])
             for part in PARTS
             for name, number, first, second in (_PAIRS_CONTROL if settings.control else _PAIRS)
         ]
-        has_deeper_judge = any(stage.output == REJUDGED for stage in repair.plan.stages)
+        has_deeper_judge = any(stage.output == REJUDGED for stage in repair.stages)
         rejudged = _read(folder / REJUDGED)["rejudged"] if has_deeper_judge else None
         opponents = {name: words for name, words in _OPPONENTS.items() if name == "old" or settings.control}
         matches = {words: _read(folder / f"match-{name}.json") for name, words in opponents.items()}
-        notes = [note for stage in repair.plan.stages if (note := repair.notes.of(stage)) is not None]
         outcome = RepairOutcome(
             folder / PAGE,
             folder / REPAIRED,
@@ -295,8 +292,7 @@ def finish(repair: Repair) -> RepairOutcome:
             judged,
             rejudged,
             matches,
-            sum(note.expected for note in notes),
-            sum(note.seconds for note in notes),
+            sum(note.seconds for note in repair.notes.stages),
         )
         html = _document(repair, outcome)
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
@@ -311,7 +307,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _document(repair: Repair, outcome: RepairOutcome) -> str:
-    settings = repair.plan.settings
+    settings = repair.settings
     sections = (
         ("Is it repaired?", _claims(outcome)),
         ("By kind of position", _by_kind(outcome)),
@@ -362,7 +358,7 @@ def _table_by_kind(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) 
 def _by_deeper_judge(outcome: RepairOutcome) -> str:
     """The figures of the judge that never judged a training position."""
     if (rejudged := outcome.rejudged) is None:
-        return "<p>No deeper judge was used: there was no time for one, or <code>test_deep</code> is empty.</p>"
+        return "<p>No deeper judge was used: <code>test_deep</code> is empty, or <code>rejudge</code> is 0.</p>"
     heads = ("net", f"candidates in games at {rejudged['threshold']:g}", "of the first judge's, also by this one",
              "of this one's, found by the first")  # fmt: skip
     rows = [
@@ -394,13 +390,13 @@ def _matches(outcome: RepairOutcome) -> str:
 
 def _stages(repair: Repair, outcome: RepairOutcome) -> str:
     rows = []
-    for stage in repair.plan.stages:
+    for stage in repair.stages:
         note = repair.notes.of(stage)
         took = format_duration(note.seconds) if note is not None else "-"
         command = f"<code>{escape(repair.command(stage))}</code>"
-        rows.append((escape(stage.name), f"{escape(stage.size)}<br>{command}", format_duration(stage.seconds), took))
-    rows.append(("all", "", format_duration(outcome.planned), format_duration(outcome.took)))
-    return _table(("stage", "what", "planned", "took"), rows)
+        rows.append((escape(stage.name), f"{escape(stage.size)}<br>{command}", took))
+    rows.append(("all", "", format_duration(outcome.took)))
+    return _table(("stage", "what", "took"), rows)
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -444,7 +440,7 @@ def _held_out(repair: Repair) -> Iterator[tuple[str, pd.DataFrame]]:
     from valuerepair.question import Question
     from valuerepair.store.store import Store
 
-    folder, settings = repair.folder, repair.plan.settings
+    folder, settings = repair.folder, repair.settings
     split = read_split(folder / SPLIT)
     nets = [settings.net, str(folder / REPAIRED), *([str(folder / CONTROL)] if settings.control else [])]
     with Store.open(str(folder / STORE)) as store:
@@ -459,7 +455,7 @@ def _before_and_after(repair: Repair) -> str:
     """Net Q against deep Q of each net, on the positions of held-out games."""
     from valuerepair.report import scatter
 
-    settings, images, names = repair.plan.settings, [], []
+    settings, images, names = repair.settings, [], []
     for net, frame in _held_out(repair):
         figure = scatter.draw(frame, settings.threshold)
         images.append(_image(figure, f"{net}: {figure.description}"))

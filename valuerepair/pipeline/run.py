@@ -16,33 +16,21 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
-from math import ceil
 from pathlib import Path
 from typing import IO, Annotated, Any
 
 import msgspec
 
 from valuerepair import signals
-from valuerepair.chess.progress import format_duration
+from valuerepair.archives.open import find_sources
+from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.inputs import Record, Seconds, read_json
 from valuerepair.judge.q_scale import for_both
 from valuerepair.nets.registry import locate
-from valuerepair.pipeline.plan import CONTROL, PAGE, Q_SCALES, REPAIRED, STORE, Plan, Stage, TooLittleTime, plan
-from valuerepair.pipeline.rates import rates
-from valuerepair.pipeline.settings import (
-    FILE,
-    HeldOutShares,
-    Settings,
-    default_deep,
-    default_test_deep,
-    differing,
-    read,
-    write,
-)
-from valuerepair.text import quantity
-from valuerepair.training.chunk_files import find_archives
+from valuerepair.pipeline.settings import FILE, Settings, Sizes, default_deep, default_test_deep, differing, read, write
+from valuerepair.pipeline.stages import PAGE, Q_SCALES, REPAIRED, STORE, Stage, stages
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +44,11 @@ _HOLDER = 40  # bytes for the name of the lock's holder
 
 @dataclass(frozen=True, slots=True)
 class StageNote:
-    """The record of a stage: its `command`, the `expected` time, the time so far (s), and whether it is `done`."""
+    """The record of a stage: its `command`, the time so far (s), and whether it is `done`."""
 
     name: str
     command: str
     identity: str
-    expected: Seconds
     seconds: Seconds = 0.0
     done: bool = False
 
@@ -104,29 +91,42 @@ class StageNotes:
             partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-# -- planning ---------------------------------------------------------------------------------------------------------
+# -- settings and stages ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair in a folder: its plan and its state. `identities` name each stage's work, without the folder's path."""
+    """A repair in a folder: its settings, stages and state. `identities` name each stage's work, without the folder's
+    path."""
 
     folder: Path
-    plan: Plan
+    settings: Settings
+    stages: Sequence[Stage]
     identities: Mapping[str, str]
     notes: StageNotes
+
+    @staticmethod
+    def of(folder: Path, settings: Settings) -> Repair:
+        """The repair with its state. Raises UsageError and ValueRepairError if something would not run."""
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"-o {folder}: is a file, not a folder")
+        # The identity depends neither on the folder's path nor on the working directory; a net is identified by its
+        # content.
+        net = digest_of(settings.net)
+        identities = {stage.name: f"{shlex.join(stage.words)} # {net}" for stage in stages(settings, Path())}
+        return Repair(folder, settings, stages(settings, folder), identities, StageNotes(folder))
 
     def first_undone(self) -> int:
         """The index of the first stage that is not done, was done with another command, or whose file was removed."""
         if not (self.folder / STORE).exists():
             return 0
-        for number, stage in enumerate(self.plan.stages):
+        for number, stage in enumerate(self.stages):
             noted = self.notes.of(stage)
             if noted is None or not noted.done or noted.identity != self.identities[stage.name]:
                 return number
             if not all((self.folder / name).exists() for name in (stage.output, *stage.makes) if name):
                 return number
-        return len(self.plan.stages)
+        return len(self.stages)
 
     def command(self, stage: Stage) -> str:
         """The command line, which can also be run alone."""
@@ -135,38 +135,11 @@ class Repair:
 
     def words(self, stage: Stage) -> list[str]:
         """The words of the command; in a match with the numbers that put both nets' Q on one scale, if known."""
-        words = [*stage.words, *stage.elsewhere]
+        words = list(stage.words)
         if stage.scaled_by and (numbers := q_scales(self.folder, stage)) is not None:
             for name, number in zip(Q_SCALES, numbers, strict=True):
                 words = [word.replace(f"q_scale={name}", f"q_scale={number:.3f}") for word in words]
         return words
-
-    def as_json(self) -> dict[str, Any]:
-        """The plan, JSON-able: a row for each stage, in their order; `seconds` are expected."""
-        begin = self.first_undone()
-        rows = [
-            {
-                "name": stage.name,
-                "command": self.command(stage),
-                "size": stage.size,
-                "seconds": stage.seconds,
-                "done": number < begin,
-            }
-            for number, stage in enumerate(self.plan.stages)
-        ]
-        return {"stages": rows, "seconds": sum(stage.seconds for stage in self.plan.stages[begin:])}
-
-    def lines(self) -> list[str]:
-        """The plan for a terminal: each stage with its size, its time and its command."""
-        begin, lines = self.first_undone(), []
-        for number, stage in enumerate(self.plan.stages):
-            noted = self.notes.of(stage)
-            done = number < begin and noted is not None
-            took = f"done, {format_duration(noted.seconds)}" if done and noted else format_duration(stage.seconds)
-            lines += [f"{stage.name:<17}{stage.size:<58}{took:>12}", f"  {self.command(stage)}"]
-        remaining = sum(stage.seconds for stage in self.plan.stages[begin:])
-        label = "in all" if not begin else "still to come"
-        return [*lines, f"{'':<17}{label:<58}{format_duration(remaining):>12}", *self.plan.limits]
 
 
 def q_scales(folder: Path, stage: Stage) -> tuple[float, float] | None:
@@ -197,7 +170,9 @@ class _MatchOutput(msgspec.Struct):
 def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
     """The settings of a folder; for a new folder the `given` ones, and defaults for the others.
 
-    Raises UsageError for invalid settings, in the file or on the command line.
+    `positions` among the given ones sets all sizes; without it those of a store follow from its judged positions.
+    Raises UsageError for invalid settings, in the file or on the command line, and for an archive, a net or an engine
+    that is missing.
     """
     path = folder / FILE
     if path.exists():
@@ -205,100 +180,65 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
         for line in differing(given, stored):
             log.info(line)
         return stored
-    if not given.get("archives") and not given.get("store"):
+    if not given.get("archives") and not given.get("db"):
         raise UsageError(f"{folder}: there is no repair to resume; give archives of games, and --net")
+    chosen = {name: value for name, value in given.items() if name != "positions"}
+    if (positions := given.get("positions")) is not None:
+        chosen["sizes"] = Sizes.of(positions)
     deep = given.get("deep") or default_deep()
-    former = next_round(given.get("net", ""))
-    if former and "seed" not in given and not given.get("store"):
-        log.info(f"{given['net']}: is of an earlier vr repair; seed {former['seed']} draws other positions")
-    chosen = {**former, **given}
-    if given.get("store"):
-        # Invalid settings are reported before the store is opened.
-        settings = Settings(**chosen)
-        deep, digest = judge_of(settings.store, settings.net, given.get("deep"))
-        chosen["oracle"] = digest[:_DIGITS]
-    return Settings(**{"test_deep": default_test_deep(deep), **chosen, "deep": deep})
+    settings = Settings(**{"test_deep": default_test_deep(deep), **chosen, "deep": deep})
+    _check_inputs(settings)
+    if settings.db:
+        deep, digest, judged = judge_of(settings.db, settings.net, given.get("deep"))
+        sizes = settings.sizes if positions is not None else Sizes.of(judged)
+        test_deep = given.get("test_deep", default_test_deep(deep))
+        settings = replace(settings, deep=deep, test_deep=test_deep, oracle=digest[:_DIGITS], sizes=sizes)
+    return settings
 
 
-def next_round(net: str) -> dict[str, Any]:
-    """The settings of a repair whose net a former repair made, if the net still lies in its folder; else none.
+def _check_inputs(settings: Settings) -> None:
+    """Raises UsageError or ValueRepairError if an archive, the net, the engine or JAX is missing."""
+    from valuerepair.nets.weights import read_net_file
+    from valuerepair.training.train import check_jax
 
-    The next seed draws other positions. Games and families are held out by the former seed, so that the net has not
-    learned from the held-out games; families may differ by a few.
-    """
-    path = Path(net)
-    if path.name not in (REPAIRED, CONTROL):
-        return {}
-    try:
-        former = read(path.with_name(FILE))
-    except UsageError:  # not the folder of a repair of this version
-        return {}
-    held_out = former.seed if former.split.seed is None else former.split.seed
-    return {"seed": former.seed + 1, "split": HeldOutShares(seed=held_out)}
+    if settings.archives:
+        find_sources(settings.archives)
+    if read_net_file(locate(settings.net)).header is None:
+        raise UsageError(f"--net {settings.net}: an ONNX file cannot be trained; give the .pb.gz that it was made of")
+    judge = parse_spec(settings.deep)
+    if not settings.db and not judge.kind.built_in:
+        judge.kind.program(judge)
+    check_jax()
 
 
-def judge_of(path: str, net: str, deep: str | None) -> tuple[str, str]:
-    """The ``--deep`` text and the digest of the judge that has most values of this net in a store.
+def judge_of(path: str, net: str, deep: str | None) -> tuple[str, str, int]:
+    """The ``--deep`` text and the digest of the judge that has most values of this net in a store, and their number.
 
     Raises UsageError for a store without values of the net, for another judge than `deep`, and for a judge that cannot
     search again; ValueRepairError for a store in which nothing is scored.
     """
-    from valuerepair.judge.compared_nets import find_oracle, lacking, measuring_command
+    from valuerepair.question import Question
     from valuerepair.runs.stored_oracle import stored_spec
     from valuerepair.store.second_looks import oracle_of
     from valuerepair.store.store import Store
+    from valuerepair.training.judged import JudgedPositions
 
     file = str(locate(net))
     with Store.open(path) as store:
-        command = measuring_command(store, file)
         try:
             pair = store.pick(file)
         except ValueRepairError as error:
-            raise UsageError(f"--store {path}: {error}; give --net, or first run: {command}") from None
+            raise UsageError(f"--db {path}: {error}; give a net that mined it by --net") from None
         if deep is not None and store.pick(file, deep) != pair:
             raise UsageError(f"--deep {deep}: most positions of {path} have another judge; leave --deep out")
         oracle = oracle_of(store.connection, store.names(*pair)[1])
-        if missing := len(lacking(store, pair[0], find_oracle(store, oracle.digest, []))):
-            log.warning(
-                f"warning: {path} has no values of {net} for {quantity(missing, 'position')}, which it will not learn; "
-                f"to add them: {command}"
-            )
+        judged = len(JudgedPositions(store, Question(net=file)).ids)
     if deep is not None:
-        return deep, oracle.digest
+        return deep, oracle.digest, judged
     try:
-        return stored_spec(oracle), oracle.digest
+        return stored_spec(oracle), oracle.digest, judged
     except UsageError as error:
-        raise UsageError(f"--store {path}: its judge, {oracle.label}, cannot be run again: {error}") from None
-
-
-def planned(
-    folder: Path, settings: Settings, *, cluster: str | None = None, quiet: bool = False, for_display: bool = False
-) -> Repair:
-    """The plan and the state of a repair. Measures this machine unless the folder has its rates.
-
-    If the budget is too small, a plan `for_display` is the shortest one and takes longer. Raises UsageError and
-    ValueRepairError if something would not run.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"-o {folder}: is a file, not a folder")
-    notes = StageNotes(folder)
-    done = " ".join(noted.identity for noted in notes.stages if noted.done)
-    # Chunks that are already mixed need not exist any more.
-    find_archives([path for path in settings.normal if f"--normal {shlex.quote(path)} " not in done])
-    speed = rates(settings, folder, quiet=quiet)
-    try:
-        chosen = plan(settings, speed, folder, cluster)
-    except TooLittleTime as error:
-        if not for_display:
-            raise
-        log.info(f"{error}; this is the plan for that")
-        settings = replace(settings, budget=f"{ceil(error.seconds)}s")
-        chosen = plan(settings, speed, folder, cluster)
-    # The identity depends neither on the folder's path nor on the working directory; a net is identified by its
-    # content.
-    relative, net = plan(chosen.settings, speed, Path(), None), digest_of(settings.net)
-    identities = {stage.name: f"{shlex.join(stage.words)} # {net}" for stage in relative.stages}
-    return Repair(folder, chosen, identities, notes)
+        raise UsageError(f"--db {path}: its judge, {oracle.label}, cannot be run again: {error}") from None
 
 
 def digest_of(net: str) -> str:
@@ -320,6 +260,7 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
     same folder; KeyboardInterrupt once an interrupted stage has ended.
     """
     folder = repair.folder
+    folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
             lock = stack.enter_context(claimed(folder / LOCK))
@@ -330,14 +271,13 @@ def run(repair: Repair, *, quiet: bool = False) -> None:
         stack.callback(os.ftruncate, lock, 0)
         if not (folder / FILE).exists():
             _check_no_other_files(repair)
-            write(repair.plan.settings, folder / FILE)
+            write(repair.settings, folder / FILE)
         begin = repair.first_undone()
         _check_store(repair, begin)
         _remove_old_results(repair, begin)
-        for number, stage in enumerate(repair.plan.stages[begin:], begin + 1):
-            which = f"[{number}/{len(repair.plan.stages)}] {stage.name}"
+        for number, stage in enumerate(repair.stages[begin:], begin + 1):
             _check_trained(repair, stage)
-            log.info(f"{which}: {stage.size}; expected: {format_duration(stage.seconds)}")
+            log.info(f"[{number}/{len(repair.stages)}] {stage.name}: {stage.size}")
             log.info(f"$ {repair.command(stage)}")
             _run_stage(repair, stage, lock, quiet)
 
@@ -346,8 +286,8 @@ def _check_no_other_files(repair: Repair) -> None:
     """Raises UsageError if a new repair's folder has files named like its results, which would be taken for these."""
     if repair.notes.stages:
         return
-    stage_files = (name for stage in repair.plan.stages for name in (*stage.makes, *stage.leaves, stage.output))
-    if present := sorted(name for name in {STORE, PAGE, *stage_files} if name and (repair.folder / name).exists()):
+    stage_files = (name for stage in repair.stages for name in stage.files)
+    if present := sorted(name for name in {STORE, PAGE, *stage_files} if (repair.folder / name).exists()):
         raise UsageError(
             f"{repair.folder}: has files of something else ({', '.join(present)}); give another folder by -o"
         )
@@ -360,13 +300,13 @@ def _check_store(repair: Repair, begin: int) -> None:
     """
     if begin > 0 or not (repair.folder / STORE).exists():
         return
-    stage = repair.plan.stages[0]
+    stage = repair.stages[0]
     noted = repair.notes.of(stage)
     if noted is None or noted.identity == repair.identities[stage.name]:
         return
     before, now = (_without_size(shlex.split(identity)) for identity in (noted.identity, repair.identities[stage.name]))
     if before != now:
-        difference = noted.command if before[:-1] != now[:-1] else f"{repair.plan.settings.net} has been replaced since"
+        difference = noted.command if before[:-1] != now[:-1] else f"{repair.settings.net} has been replaced since"
         raise UsageError(
             f"{repair.folder}: its store was mined differently ({difference}); give another folder, or remove {STORE}"
         )
@@ -380,7 +320,7 @@ def _without_size(words: list[str]) -> list[str]:
 def _check_trained(repair: Repair, stage: Stage) -> None:
     """Raises ValueRepairError if a stage compares nets, and training has written the old net again."""
     repaired = str(repair.folder / REPAIRED)
-    if stage.words[0] in ("compare", "match") and digest_of(repaired) == digest_of(repair.plan.settings.net):
+    if stage.words[0] in ("compare", "match") and digest_of(repaired) == digest_of(repair.settings.net):
         raise ValueRepairError(
             f"{repaired} is the old net: no step of the training was better on held-out games, so there is nothing to "
             f"compare; give it more positions, or change [train] or steps in {repair.folder / FILE}"
@@ -389,26 +329,26 @@ def _check_trained(repair: Repair, stage: Stage) -> None:
 
 def _remove_old_results(repair: Repair, begin: int) -> None:
     """Removes the files that will be made again: those of the first changed stage and of all stages after it."""
-    stages = repair.plan.stages[begin:]
-    first = repair.notes.of(stages[0]) if stages else None
+    undone = repair.stages[begin:]
+    first = repair.notes.of(undone[0]) if undone else None
     if first is not None and not first.done and first.identity == repair.identities[first.name]:
-        stages = stages[1:]  # it has started, and resumes
-    for stage in stages:
-        for name in (*stage.makes, *stage.leaves, *([stage.output] if stage.output else [])):
+        undone = undone[1:]  # it has started, and resumes
+    for stage in undone:
+        for name in stage.files:
             path = repair.folder / name
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-    if stages:
+    if undone:
         (repair.folder / PAGE).unlink(missing_ok=True)  # it shows nets that will be replaced
-    repair.notes.forget([stage.name for stage in stages])
+    repair.notes.forget([stage.name for stage in undone])
 
 
 def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
     """Runs a stage to its end, and records its time. A stage whose result is complete is not run again."""
     before = repair.notes.of(stage)
-    noted = StageNote(stage.name, repair.command(stage), repair.identities[stage.name], stage.seconds)
+    noted = StageNote(stage.name, repair.command(stage), repair.identities[stage.name])
     if before is not None:
         noted = replace(noted, seconds=before.seconds)
     repair.notes.note(noted)
