@@ -109,7 +109,7 @@ class _StageCommands:
             "train", *self._db, *self._oracle, *self._split, *self._alpha, *policy, *self._net,
             *learning_options, "--set", f"threshold={s.threshold:g}", *self._seed,
         )  # fmt: skip
-        nets = {REPAIRED: ((), "with candidates")}
+        nets: dict[str, tuple[tuple[str, ...], str]] = {REPAIRED: ((), "with candidates")}
         if s.control:
             nets[CONTROL] = (("--control",), "without candidates")
         trainings = []
