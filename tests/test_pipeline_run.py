@@ -7,14 +7,10 @@ test_pipeline_whole.py.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
 import random
-import re
-import shlex
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -23,15 +19,13 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pytest
 
 import valuerepair as vr
 from tests.cli_tree import SAMPLE
-from tests.cli_tree import vr as cli_run
 from tests.merge_stores import NODES, Row, write_store
-from tests.test_pipeline_plan import MEASURED
 from tests.vr_runs import here
 from valuerepair import signals
 from valuerepair.errors import UsageError, ValueRepairError
@@ -39,9 +33,9 @@ from valuerepair.files import claimed
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.page import _held_out
-from valuerepair.pipeline.plan import PAGE, Plan, TooLittleTime
-from valuerepair.pipeline.run import LOCK, NOTES, Repair, StageNotes, planned, read_settings, run
-from valuerepair.pipeline.settings import Playing, Settings, Sizes, TrainSettings
+from valuerepair.pipeline.run import LOCK, NOTES, Repair, StageNotes, read_settings, run
+from valuerepair.pipeline.settings import Settings, Sizes, TrainSettings
+from valuerepair.pipeline.stages import PAGE
 from valuerepair.store.merge import merge
 
 SIZES = Sizes(positions=5000, steps=20, rejudge=100, games=10)
@@ -70,8 +64,8 @@ class Commands:
     def __call__(
         self, words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]
     ) -> tuple[int, bool]:
-        assert words[1:5] == ["-m", "valuerepair", "--config", os.devnull]
-        words = words[5:]
+        assert words[1:3] == ["-m", "valuerepair"]
+        words = words[3:]
         self.env[words[0]] = dict(env)
         assert os.fstat(lock).st_ino == (self.folder / LOCK).stat().st_ino
         self._live()
@@ -124,7 +118,6 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     stand_in = Commands()
     stand_in.folder = tmp_path
     monkeypatch.setattr(running, "_run_process", stand_in)
-    monkeypatch.setattr(running, "rates", lambda *arguments, **named: MEASURED)
     monkeypatch.setattr(running, "digest_of", lambda net: DIGEST_OF(net) if Path(net).exists() else OLD)
     return stand_in
 
@@ -133,7 +126,7 @@ def of(settings: Settings, folder: Path) -> Repair:
     """The repair of a folder where these settings were written down."""
     folder.mkdir(exist_ok=True)
     toml.write(settings, folder / toml.FILE)
-    return planned(folder, read_settings(folder, {}), quiet=True)
+    return Repair.of(folder, read_settings(folder, {}))
 
 
 def made(folder: Path) -> dict[str, str]:
@@ -152,8 +145,8 @@ def variants() -> list[Settings]:
         replace(SETTINGS, alpha=113.0),
         replace(SETTINGS, sizes=replace(SIZES, positions=6000)),
         replace(SETTINGS, sizes=replace(SIZES, steps=40)),
-        replace(SETTINGS, train=TrainSettings(share=0.2)),
-        replace(SETTINGS, play=Playing(match_nodes=5)),
+        replace(SETTINGS, train=TrainSettings(batch=64)),
+        replace(SETTINGS, match_nodes=5),
         replace(SETTINGS, sizes=replace(SIZES, games=20)),
         replace(SETTINGS, test_deep="stockfish:nodes=3000"),
     ]
@@ -163,15 +156,21 @@ def test_what_no_repair_made_is_not_removed(tmp_path: Path, commands: Commands) 
     commands.folder = folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "books").mkdir()
-    for name in ("books/thesis.pgn", "split.json", "repaired.pb.gz", "notes.txt"):
+    for name in ("books/thesis.pgn", "split.json", "repaired.pb.gz", "notes.txt", PAGE):
         (folder / name).write_text("mine")
-    repair = planned(folder, SETTINGS, quiet=True)
+    repair = Repair.of(folder, SETTINGS)
     with pytest.raises(
-        UsageError, match=r"mine: has files of something else \(books, repaired\.pb\.gz, split\.json\); give another"
+        UsageError, match=r"mine: has files of something else \(books, repaired\.pb\.gz, report\.html, split\.json\)"
     ):
         run(repair, quiet=True)
     assert commands.run == []
-    assert {path.name for path in folder.iterdir()} - {LOCK} == {"books", "notes.txt", "repaired.pb.gz", "split.json"}
+    assert {path.name for path in folder.iterdir()} - {LOCK} == {
+        "books",
+        "notes.txt",
+        "repaired.pb.gz",
+        "split.json",
+        PAGE,
+    }
     assert (folder / "books" / "thesis.pgn").read_text() == "mine"
 
 
@@ -209,12 +208,12 @@ def test_what_is_done_is_not_run_again(tmp_path: Path, commands: Commands) -> No
     ("settings", "again"),
     [
         (replace(SETTINGS, sizes=replace(SIZES, games=20)), 4),
-        (replace(SETTINGS, play=Playing(match_nodes=50)), 4),
+        (replace(SETTINGS, match_nodes=50), 4),
         (replace(SETTINGS, test_deep="stockfish:nodes=3000"), 5),
-        (replace(SETTINGS, train=TrainSettings(share=0.2)), 11),
+        (replace(SETTINGS, train=TrainSettings(batch=64)), 11),
         (replace(SETTINGS, sizes=replace(SIZES, positions=6000)), STAGES),
         (replace(SETTINGS, alpha=113.0), STAGES),
-        (replace(SETTINGS, budget="9h"), 0),  # all sizes stand
+        (SETTINGS, 0),
     ],
 )
 def test_what_was_changed_is_run_again_with_all_after_it(
@@ -246,10 +245,10 @@ def test_what_was_removed_is_made_again(name: str, tmp_path: Path, commands: Com
 def test_defaults_of_the_machine_do_not_reach_the_stages(
     tmp_path: Path, commands: Commands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("VALUEREPAIR_MINE_LIMIT", "5")
+    monkeypatch.setenv("VR_MINE_SEED", "5")
     monkeypatch.setenv("VALUEREPAIR_STOCKFISH", "none")
     run(of(SETTINGS, tmp_path))
-    assert "VALUEREPAIR_MINE_LIMIT" not in commands.env["mine"]
+    assert "VR_MINE_SEED" not in commands.env["mine"]
     assert commands.env["mine"]["VALUEREPAIR_STOCKFISH"] == "none"
     # The repair says what comes next.
     assert all(signals.STAGE in env for env in commands.env.values())
@@ -270,13 +269,6 @@ def test_a_stage_does_not_say_what_comes_next(tmp_path: Path, monkeypatch: pytes
     assert any(line.startswith("next: vr selfplay") for line in left_out)
 
 
-def test_somebodys_report_is_not_removed(tmp_path: Path, commands: Commands) -> None:
-    (tmp_path / PAGE).touch()
-    with pytest.raises(UsageError, match=rf"has files of something else \({PAGE}\); give another folder by -o"):
-        run(planned(tmp_path, SETTINGS, quiet=True))
-    assert (tmp_path / PAGE).exists()
-
-
 def test_a_report_of_nets_that_are_made_anew_does_not_stay(tmp_path: Path, commands: Commands) -> None:
     run(of(SETTINGS, tmp_path))
     (tmp_path / PAGE).touch()
@@ -292,7 +284,6 @@ def test_another_folder_and_another_place_are_the_same_work(
     run(of(SETTINGS, tmp_path), quiet=True)
     monkeypatch.chdir(tmp_path.parent)
     assert of(SETTINGS, Path(tmp_path.name)).first_undone() == STAGES
-    assert planned(tmp_path, SETTINGS, cluster="tcp://host:8786", quiet=True).first_undone() == STAGES
 
 
 def test_the_store_of_another_judge_is_not_taken_for_this_one(tmp_path: Path, commands: Commands) -> None:
@@ -371,21 +362,6 @@ def test_a_stage_does_not_outlive_the_repair(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 60
 
 
-def test_a_plan_to_look_at_is_the_shortest_where_the_budget_is_too_small(tmp_path: Path, commands: Commands) -> None:
-    settings = replace(SETTINGS, budget="3s", sizes=Sizes())
-    with pytest.raises(TooLittleTime) as error:
-        planned(tmp_path, settings)
-    shown = planned(tmp_path, settings, for_display=True)
-    *stages, whole, games, judge = shown.lines()
-    assert len(stages) == 2 * len(shown.plan.stages)
-    assert whole.split()[:2] == ["in", "all"]
-    assert [games.split(" ", 1)[1], judge] == [
-        "games a match: too few to show a better player",
-        "no deeper judge: there is no time for one",
-    ]
-    assert shown.plan.seconds == pytest.approx(error.value.seconds, rel=0.2)
-
-
 def test_two_at_one_folder_are_one_too_many(tmp_path: Path, commands: Commands) -> None:
     repair = of(SETTINGS, tmp_path)
     with claimed(tmp_path / LOCK) as lock:
@@ -405,47 +381,11 @@ def test_notes_that_are_none_are_one_line(content: str, tmp_path: Path, commands
     assert "\n" not in str(error.value)
 
 
-def test_a_plan_alone_writes_no_settings(tmp_path: Path, commands: Commands) -> None:
-    settings: dict[str, Any] = {"archives": ("games.pgn",), "net": "old.pb.gz", "deep": "stockfish:nodes=100"}
-    repair = planned(tmp_path / "new", read_settings(tmp_path / "new", settings), quiet=True)
-    assert "in all" in repair.lines()[-1]
-    assert not (tmp_path / "new").exists()
-    run_it = repair.plan.settings
-    commands.folder = tmp_path / "new"
-    commands.folder.mkdir()  # where rates.json was written
-    run(repair, quiet=True)
-    # What was worked out by the budget stands there now.
-    assert toml.read(tmp_path / "new" / toml.FILE) == run_it
-    assert None not in [getattr(run_it.sizes, name) for name in ("positions", "steps", "rejudge", "games")]
-
-
-@pytest.mark.parametrize("name", ["repaired.pb.gz", "control.pb.gz"])
-def test_another_round_draws_other_positions_and_holds_out_the_same_games(
-    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_the_judge_of_most_positions_is_named_and_judges_the_nets_with_fewer_values_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caplog.set_level("INFO")
-    toml.write(replace(SETTINGS, seed=4), tmp_path / toml.FILE)
-    given = {"archives": ("games.pgn",), "net": str(tmp_path / name)}
-    again = read_settings(tmp_path / "again", given)
-    assert (again.seed, again.split.seed) == (5, 4)
-    assert caplog.messages == [f"{given['net']}: is of an earlier vr repair; seed 5 draws other positions"]
-    toml.write(again, tmp_path / toml.FILE)
-    third = read_settings(tmp_path / "third", given)
-    assert (third.seed, third.split.seed) == (6, 4)
-    chosen = read_settings(tmp_path / "chosen", {**given, "seed": 0})
-    assert (chosen.seed, chosen.split.seed) == (0, 4)
-
-
-@pytest.mark.parametrize("content", ["", "net = 1", 'archives = ["a.pgn"]\n[sizes]\nconfirm = 3'])
-def test_a_net_that_no_repair_made_begins_with_the_usual_seed(content: str, tmp_path: Path) -> None:
-    (tmp_path / toml.FILE).write_text(content)
-    for net in (tmp_path / "repaired.pb.gz", tmp_path / "old.pb.gz", tmp_path / "none" / "repaired.pb.gz"):
-        settings = read_settings(tmp_path / "new", {"archives": ("games.pgn",), "net": str(net)})
-        assert (settings.seed, settings.split.seed) == (0, None)
-
-
-def test_the_judge_of_most_positions_is_named_and_judges_the_nets_with_fewer_values_too(tmp_path: Path) -> None:
     """A new net has values of held-out positions alone, which another judge may have scored as well."""
+    monkeypatch.setattr(running, "_check_inputs", lambda settings: None)
     folder, new = tmp_path / "repair", tmp_path / "repair" / "repaired.pb.gz"
     folder.mkdir()
     nets = {"net x": tmp_path / "old.pb.gz", "net y": new}
@@ -460,64 +400,22 @@ def test_the_judge_of_most_positions_is_named_and_judges_the_nets_with_fewer_val
             connection.execute("UPDATE nets SET sha256 = ? WHERE name = ?", (digest, name))
         connection.execute("UPDATE positions SET start_fen = fen")
         connection.execute("""UPDATE oracles SET digest = digest || '0123456789ab', limits = '{"nodes": 100}'""")
-    settings = read_settings(tmp_path / "none", {"store": str(store), "net": str(nets["net x"])})
-    assert (settings.oracle, settings.deep) == ("pp0123456789", "stockfish:nodes=100")
+    settings = read_settings(tmp_path / "none", {"db": str(store), "net": str(nets["net x"])})
+    assert (settings.oracle, settings.deep, settings.sizes) == ("pp0123456789", "stockfish:nodes=100", Sizes.of(10))
     with vr.open_store(store) as opened:
         assert opened.names(*opened.pick(str(new)))[1] == "qq0123456789ab"  # without a word of the judge
     merge([str(store)], str(folder / "store.db"))
     vr.make_split(folder / "store.db", folder / "split.json", games=0.5, families=0)
-    repair = Repair(folder, Plan(settings, ()), {}, StageNotes(folder))
+    repair = Repair(folder, settings, (), {}, StageNotes(folder))
     judges = {net: frame.attrs["oracle"]["digest"] for net, frame in _held_out(repair)}
     assert judges == {str(path): "pp0123456789ab" for path in nets.values()}
-
-
-def test_the_command_that_is_printed_gives_a_store_the_values_of_another_net(
-    maia_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    """The net of another file, as a repaired one is: `vr repair` compares it on held-out positions alone."""
-    store, net = tmp_path / "sample.db", tmp_path / "other.pb.gz"
-    shutil.copy(SAMPLE, store)
-    net.write_bytes(gzip.compress(gzip.decompress(Path(maia_file).read_bytes()), 1, mtime=7))
-    given = {"store": str(store), "net": str(net)}
-    command = f"vr compare maia-1900 {net} --db {store}"
-    with pytest.raises(UsageError, match=re.escape(f"first run: {command}") + "$"):
-        read_settings(tmp_path / "none", given)
-    words = shlex.split(command)[1:]
-    status, _, err = cli_run(words, capsys)
-    assert status == 0, err
-    caplog.clear()
-    read_settings(tmp_path / "none", given)
-    assert not caplog.messages
-    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        of_net = "net_id = (SELECT id FROM nets WHERE name = 'other')"
-        last = f"SELECT position_id FROM net_values WHERE {of_net} ORDER BY position_id DESC LIMIT 3"
-        connection.execute(f"DELETE FROM net_values WHERE {of_net} AND position_id IN ({last})")
-    read_settings(tmp_path / "none", given)
-    assert caplog.messages == [
-        f"warning: {store} has no values of {net} for 3 positions, which it will not learn; to add them: {command}"
-    ]
-
-
-def test_missing_normal_chunks_are_found_before_the_first_stage(tmp_path: Path, commands: Commands) -> None:
-    commands.folder = folder = tmp_path / "repair"
-    chunks = tmp_path / "normal chunks.tar"
-    sizes = replace(SIZES, expand=20_000, book=20)
-    settings = replace(SETTINGS, normal=(str(chunks),), sizes=sizes, control=False)
-    with pytest.raises(UsageError, match=r"normal chunks\.tar: no such file or folder"):
-        of(settings, folder)
-    chunks.touch()
-    run(of(settings, folder), quiet=True)
-    chunks.unlink()
-    of(settings, folder)  # they are mixed already
-    with pytest.raises(UsageError, match=r"other\.tar: no such file or folder"):
-        of(replace(settings, normal=(str(chunks), "other.tar")), folder)
 
 
 def test_matches_are_played_with_q_on_one_scale(tmp_path: Path, commands: Commands) -> None:
     """A quick match of the same nets tells the numbers: before it none stands there. The Q of the steeper net is
     multiplied by less than 1, whichever that is."""
     repair = of(SETTINGS, tmp_path)
-    matches = [stage for stage in repair.plan.stages if stage.scaled_by]
+    matches = [stage for stage in repair.stages if stage.scaled_by]
     assert all("q_scale=Q_SCALE" in repair.command(stage) for stage in matches)
     run(repair, quiet=True)
     commands_of = {

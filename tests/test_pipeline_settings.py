@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,11 @@ from valuerepair.errors import UsageError
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.settings import (
     HeldOutShares,
-    Mining,
-    Playing,
     Settings,
     Sizes,
     TrainSettings,
     default_deep,
     default_test_deep,
-    seconds_of,
 )
 
 if sys.version_info >= (3, 11):
@@ -33,9 +29,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SIZE = st.none() | st.integers(1, 10**12)
+SIZE = st.integers(1, 10**12)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
-FILE = TEXT.filter(lambda name: name == "-" or not name.startswith("-"))
+FILE = TEXT.filter(lambda name: not name.startswith("-"))
 SETTINGS = st.builds(
     Settings,
     archives=st.lists(FILE, min_size=1, max_size=3).map(tuple),
@@ -46,33 +42,28 @@ SETTINGS = st.builds(
     seed=st.integers(0, 10**9),
     test_deep=st.sampled_from(["", "stockfish:nodes=100000", "mcts:nodes=2000"]),
     control=st.booleans(),
-    normal=st.lists(FILE, max_size=2).map(tuple),
     sizes=st.builds(
         Sizes,
         positions=SIZE,
-        expand=SIZE,
-        book=SIZE,
         steps=SIZE,
-        rejudge=st.sampled_from([None, 0, 100, 2000]),
-        games=SIZE.map(lambda n: n and 2 * n),
+        rejudge=st.sampled_from([0, 100, 2000]),
+        games=SIZE.map(lambda n: 2 * n),
     ),
     split=st.builds(
         HeldOutShares,
         games=st.floats(0.01, 0.9),
         families=st.floats(0.01, 0.9),
-        archives=st.just(("a.pgn",)),
-        seed=st.none() | st.integers(0, 10**9),
+        seed=st.integers(0, 10**9),
     ),
-    mine=st.builds(Mining, off_game=st.sampled_from(["", "0.5", "aside:0.25,search:0.25"])),
+    off_game=st.sampled_from(["", "0.5", "aside:0.25,search:0.25"]),
     train=st.builds(
         TrainSettings,
         policy=st.sampled_from(["net", "judge", "judge:0.3"]),
-        share=st.none() | st.floats(0.01, 0.99),
         amplitude=st.none() | st.floats(0, 1),
         batch=st.integers(1, 4096),
         lr=st.floats(0, 1),
     ),
-    play=st.builds(Playing, match_nodes=st.integers(1, 10**6)),
+    match_nodes=st.integers(1, 10**6),
 )
 
 
@@ -85,24 +76,21 @@ def test_what_is_written_is_read_again(settings: Settings, tmp_path_factory: pyt
     found = tomllib.loads(path.read_text("utf-8"))
     assert found["net"] == settings.net
     assert tuple(found["archives"]) == settings.archives
-    assert found["sizes"] == {
-        name: size for name in Sizes.__slots__ if (size := getattr(settings.sizes, name)) is not None
-    }
+    assert found["sizes"] == asdict(settings.sizes)
 
 
 def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
     path = tmp_path / "repair.toml"
-    path.write_text('archives = ["games.pgn"]\n[train]\nshare = 0.2\namplitude = 0.5\n')
+    path.write_text('archives = ["games.pgn"]\n[train]\nbatch = 64\namplitude = 0.5\n')
     usual = Settings(archives=("games.pgn",))
     deep = default_deep()
     assert toml.read(path) == replace(
-        usual, deep=deep, test_deep=default_test_deep(deep), train=TrainSettings(share=0.2)
+        usual, deep=deep, test_deep=default_test_deep(deep), train=TrainSettings(batch=64)
     )
 
 
 @pytest.mark.parametrize("table", ["", '[train]\nonly = "all"\n'])
 def test_without_its_line_the_amplitude_is_the_best_on_held_out_games(tmp_path: Path, table: str) -> None:
-    """So a folder of an older version, whose file has no such line, does not train its net again."""
     path = tmp_path / "repair.toml"
     path.write_text(f'archives = ["games.pgn"]\n{table}')
     assert toml.read(path).train == TrainSettings(amplitude=None)
@@ -127,20 +115,13 @@ def test_the_judge_of_the_tests_is_the_same_one_and_deeper(deep: str, tests: str
         assert replace(after, limits=before.limits, where="") == replace(before, where="")
 
 
-def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path: Path) -> None:
-    path = tmp_path / "repair.toml"
-    path.write_text('archives = ["a.pgn"]\n[sizes]\npositions = 49000\nexpand = 360000000\nconfirm = 200\n')
-    with pytest.raises(UsageError, match=r"an older version of vr repair began this folder; .*--store .*store\.db"):
-        toml.read(path)
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("archives = [", "is not a TOML file"),
-        ('net = "a"', "archives: is missing"),
+        ('net = "a"', "archives = []: which games"),
         ("archives = []", "archives = []: which games"),
-        ('archives = ["-x.pgn"]', "-x.pgn: would be taken for an option; write ./-x.pgn"),
+        ('archives = ["-x.pgn"]', "-x.pgn: give a file or folder"),
         ('archives = "a.pgn"', "archives: must be a list, not a text"),
         ('archives = ["a"]\ntreshold = 0.3', "treshold: no such setting; did you mean threshold?"),
         ('archives = ["a"]\nthreshold = "much"', "threshold: must be a number, not a text"),
@@ -148,31 +129,28 @@ def test_a_folder_of_an_older_version_is_named_and_its_store_is_offered(tmp_path
         ('archives = ["a"]\nalpha = 0', "alpha = 0: must be a positive number of centipawns"),
         ('archives = ["a"]\nalpha = inf', "alpha = inf: must be a positive number of centipawns"),
         ('archives = ["a"]\nalpha = "auto"', "alpha: must be a number, not a text"),
-        ('archives = ["a"]\n[train]\nshare = "few"', "train.share: must be a number, not a text"),
-        (f'archives = ["a"]\n[train]\nshare = {10**400}', "train.share: number out of range"),
+        ('archives = ["a"]\n[train]\nlr = "few"', "train.lr: must be a number, not a text"),
+        (f'archives = ["a"]\n[train]\nlr = {10**400}', "train.lr: number out of range"),
         ('archives = ["a"]\nseed = true', "seed: must be a whole number, not true or false"),
-        ('archives = ["a"]\nbudget = "soon"', "--budget soon: give a time"),
         ('archives = ["a"]\ndeep = "recorded"', "--deep recorded: does not search"),
         ('archives = ["a"]\ndeep = "stockfish:depth=10"', "give nodes=N"),
         ('archives = ["a"]\ntest_deep = "stockfish:depth=10"', "test_deep stockfish:depth=10: give nodes=N"),
         ('archives = ["a"]\ntest_deep = "komodo:nodes=1"', "test_deep 'komodo:nodes=1': 'komodo' is not one of"),
         ('archives = ["a"]\ncontrol = "yes"', "control: must be true or false, not a text"),
         ('archives = ["a"]\ncontrol = 1', "control: must be true or false, not a whole number"),
-        ('archives = ["a"]\n[mine]\noff_game = "some"', "[mine] off_game some: give a share of the positions, as 0.5"),
-        ('archives = ["a"]\n[mine]\noff_game = 0.5', "mine.off_game: must be a text, not a number"),
+        ('archives = ["a"]\noff_game = "some"', "off_game: "),
+        ('archives = ["a"]\noff_game = 0.5', "off_game: must be a text, not a number"),
         ('archives = ["a"]\n[train]\npolicy = "judges"', "[train] policy judges: give net, judge or judge:SHARE"),
         ('archives = ["a"]\n[train]\npolicy = ""', "[train] policy '': give net, judge or judge:SHARE"),
         ('archives = ["a"]\nsizes = 3', "[sizes]: must be a table"),
         ('archives = ["a"]\n[sizes]\nsteps = 0', "[sizes] steps = 0: must be at least 1"),
         ('archives = ["a"]\n[sizes]\nrejudge = 9', "[sizes] rejudge = 9: must be 0, or at least 100"),
         ('archives = ["a"]\n[sizes]\ngames = 11', "[sizes] games = 11: must be even"),
-        ('archives = ["a"]\nnormal = ["b"]\n[train]\nshare = 1', "[train] share = 1: must be below 1 with"),
         ('archives = ["a"]\n[sizes]\nsteps = 1.5', "sizes.steps: must be a whole number, not a fraction"),
         ('archives = ["a"]\n[split]\nfamilies = 1.0', "[split] families = 1: must lie between 0 and 1"),
-        ('archives = ["a"]\n[train]\nshare = 0', "[train] share = 0: trains a control"),
         ('archives = ["a"]\n[train]\namplitude = 2', "[train] amplitude=2: must lie between 0 and 1"),
         ('archives = ["a"]\n[train]\nonly = "trunk"', "train.only: 'trunk' is not one of its values"),
-        ('archives = ["a"]\n[play]\nmatch_nodes = 0', "[play] match_nodes = 0: must be at least 1"),
+        ('archives = ["a"]\nmatch_nodes = 0', "match_nodes = 0: must be at least 1"),
     ],
 )
 def test_what_is_wrong_is_one_line_that_names_the_place(text: str, said: str, tmp_path: Path) -> None:
@@ -192,22 +170,6 @@ def test_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-@given(hours=st.integers(0, 99), minutes=st.integers(0, 99), seconds=st.integers(0, 99))
-def test_budgets_against_the_standard_library(hours: int, minutes: int, seconds: int) -> None:
-    text = "".join(f"{n}{unit}" for n, unit in ((hours, "h"), (minutes, "m"), (seconds, "s")) if n)
-    if not text:
-        with pytest.raises(UsageError):
-            seconds_of(text)
-    else:
-        assert seconds_of(text) == timedelta(hours=hours, minutes=minutes, seconds=seconds).total_seconds()
-
-
-@pytest.mark.parametrize("text", ["", "h", "1", "1d", "9" * 400 + "h", "30m1h", "-1h", "1h h", "0h", "nan h"])
-def test_what_is_no_budget(text: str) -> None:
-    with pytest.raises(UsageError, match="give a time as 1h, 90m or 1h30m"):
-        seconds_of(text)
-
-
 @pytest.mark.parametrize("stockfish", [True, False])
 def test_the_judge_is_that_of_vr_mine(stockfish: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not stockfish:
@@ -219,23 +181,8 @@ def test_the_judge_is_that_of_vr_mine(stockfish: bool, monkeypatch: pytest.Monke
 
 def test_what_the_command_line_says_otherwise_is_said() -> None:
     settings = Settings(archives=("a.pgn",), threshold=0.4)
-    given: dict[str, Any] = {"archives": ("a.pgn",), "threshold": 0.3, "budget": "1h"}
+    given: dict[str, Any] = {"archives": ("a.pgn",), "threshold": 0.3, "positions": 9}
     assert toml.differing(given, settings) == [
-        "repair.toml says threshold = 0.4, which takes precedence; edit it there"
-    ]
-
-
-def test_the_example_of_the_guide_is_one(tmp_path: Path) -> None:
-    """It says what is usual, but for the sizes, in the words that are written."""
-    page = (Path(__file__).parents[1] / "docs" / "guide" / "repair.md").read_text("utf-8")
-    example = page.partition("```toml\n")[2].partition("```")[0]
-    path = tmp_path / "repair.toml"
-    path.write_text(example)
-    found = toml.read(path)
-    usual = Settings(archives=("games.pgn.zst",), net="old.pb.gz")
-    assert replace(found, sizes=Sizes()) == usual
-    toml.write(found, path)
-    written = path.read_text("utf-8").splitlines()
-    assert [line.split() for line in written if not line.startswith("# ")] == [
-        line.split() for line in ["", *example.splitlines()][1:] if not line.startswith("# ")
+        "repair.toml says threshold = 0.4, which takes precedence; edit it there",
+        "repair.toml says positions = 50000, which takes precedence; edit it there",
     ]

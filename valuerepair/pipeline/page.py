@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.chess.origins import GAME
@@ -15,7 +14,7 @@ from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.files import written_whole
 from valuerepair.inputs import read_json
-from valuerepair.intervals import Z95, Interval
+from valuerepair.intervals import Interval
 from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.run import Repair
 from valuerepair.pipeline.stages import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
@@ -37,8 +36,6 @@ OLD, CONTROLLING, NEW = "the old net", "the control", "the repaired net"
 _PAIRS = (("", 0, OLD, NEW),)
 _PAIRS_CONTROL = (*_PAIRS, ("-control", 0, CONTROLLING, NEW), ("", 1, OLD, CONTROLLING))
 _OPPONENTS = {"old": OLD, "control": CONTROLLING}
-# The best effect of candidates measured so far, as a share of the control's candidates: docs/results.md, `sampled`.
-BEST_KNOWN = 0.076
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,39 +137,15 @@ class RepairOutcome:
         pair = next((j for j in self.judged if (j.part, j.first, j.second) == ("families", CONTROLLING, NEW)), None)
         if pair is None:
             return None
-        name, where = "owed to the candidates", f"on {_PLACES['families']}"
-        comparison = pair.candidates
-        change = Interval.of_figures(comparison["change"])
-        why = f"{where}, each net's Q scaled, candidates {change.points} against the control"
-        if (power := power_of(comparison)) is None:
-            return Claim(name, False, f"{why}; too few games to tell")
-        best = f"{100 * BEST_KNOWN:g} % fewer candidates"
-        why += f"; the best effect known ({best}) would be shown with a probability of {100 * power:.0f} %"
-        return Claim(name, change.high < 0, why)
+        change = Interval.of_figures(pair.candidates["change"])
+        why = f"on {_PLACES['families']}, each net's Q scaled, candidates {change.points} against the control"
+        return Claim("owed to the candidates", change.high < 0, why)
 
     @property
     def claims(self) -> list[Claim]:
         """All claims, the most important first."""
         claims = [self.better_judge, self.better_player, self.owed_to_candidates]
         return [claim for claim in claims if claim is not None]
-
-    def as_json(self) -> dict[str, Any]:
-        """The outcome, JSON-able; `judged` has the comparisons as `vr compare --json` prints them."""
-        owed = self.owed_to_candidates
-        return {
-            "better_judge": asdict(self.better_judge),
-            "better_player": asdict(self.better_player),
-            "owed_to_candidates": None if owed is None else asdict(owed),
-            "judged": [
-                {"part": pair.part, "first": pair.first, "second": pair.second, **pair.figures} for pair in self.judged
-            ],
-            "rejudged": None if self.rejudged is None else dict(self.rejudged),
-            "matches": dict(self.matches),
-            "took": self.took,
-            "repaired": str(self.repaired),
-            "control": None if self.control is None else str(self.control),
-            "report": str(self.page),
-        }
 
     def lines(self) -> list[str]:
         """The result as text for a terminal."""
@@ -185,19 +158,6 @@ class RepairOutcome:
         nets = [str(net) for net in (self.repaired, self.control) if net is not None]
         text.append(f"time: {format_duration(self.took)}")
         return [*text, f"nets: {', '.join(nets)}" if len(nets) > 1 else f"net: {nets[0]}", f"report: {self.page}"]
-
-
-def power_of(comparison: Mapping[str, Any]) -> float | None:
-    """The probability that the test against the control would show the best effect known, with an interval this wide.
-
-    `comparison` are the candidates of the control and of the repaired net, as JSON. None if it has no interval.
-    """
-    low, high = comparison["change"]["low"], comparison["change"]["high"]
-    rate = comparison["first"]["rate"]
-    if None in (low, high, rate) or low == high:
-        return None
-    standard_error = (high - low) / (2 * Z95)
-    return NormalDist().cdf(BEST_KNOWN * rate / standard_error - Z95)
 
 
 def _named(rows: Sequence[Mapping[str, Any]]) -> str:
