@@ -117,7 +117,7 @@ def test_reading_writes_nothing_beside_it(tmp_path: Path) -> None:
         frame = store.frame(labels=True, verdicts=True, outcomes=True)
         assert list(tmp_path.iterdir()) == [path]
         store_figures(store)
-    vr.plot("scatter", path, threshold=0.35)
+    vr.plot("scatter", path, question=Question(threshold=0.35))
     vr.compare(path, ["maia-1900", "maia-1100"], vr.Question(threshold=0.35))
     assert list(tmp_path.iterdir()) == [path]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest

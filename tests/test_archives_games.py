@@ -10,7 +10,6 @@ import pytest
 import zstandard
 
 from tests.mining_doubles import random_games
-from valuerepair.archives.options import EVAL, RecordedOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import read_games
 from valuerepair.errors import UsageError
@@ -50,7 +49,7 @@ def test_all_positions_of_the_wanted_games(tmp_path: Path, packed: bool) -> None
         path = tmp_path / "games.pgn.zst"
         path.write_bytes(zstandard.compress(plain.read_bytes()))
     report, positions = ReadReport(), []
-    for batch in read_games({str(path): wanted}, None, report):
+    for batch in read_games({str(path): wanted}, report):
         origins = batch.origin
         for i in range(len(batch)):
             assert origins.game[i].source == str(path)
@@ -61,22 +60,14 @@ def test_all_positions_of_the_wanted_games(tmp_path: Path, packed: bool) -> None
     assert report.adds_up
 
 
-def test_positions_bring_their_evaluations(tmp_path: Path) -> None:
-    (tmp_path / "evals.pgn").write_text(WITH_EVALS)
-    [batch] = read_games({str(tmp_path / "evals.pgn"): [1]}, RecordedOptions(EVAL), ReadReport())
-    assert batch.ply.tolist() == [1, 3]  # where a move was played and the one before it has an evaluation
-    # lichess writes for White; a record is from the side to move, which is Black after White's move
-    assert [evaluation and evaluation.cp for evaluation in batch.origin.recorded or []] == [-20, -31]
-
-
 def test_several_files_and_games_that_are_not_there(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.pgn").write_text(WITH_EVALS)
     wanted = {str(tmp_path / "a.pgn"): [2, 9], str(tmp_path / "b.pgn"): [1]}
-    games = [game for batch in read_games(wanted, None, ReadReport()) for game in batch.origin.game]
+    games = [game for batch in read_games(wanted, ReadReport()) for game in batch.origin.game]
     assert list(dict.fromkeys((Path(game.source).name, game.number) for game in games)) == [("a.pgn", 2), ("b.pgn", 1)]
 
 
 def test_a_file_that_has_gone(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
-        list(read_games({str(tmp_path / "gone.pgn"): [1]}, None, ReadReport()))
+        list(read_games({str(tmp_path / "gone.pgn"): [1]}, ReadReport()))

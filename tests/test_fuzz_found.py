@@ -158,15 +158,6 @@ def test_counters_that_boards_have_no_room_for_are_no_position() -> None:
     assert "a move counter is not a number below 65536" in report.examples[0][2]
 
 
-def test_options_of_an_engine_with_numbers_of_many_digits() -> None:
-    option = parse_option(f"option name Hash type spin default 1 min 1 max {'9' * 5000}")
-    assert option is not None
-    assert (option.low, option.high) == (1, None)
-    with pytest.raises(ValueError, match="a number from 1 to None"):
-        option.accepted("9" * 5000)
-    assert option.accepted("16") == "16"
-
-
 def test_lines_without_end_are_one_rejected_line_and_no_memory() -> None:
     fen = b"4k3/8/8/8/8/8/8/4K2R w K - 0 1"
     endless = fen + b" id " + b"x" * (3 << 20)

@@ -28,7 +28,7 @@ from valuerepair.question import Question
 from valuerepair.report import stats
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions
-from valuerepair.store.export import format_of, write_file, write_stream
+from valuerepair.store.export import table_of, write_file, write_stream
 from valuerepair.store.queries import COLUMNS
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
@@ -306,7 +306,7 @@ def test_exports_read_back_as_the_frame(path: Path, tmp_path: Path) -> None:
     with Store.open(path) as store:
         frame = store.frame()
     for kind in ("parquet", "jsonl", "csv"):
-        write_file(frame, format_of(f"x.{kind}", None), str(tmp_path / f"x.{kind}"))
+        write_file(frame, table_of(f"x.{kind}"), str(tmp_path / f"x.{kind}"))
     parquet = pd.read_parquet(tmp_path / "x.parquet")
     assert parquet.attrs == frame.attrs
     assert parquet["cp"].dtype == "Int64"

@@ -23,7 +23,7 @@ from valuerepair.report import figures
 from valuerepair.report import page as page_module
 from valuerepair.report import stats as stats_module
 from valuerepair.report.stats import store_figures
-from valuerepair.store import columns, queries, reached, screening, selection
+from valuerepair.store import columns, queries, screening, selection
 from valuerepair.store.queries import one_position, played_from
 from valuerepair.store.rows import value_condition
 from valuerepair.store.store import Store
@@ -59,9 +59,7 @@ def books(store: Store, folder: Path) -> object:
 
 
 def plots(store: Store, folder: Path) -> object:
-    kinds = ("scatter", "hexbin", "results", "by-phase", "by-men", "by-label", "recall", "survival")
-    return [figures.draw(kind, store, threshold=THRESHOLD) if "threshold" in figures.KINDS[kind].options
-            else figures.draw(kind, store) for kind in kinds]  # fmt: skip
+    return [figures.draw(kind, store, Question(threshold=THRESHOLD)) for kind in ("scatter", "rates", "results")]
 
 
 def page(store: Store, folder: Path) -> object:
@@ -157,15 +155,6 @@ def test_positions_of_no_game_are_read_from_their_own_index(path: Path) -> None:
     with Store.open(path) as store:
         walk = ["SCAN positions USING COVERING INDEX positions_beside"]
         assert list(steps(store.connection, columns.KIND_ROWS)) == walk
-
-
-def test_families_come_in_the_order_of_their_key(path: Path) -> None:
-    with Store.open(path) as store:
-        for statement in (reached.REACHED, reached.ANY_REACHED):
-            filled_in = re.sub(r":net|:oracle|\?", "1", statement)
-            assert faults(store.connection, filled_in) == []
-            assert not any("B-TREE" in step or (step.startswith("SCAN") and step != "SCAN CONSTANT ROW")
-                           for step in steps(store.connection, filled_in))  # fmt: skip
 
 
 def test_words_come_from_their_index(path: Path) -> None:
