@@ -33,7 +33,7 @@ from valuerepair.nets.weights import NetFile, read_net_file
 log = logging.getLogger(__name__)
 
 EXAMPLE = "for example stockfish:nodes=1000000, mcts:nodes=1000 or uci:/path/engine,nodes=1000000"
-# The settings of our own search as a judge that differ from lc0's (measured in docs/methods/judges.md, "The own search
+# The settings of our own search as a judge that differ from lc0's (measured in docs/methods.md, "The own search
 # as a judge").
 JUDGING: Mapping[str, str] = {"certainty": "1", "lookahead": "1", "auto_extend": "1"}
 # The hash is cleared before every search, which costs some 1.4 ms at 16 MB and 6 ms at 64 MB.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # A fortress shows in the growth of a search's evaluation from its first rung of at least this many nodes to its end, at
-# least this many times as many nodes. What shorter searches are worth: docs/methods/judges.md, "Labels".
+# least this many times as many nodes. What shorter searches are worth: docs/methods.md, "Labels".
 RUNG_NODES, RUNG_TIMES = 10_000, 20
 
 
