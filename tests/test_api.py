@@ -416,7 +416,6 @@ loose: Any = vr  # mypy would refuse these words, too
         (lambda out: loose.export(SAMPLE, out / "new.csv", part="games"), "--split"),
         (lambda out: vr.compare(SAMPLE, ["maia-1900", "maia-1100"], part="games"), "--split"),
         (lambda out: loose.compare(SAMPLE, ["maia-1900", "maia-1100"], 0.4), "0.4"),
-        (lambda out: loose.Question(alpha="auto"), "auto"),
         (lambda out: loose.make_split(SAMPLE, out / "new.json", seed=None), "seed"),
         (lambda out: loose.open_store(SAMPLE).frame(only=["net_Q"]), "net_Q"),
     ],

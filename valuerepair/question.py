@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from valuerepair.errors import UsageError, check_word
 
@@ -42,9 +42,8 @@ class Question:
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
-        if self.alpha is not None and not (isinstance(self.alpha, SupportsFloat) and 0 < self.alpha < float("inf")):
-            alpha = f"{self.alpha:g}" if isinstance(self.alpha, SupportsFloat) else repr(self.alpha)
-            raise UsageError(f"--alpha {alpha}: must be a positive number of centipawns, or auto (None)")
+        if self.alpha is not None and not 0 < self.alpha < float("inf"):
+            raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns, or auto (None)")
         if self.oracle == "":
             raise UsageError("--oracle '': is empty, which all oracles would fit; give a part of its name or digest")
         for name, words in (("q_from", QFrom), ("expanded", Expanded)):
@@ -106,8 +105,6 @@ def no_deep_score(positions: int, q_from: str) -> str:
 
 def check_threshold(threshold: float) -> None:
     """Raises UsageError for a threshold outside (0, 2]: Q lies in [-1, 1], so no two values differ by more than 2."""
-    if not isinstance(threshold, SupportsFloat):
-        raise UsageError(f"a threshold is a number; the question Worst(0.02) means the worst 2 %; not {threshold!r}")
     if not 0 < threshold <= 2:
         raise UsageError(
             f"a threshold lies above 0 and is at most 2, the largest difference of two Q; not {threshold:g}"

@@ -22,7 +22,7 @@ from valuerepair.cli.printing import is_quiet, print_result
     metavar="SPEC",
     help="Also have a deeper oracle judge 2,000 of the positions, as --deep of `vr mine`: stockfish:nodes=1000000.",
 )
-@click.option("--rejudge-positions", type=int, hidden=True)
+@click.option("--rejudge-positions", type=int, hidden=True, help="How many, in place of 2,000.")
 @click.option(
     "-o",
     "--output",

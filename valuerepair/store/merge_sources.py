@@ -218,6 +218,5 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("files"),
 )
-# Tables with code of their own in `valuerepair.store.merge_rows`. Calibrations are not merged: a fit to all positions
-# is better than that of one store, and is made when it is needed.
+# Tables with code of their own in `valuerepair.store.merge_rows`; `calibrations` has no rows.
 OTHERS = ("runs", "games", "nets", "oracles", "screens", "positions", "screened", "calibrations")
