@@ -20,18 +20,18 @@ COMMANDS: dict[str, dict[str, str]] = {
         "mine": "Find the positions a net misjudges in game archives.",
         "confirm": "Look again at the candidates, deeper: was the search right, or the net?",
         "expand": "Look around the candidates, where there are more.",
-        "merge": "Merge several stores into one.",
+        "merge": "Merge stores, for example those of several machines.",
     },
     "Look": {
-        "stats": "Show what is in the store: counts, candidate rates, labels, costs; fit alpha.",
+        "stats": "Show how often the net is wrong, where and how: rates, labels, costs, alpha.",
         "show": "Show one position: board, values, labels, where it came from.",
-        "plot": "Draw plots: scatter, rates, results, recall, Elo and more.",
-        "report": "Write a report: one HTML file to look at, filter and walk the positions.",
-        "export": "Write the store's rows as Parquet, JSONL or CSV, or for NNUE trainers.",
+        "plot": "Draw scatter, rates or results of the store; a training, a match, a sweep.",
+        "report": "Write a page: one HTML file to look at, filter and walk the positions.",
+        "export": "Write the positions as a table (Parquet, JSONL, CSV) or as an EPD suite.",
     },
     "Make training data, train": {
         "split": "Choose what training never sees, to judge by.",
-        "books": "Write opening books from the candidates, or check a book.",
+        "books": "Write opening books of the candidates: book.pgn for lc0, book.epd for others.",
         "selfplay": "Play games from the lines of a book: PGN, results in the store, training records.",
         "chunks": "Write training chunks of games, of chunks that exist, or of the store.",
         "mix": "Mix repair games with normal ones: training data in a given share.",
@@ -44,7 +44,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "Engine and machine": {
         "eval": "Evaluate positions by a net alone, or by the built-in search, move by move.",
-        "uci": "The built-in MCTS as a UCI engine.",
+        "uci": "Serve the built-in search as a UCI engine.",
         "doctor": "Report what is installed and works; with FILES: check stores, books and nets.",
     },
 }
