@@ -1,8 +1,8 @@
 """The loop of training: steps, judgements on games held out, checkpoints, when to stop, and the amplitude step.
 
 If a net has learned the right direction, but has moved too far in it, one number, lambda, corrects it: its parameters
-become old + lambda (new - old). Noise in the labels, many passes, and drawing candidates by the judge's values make
-training move too far (docs/methods.md, "The amplitude step").
+become old + lambda (new - old). Noise in the labels and many passes make training move too far (docs/methods.md, "The
+amplitude step").
 """
 
 from __future__ import annotations
