@@ -10,8 +10,6 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -29,7 +27,6 @@ from numpy.typing import NDArray
 import valuerepair as vr
 from tests import lc0_rescorer
 from tests.chunk_games import run
-from tests.cli_tree import SAMPLE
 from tests.cli_tree import vr as run_vr
 from tests.mining_doubles import mine_by_key, random_games
 from tests.test_split import kinds
@@ -48,7 +45,6 @@ from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
 from valuerepair.training import chunk_output, game_chunks
 from valuerepair.training.game_chunks import GameChunksSummary, write_game_chunks
-from valuerepair.training.judged import JudgedBoards
 from valuerepair.training.samples import of_records
 
 Captured = pytest.CaptureFixture[str]
@@ -212,24 +208,6 @@ def check_game(game: chess.pgn.Game, records: Records, form: int = 1) -> None:
     assert ((records["invariance_info"] & v6.ADJUDICATED == 0) == over).all()
 
 
-def check_as_the_rescorer(records: Records) -> None:
-    """lc0's src/trainingdata/rescorer.cc, Validate."""
-    for name in ("best", "root", "played", "result"):
-        assert (np.abs(records[f"{name}_q"]) <= 1).all()
-        assert ((records[f"{name}_d"] >= 0) & (records[f"{name}_d"] <= 1)).all()
-    # What is no more than 1 in all: win, draw and loss are probabilities.
-    assert (np.abs(records["best_q"]) + records["best_d"] <= 1 + 1e-6).all()
-    for name in ("root_m", "best_m", "played_m", "plies_left"):
-        assert (records[name] >= 0).all()
-    assert (records["rule50_count"] <= 100).all()
-    p = records["probabilities"]
-    assert (((p >= 0) & (p <= 1)) | (p == -1)).all()
-    assert np.allclose(np.where(p > 0, p, 0).sum(1), 1, atol=0.01)
-    row = np.arange(len(records))
-    assert (p[row, records["best_idx"]] >= 0).all()
-    assert (p[row, records["played_idx"]] >= 0).all()
-
-
 @pytest.mark.parametrize("form", INPUT_FORMATS)
 def test_games_say_what_python_chess_says(tmp_path: Path, form: int) -> None:
     chunks = chunks_of(GAMES, tmp_path, form=form)
@@ -237,7 +215,7 @@ def test_games_say_what_python_chess_says(tmp_path: Path, form: int) -> None:
     assert len(chunks) == len(games) == 5
     for game, records in zip(games, chunks, strict=True):
         check_game(game, records, form)
-        check_as_the_rescorer(records)
+        lc0_rescorer.check_valid(records)
         assert (records["visits"] == 0).all()
         for name in ("best", "root", "played"):
             assert (records[f"{name}_q"] == records["result_q"]).all()
@@ -261,19 +239,7 @@ def test_random_games_say_what_python_chess_says(
     chunks = chunks_of(text, tmp_path_factory.mktemp("random"), form=form)
     for game, records in zip(decided(text), chunks, strict=True):
         check_game(game, records, form)
-        check_as_the_rescorer(records)
-
-
-def test_our_own_decoder_reads_them(tmp_path: Path) -> None:
-    """archives/chunks.py, which was made for lc0's chunks: positions, moves, sides."""
-    chunks_of(GAMES, tmp_path)
-    batches = list(sample([str(tmp_path / "out")], SampleOptions(per_game=None, min_ply=0), ReadReport()))
-    played = {position.fen.rsplit(" ", 2)[0]: position.origin.played for batch in batches for position in batch}
-    expected: dict[str, str] = {}
-    for game in decided(GAMES):
-        for board, move in zip(boards_of(game), game.mainline_moves(), strict=True):
-            expected.setdefault(board.fen().rsplit(" ", 2)[0], move.uci())  # a position comes once
-    assert played == expected
+        lc0_rescorer.check_valid(records)
 
 
 # -- evaluations ------------------------------------------------------------------------------------------------------
@@ -389,22 +355,6 @@ def test_lc0s_rescorer_deblunders_games_whose_last_position_has_no_value(tmp_pat
     assert records["result_q"] == pytest.approx([-logistic(100), logistic(100), 1, -1], abs=1e-6)
 
 
-def test_each_game_has_its_own_kind(tmp_path: Path) -> None:
-    """One archive with games of several programs: every game is read as what it is."""
-    texts = [
-        EVALUATED.format("[%eval 0.5]", "", "", ""),
-        EVALUATED.format("+0.50/12 1s", "", "", ""),
-        EVALUATED.format("", "d=9, n=10, wv=0.50", "", ""),
-        EVALUATED.format("", "q=+0.25 wdl=500/250/250 n=20 net=+0.1", "", ""),
-    ]
-    chunks = chunks_of("".join(texts), tmp_path)
-    assert [np.flatnonzero(records["visits"]).tolist() for records in chunks] == [[1, 3], [0, 3], [1, 3], [1, 3]]
-    searched = [records[records["visits"] > 0][0] for records in chunks]
-    expected = (-logistic(50), logistic(50), -logistic(50), 0.25)
-    assert [record["best_q"] for record in searched] == pytest.approx(expected, abs=1e-6)
-    assert searched[3]["best_d"] == pytest.approx(0.25)
-
-
 # -- a store ----------------------------------------------------------------------------------------------------------
 
 
@@ -439,7 +389,7 @@ def test_judged_values_and_moves(mined: tuple[Path, Path], tmp_path: Path, share
         summary = write(archive, tmp_path / "out", store=store, **options)
     judged, seen = judged_rows(db), 0
     for game, records in zip(decided(archive.read_text()), chunks_in(tmp_path / "out"), strict=True):
-        check_as_the_rescorer(records)
+        lc0_rescorer.check_valid(records)
         board = game.board()
         for record, move in zip(records, game.mainline_moves(), strict=True):
             judgement = judged.get(board.fen(en_passant="fen").rsplit(" ", 2)[0]) or judged.get(
@@ -531,7 +481,7 @@ def test_the_policy_of_a_net(shared_data: Path, tmp_path: Path, share: float) ->
     chunks = chunks_of(GAMES, tmp_path, policy="net", policy_share=share, net=net)
     with vr.open_net(net) as opened:
         for game, records in zip(decided(GAMES), chunks, strict=True):
-            check_as_the_rescorer(records)
+            lc0_rescorer.check_valid(records)
             moves = [move.uci() for move in game.mainline_moves()]
             start = game.board().fen()
             positions = [
@@ -672,35 +622,9 @@ def test_interrupted_runs_end_with_the_same_bytes(mined: tuple[Path, Path], tmp_
             assert stopped.interrupted
             assert stopped.chunks % 8 == 0
         assert stopped.chunks == 24
+        with pytest.raises(UsageError, match="another run"):
+            run(tmp_path / "out", question=Question(alpha=200.0))
         run(tmp_path / "out")
-    assert contents(tmp_path / "out") == contents(tmp_path / "straight")
-
-
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.test_game_chunks import Progress, chunk_output, write
-chunk_output.SHARD_CHUNKS = 8
-class Killing(Progress):
-    games = 0
-    def note(self, text):
-        self.games += 1
-        if self.games == 19:
-            os.kill(os.getpid(), signal.SIGKILL)
-write(Path(sys.argv[1]), Path(sys.argv[2]), progress=Killing("chunks", quiet=True))
-"""
-
-
-@pytest.mark.usefixtures("small_tars")
-def test_a_killed_run_goes_on(mined: tuple[Path, Path], tmp_path: Path) -> None:
-    archive, _ = mined
-    done = subprocess.run([sys.executable, "-c", _KILLED, archive, tmp_path / "out"], check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert {path.name for path in (tmp_path / "out").glob("*.tar")} == {"chunks-00000.tar", "chunks-00001.tar"}
-    with pytest.raises(UsageError, match="another run"):
-        write(archive, tmp_path / "out", question=Question(alpha=200.0))
-    write(archive, tmp_path / "out")
-    write(archive, tmp_path / "straight")
     assert contents(tmp_path / "out") == contents(tmp_path / "straight")
 
 
@@ -750,13 +674,3 @@ def test_what_cannot_be(
     assert line in err
     assert len(err.splitlines()) == 1
     assert not Path("out").exists()
-
-
-def test_what_screening_cut_has_its_last_value() -> None:
-    """A rung's search is what the store has of most positions of the sample."""
-    query = """SELECT count(DISTINCT position_id), sum(stage = 'full') FROM deep_values
-        WHERE oracle_id = ? AND position_id IN (SELECT position_id FROM net_values WHERE net_id = ?)"""
-    with Store.open(SAMPLE) as store:
-        net, oracle = store.pick()
-        judged, in_full = store.connection.execute(query, (oracle, net)).fetchone()
-        assert len(JudgedBoards.of(store, Question()).keys) == judged > in_full

@@ -26,7 +26,7 @@ from tests.cli_tree import SAMPLE
 from tests.cli_tree import vr as run_vr
 from tests.test_training_records import STARTS
 from tests.training_doubles import store_beside_games
-from tests.v6_records import CANONICAL, positions_of, records_of
+from tests.v6_records import positions_of, records_of
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
@@ -324,23 +324,9 @@ def test_lc0s_rescorer_takes_all_input_formats(form: int, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("form", INPUT_FORMATS)
 def test_what_lc0s_rescorer_demands(form: int) -> None:
-    """Its checks (lc0 src/trainingdata/rescorer.cc, Validate and ResultForData), for where it cannot be run."""
     batch = PositionBatch.from_positions(some_positions())
     records = position_records(judged(batch), *net_of(batch), RecordFacts(form, "fen_only", 1.0))
-    for name in ("root", "best", "played"):
-        assert (np.abs(records[f"{name}_q"]) <= 1).all()
-        assert ((records[f"{name}_d"] >= 0) & (records[f"{name}_d"] <= 1)).all()
-        assert (records[f"{name}_m"] >= 0).all()
-    assert np.isin(records["result_q"], (-1, 0, 1)).all()
-    assert (records["rule50_count"] <= 100).all()
-    p = records["probabilities"]
-    assert ((p == -1) | ((p >= 0) & (p <= 1))).all()
-    np.testing.assert_allclose(np.where(p < 0, 0, p).sum(1), 1, atol=0.01)
-    rows = np.arange(len(records))
-    assert (p[rows, records["best_idx"]] >= 0).all()
-    assert (p[rows, records["played_idx"]] >= 0).all()
-    stm = records["side_to_move_or_enpassant"].astype(int)
-    assert ((stm & (stm - 1)) == 0).all() if form in CANONICAL else (stm <= 1).all()
+    lc0_rescorer.check_valid(records)
 
 
 def test_command_writes_and_refuses(any_maia: Path, tmp_path: Path, capsys: Captured) -> None:

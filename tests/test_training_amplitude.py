@@ -25,7 +25,6 @@ from valuerepair.training.losses import LossWeights  # noqa: E402
 from valuerepair.training.options import TrainOptions  # noqa: E402
 from valuerepair.training.samples import Samples  # noqa: E402
 from valuerepair.training.sources import TrainingStream  # noqa: E402
-from valuerepair.training.train import _amplitude, _amplitude_line  # noqa: E402
 
 ONLY_VALUE = LossWeights(policy=0, moves_left=0)
 
@@ -155,28 +154,3 @@ def test_a_given_amplitude_is_that_part_of_the_change(held_out: bool, samples: S
     for name, value in half.parameters.items():
         np.testing.assert_allclose(value, (old[name] + whole.parameters[name]) / 2, rtol=1e-5, atol=1e-6)
     assert bool(half.amplitude.measures) == held_out
-
-
-def test_a_given_amplitude_does_not_hide_that_of_held_out_games(
-    samples: Samples, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The least squares of the held-out games are at 1 / 1.7, which training warns of; what is written is as given."""
-    train, held = too_far(samples)
-    for name in ("found", "given", "alone"):
-        (tmp_path / name).mkdir()
-    found = trained(held, train, tmp_path / "found").amplitude
-    given = trained(held, train, tmp_path / "given", amplitude=0.5)
-    alone = trained(None, train, tmp_path / "alone", amplitude=0.5)
-    assert found is not None
-    assert given.amplitude is not None
-    assert given.amplitude.factor == 0.5
-    assert given.amplitude.of_held_out == found.factor == pytest.approx(1 / 1.7, abs=0.03)
-    for name, value in given.parameters.items():
-        np.testing.assert_array_equal(value, alone.parameters[name])
-    with caplog.at_level("WARNING"):
-        about = _amplitude(given)
-    assert about is not None
-    assert f"{found.factor:.2f}" in caplog.text
-    line = _amplitude_line(about, 0.5)
-    assert f"{found.factor:.2f}" in line
-    assert "0.5" in line

@@ -34,7 +34,6 @@ from valuerepair.judge.split import keys_of_games
 from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
 from valuerepair.store.store import Store
-from valuerepair.training import train as training
 from valuerepair.training.graph import NetGraph
 from valuerepair.training.sources import is_held
 from valuerepair.training.train import read_curve
@@ -80,9 +79,7 @@ def far_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 def trained(maia_file: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A new net, and its curve as Python has it."""
     out = tmp_path_factory.mktemp("trained") / "new.pb.gz"
-    options = valuerepair.TrainOptions(
-        only="value", steps=20, batch=64, warmup=0, lr=1e-3, every=10, holdout=0.4, threshold=0.3
-    )
+    options = valuerepair.TrainOptions(only="value", steps=12, batch=64, warmup=0, lr=1e-3, every=6, threshold=0.3)
     return out, valuerepair.train(maia_file, out, store=SAMPLE, options=options).curve
 
 
@@ -96,7 +93,7 @@ def test_what_is_written_says_what_was_measured(trained: tuple[Path, Any], maia_
     """The new file, read by lc0's converter and ONNX Runtime, on the held-out positions of the store."""
     out, curve = trained
     usual = Question(threshold=0.3, alpha=stored_alpha())
-    source = store_source(SAMPLE, replace(usual, net=maia_file), holdout=0.4)
+    source = store_source(SAMPLE, replace(usual, net=maia_file))
     assert curve.attrs["options"]["alpha"] == stored_alpha()
     with valuerepair.open_store(SAMPLE) as store:
         frame = store.frame(usual, cut=True).set_index("position_id").loc[source.judged.ids[source.held]]
@@ -127,7 +124,7 @@ def test_the_net_tells_of_its_training_and_its_curve_is_drawn(
     assert f"lambda {curve.attrs['amplitude']['lambda']:.2f}" in "\n".join(read_curve(out).lines())
     code, printed, _ = vr(["plot", "training", str(out), "-o", str(tmp_path / "curve.svg")], capsys)
     assert code == 0
-    assert "20 of 20 steps" in printed
+    assert "12 of 12 steps" in printed
     assert 'id="rate"' in (tmp_path / "curve.svg").read_text()
     assert [path.name for path in out.parent.iterdir() if "checkpoint" in path.name or "lock" in path.name] == []
     code, _, err = train(maia_file, out, capsys, *STORE)
@@ -234,33 +231,6 @@ def test_no_chunk_has_a_position_that_judges(maia_file: str, tmp_path: Path, cap
     left_out = re.search(r"with a held-out position (\d+)", err)
     assert left_out is not None
     assert held <= int(left_out[1]) < 1.05 * held  # openings of other games may reach a held-out position
-
-
-def test_training_says_which_alpha_it_learns_by_and_what_that_does(
-    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    def stop(*arguments: Any) -> None:
-        raise UsageError("far enough")
-
-    monkeypatch.setattr(training, "_train", stop)
-    db = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
-
-    def lines(*words: str) -> list[str]:
-        return train(maia_file, tmp_path / "new.pb.gz", capsys, "--db", str(db), *words)[2].splitlines()
-
-    first = lines("--alpha", "170")
-    assert first[0] == "training targets: alpha 170 (given)"
-    steep = re.match(r"by alpha 170 the net's Q would become ([\d.]+) times as steep .*; alpha (\d+) would", first[1])
-    assert steep is not None
-    with Store.open(db) as store:
-        frame = store.frame(Question(net=maia_file, alpha=170.0)).dropna(subset="deep_q")
-    mass = (frame.weight * frame.net_q**2).sum()
-    assert float(steep[1]) == round((frame.weight * frame.net_q * frame.deep_q).sum() / mass, 2)
-    assert "1.00 times as steep" in lines("--alpha", steep[2])[1]
-    assert lines()[0].startswith(f"training targets: alpha {steep[2]} (stored fit")
-    with closing(sqlite3.connect(db)) as sql, sql:
-        sql.execute("DELETE FROM alpha_fits")
-    assert lines()[0].startswith(f"training targets: alpha {steep[2]} (fitted on ")
 
 
 # -- what is wrong is said --------------------------------------------------------------------------------------------

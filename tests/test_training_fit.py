@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ optax: Any = pytest.importorskip("optax")
 from tests.linear_net import LinearNet  # noqa: E402
 from tests.training_doubles import InMemory, as_held, learn, positions  # noqa: E402
 from valuerepair.errors import UsageError, ValueRepairError  # noqa: E402
-from valuerepair.files import written_whole  # noqa: E402
 from valuerepair.nets.planes import unpack_masks  # noqa: E402
 from valuerepair.nets.weights import read_net_file  # noqa: E402
 from valuerepair.training import checkpoint  # noqa: E402
@@ -404,30 +401,6 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(samples: Sample
         run(bad, tmp_path, steps=30)
     assert good.curve
     assert (tmp_path / "checkpoint").read_bytes() == before
-
-
-def test_a_full_disk_at_a_checkpoint_leaves_the_one_before(
-    samples: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    expected = run(samples, whole)
-    calls: Iterator[int] = iter(range(100))
-
-    @contextmanager
-    def on_a_full_disk(path: Path) -> Iterator[Path]:
-        with written_whole(path) as partial:
-            if next(calls) == 2:
-                partial.unlink()
-                partial.symlink_to("/dev/full")
-            yield partial
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "written_whole", on_a_full_disk)
-        with pytest.raises(ValueRepairError, match="No space left on device: the checkpoint of step 30"):
-            run(samples, tmp_path)
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["checkpoint"]
-    assert same(run(samples, tmp_path), expected)
 
 
 def test_held_out_positions_may_be_fewer_than_a_batch(samples: Samples, tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ def drawing(path: str) -> style.Drawing:
     """Three panels over the steps: losses; candidates; the change of the policy and the error of the value.
 
     `path` is that of the new net, or of the curve's file beside it. A vertical line marks the step that was written.
-    Artists have a gid: ``loss``, ``train_loss``, ``rate``, ``mean_dq``, ``policy_kl``,
-    ``written``. Raises ValueRepairError for another file.
+    Artists have a gid: ``loss``, ``train_loss``, ``rate``, ``mean_dq``, ``policy_kl``, ``written``. Raises
+    ValueRepairError for another file.
     """
     training = read_curve(path)
     about, rows = training.about, training.rows
