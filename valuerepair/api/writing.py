@@ -16,6 +16,7 @@ from valuerepair import outputs
 from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, shown_progress, split_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
+from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     from valuerepair.books.options import BookOptions
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from valuerepair.judge.split import PartCount, Split, WrittenSplit
     from valuerepair.report.page import WrittenPage
     from valuerepair.report.style import Drawing
-    from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 
