@@ -95,7 +95,7 @@ ALPHA = alpha_option()
 def _listed_by_help(context: click.Context, _: click.Parameter, settings: tuple[str, ...]) -> tuple[str, ...]:
     """The settings; ``help`` among them prints all parameters and ends the command."""
     if "help" in settings and not context.resilient_parsing:
-        from valuerepair import SearchParams
+        from valuerepair.mcts.params import SearchParams
 
         click.echo("\n".join(SearchParams().lines()))
         context.exit()

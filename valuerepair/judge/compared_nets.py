@@ -142,21 +142,11 @@ def _find(store: Store, words: str, oracle: ComparedOracle) -> ComparedNet:
 
 
 def _of_file(store: Store, path: str, oracle: ComparedOracle) -> ComparedNet:
-    """The net of a file."""
-    file = read_net_file(path)
-    return _of_content(store, ComparedNet(0, file.name, file.sha256, "", path, oracle.scored), oracle)
-
-
-def _of_content(store: Store, new: ComparedNet, oracle: ComparedOracle) -> ComparedNet:
-    """The store's net with the same key (of several, the one that has evaluated most), else `new`."""
-    nets = store.nets()
-    rows = nets[nets["sha256"] == new.key].sort_values("evaluated", ascending=False)
-    if not len(rows):
-        return new
-    row = rows.iloc[0]
-    number, fill = int(row["id"]), str(row["history_fill"])
-    missing = len(lacking(store, number, oracle))
-    return replace(new, id=number, name=str(row["name"]), history_fill=fill, missing=missing)
+    """The net of a file; of the store's nets with its content, the one that has evaluated most."""
+    file, nets = read_net_file(path), store.nets()
+    stored = nets[nets["sha256"] == file.sha256].sort_values("evaluated", ascending=False)
+    number, fill = (int(stored["id"].iloc[0]), str(stored["history_fill"].iloc[0])) if len(stored) else (0, "")
+    return ComparedNet(number, file.name, file.sha256, fill, path, len(lacking(store, number, oracle)))
 
 
 def lacking(store: Store, net_id: int, oracle: ComparedOracle) -> NDArray[np.int64]:
