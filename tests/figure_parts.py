@@ -14,7 +14,7 @@ from matplotlib.text import Text
 from valuerepair.arrays import Floats
 
 
-def artist(figure: Figure, gid: str) -> Any:
+def artist(figure: Artist, gid: str) -> Any:
     """The one artist with that gid."""
     (matching,) = figure.findobj(lambda part: isinstance(part, Artist) and part.get_gid() == gid)
     return matching
@@ -50,8 +50,7 @@ def bars(figure: Figure, panel: str) -> dict[str, tuple[float, float, float]]:
     (axes,) = (axes for axes in figure.axes if axes.get_label() == panel)
     intervals = {}
     for i, name in enumerate(label.get_text() for label in axes.get_yticklabels()):
-        (bar,) = axes.findobj(lambda part, i=i: isinstance(part, Artist) and part.get_gid() == f"bar-{i}")
-        (span,) = axes.findobj(lambda part, i=i: isinstance(part, Artist) and part.get_gid() == f"interval-{i}")
+        bar, span = artist(axes, f"bar-{i}"), artist(axes, f"interval-{i}")
         assert isinstance(bar, Rectangle)
         assert isinstance(span, Line2D)
         low, high = np.asarray(span.get_xdata(), float)
