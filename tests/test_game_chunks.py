@@ -30,7 +30,7 @@ from tests.chunk_games import run
 from tests.cli_tree import vr as run_vr
 from tests.mining_doubles import mine_by_key, random_games
 from tests.test_split import kinds
-from tests.v6_records import CANONICAL
+from tests.v6_records import CANONICAL, positions_of, records_of
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
@@ -41,7 +41,6 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import Split
 from valuerepair.nets.planes import CLASSICAL, INPUT_FORMATS
 from valuerepair.question import Question
-from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
 from valuerepair.training import chunk_output, game_chunks
 from valuerepair.training.game_chunks import GameChunksSummary, write_game_chunks
@@ -131,81 +130,43 @@ def decided(text: str) -> Iterator[chess.pgn.Game]:
 # -- what a record says, by other means -------------------------------------------------------------------------------
 
 
-def board_in(record: np.void, back: int = 0) -> chess.BaseBoard:
-    """The men of a board so many plies back, as the mover sees them, from the record's planes."""
-    masks = np.unpackbits(np.ascontiguousarray(record["planes"]).view(np.uint8)).reshape(104, 8, 8).astype(bool)
-    info = int(record["invariance_info"])
-    board = chess.BaseBoard.empty()
-    for plane, man in enumerate("PNBRQKpnbrqk"):
-        mask = masks[13 * back + plane]
-        if record["input_format"] in CANONICAL:
-            mask = mask.T if info & 4 else mask
-            if info & 4:  # transposed in the diagonal h1-a8, as lc0 does it
-                mask = mask[::-1, ::-1]
-            mask = mask[::-1] if info & 2 else mask
-            mask = mask[:, ::-1] if info & 1 else mask
-        for rank, file in np.argwhere(mask).tolist():
-            board.set_piece_at(chess.square(file, rank), chess.Piece.from_symbol(man))
-    return board
-
-
-def mover_view(board: chess.Board, mover: chess.Color) -> chess.BaseBoard:
-    seen = chess.BaseBoard(board.board_fen())
-    return seen if mover == chess.WHITE else seen.mirror()
-
-
-def index_of(board: chess.Board, move: chess.Move, info: int = 0, form: int = 1) -> int:
+def index_of(board: chess.Board, move: chess.Move) -> int:
     """The place of a move in the policy: castling takes the rook, promotion to a knight is the plain move."""
     squares = [move.from_square, move.to_square]
     if board.is_castling(move):
         squares[1] = chess.square(7 if chess.square_file(move.to_square) == 6 else 0, chess.square_rank(squares[0]))
     if board.turn == chess.BLACK:
         squares = [chess.square_mirror(square) for square in squares]
-    if form in CANONICAL:
-        turn = (56 if info & 6 else 0) | (7 if info & 5 else 0)
-        squares = [square ^ turn for square in squares]
     letter = "" if move.promotion in (None, chess.KNIGHT) else chess.piece_symbol(move.promotion)
-    text = "".join(map(chess.square_name, squares)) + letter
-    return INDEX[text]
+    return INDEX["".join(map(chess.square_name, squares)) + letter]
 
 
 INDEX = {decode_move(move): i for i, move in enumerate(v6.POLICY_MOVES.tolist())}
 
 
 def check_game(game: chess.pgn.Game, records: Records, form: int = 1) -> None:
-    """Every record of a game against python-chess: boards, history, rights, clocks, moves, result, plies left."""
-    moves, board = list(game.mainline_moves()), game.board()
-    assert len(records) == len(moves)
-    before: list[chess.Board] = []
-    for i, (record, move) in enumerate(zip(records, moves, strict=True)):
-        before.append(board.copy())
-        assert (record["version"], record["input_format"]) == (6, form)
-        assert board_in(record) == mover_view(board, board.turn)
-        if i and form == 1:
-            assert board_in(record, 1) == mover_view(before[i - 1], board.turn)
-        info = int(record["invariance_info"])
-        legal = {index_of(board, legal, info, form) for legal in board.legal_moves}
-        assert set(np.flatnonzero(record["probabilities"] >= 0).tolist()) == legal
-        assert (record["probabilities"][record["probabilities"] < 0] == -1).all()
-        played = index_of(board, move, info, form)
-        assert (record["played_idx"], record["best_idx"]) == (played, played)
-        assert record["probabilities"][played] == 1
-        assert record["probabilities"][record["probabilities"] > 0].sum() == 1
-        rook = (1, 1) if form == 1 else (1, 128)
-        for name, colour in (("us", board.turn), ("them", not board.turn)):
-            assert record[f"castling_{name}_ooo"] == rook[0] * board.has_queenside_castling_rights(colour)
-            assert record[f"castling_{name}_oo"] == rook[1] * board.has_kingside_castling_rights(colour)
-        assert record["rule50_count"] == board.halfmove_clock
-        black = bool(info & v6.BLACK_TO_MOVE) if form in CANONICAL else bool(record["side_to_move_or_enpassant"])
-        assert black == (board.turn == chess.BLACK)
-        z = RESULTS[game.headers["Result"]] * (1 if board.turn else -1)
-        assert (record["result_q"], record["result_d"]) == (z, z == 0)
-        for name in ("plies_left", "root_m", "best_m", "played_m"):
-            assert record[name] == len(moves) - i
-        assert np.isnan([record["orig_q"], record["orig_d"], record["orig_m"]]).all()
-        board.push(move)
+    """Every record of a game against python-chess, and planes against the encoder, which is checked against lc0's."""
+    moves = [move.uci() for move in game.mainline_moves()]
+    wanted = records_of(positions_of(moves, game.board().fen()), moves, form, "fen_only")
+    names = [name for name in v6.RECORD.names or () if name.startswith(("castling", "rule50", "planes", "played_idx"))]
+    side = () if form in CANONICAL else ("side_to_move_or_enpassant",)
+    for name in (*names, *side, "version", "input_format", "best_idx"):
+        np.testing.assert_array_equal(records[name], wanted[name], err_msg=name)
+    info = records["invariance_info"]
+    np.testing.assert_array_equal(info & ~np.uint8(v6.ADJUDICATED), wanted["invariance_info"])
+    legal = wanted["probabilities"] >= 0
+    played = np.arange(1858) == wanted["played_idx"][:, None].astype(int)
+    np.testing.assert_array_equal(records["probabilities"], np.where(legal, played, -1))
+    signs = np.where(np.arange(len(moves)) % 2 == 0, 1, -1) * (1 if game.board().turn else -1)
+    z = RESULTS[game.headers["Result"]]
+    np.testing.assert_array_equal(records["result_q"], z * signs)
+    assert (records["result_d"] == (z == 0)).all()
+    for name in ("plies_left", "root_m", "best_m", "played_m"):
+        np.testing.assert_array_equal(records[name], np.arange(len(moves), 0, -1))
+    assert np.isnan([records["orig_q"], records["orig_d"], records["orig_m"]]).all()
+    board = game.end().board()
     over = board.is_checkmate() or board.is_stalemate() or board.is_insufficient_material() or board.is_repetition(3)
-    assert ((records["invariance_info"] & v6.ADJUDICATED == 0) == over).all()
+    assert ((info & v6.ADJUDICATED == 0) == over).all()
 
 
 @pytest.mark.parametrize("form", INPUT_FORMATS)
@@ -415,19 +376,6 @@ def test_judged_values_and_moves(mined: tuple[Path, Path], tmp_path: Path, share
                 assert record["visits"] > 0
             board.push(move)
     assert seen == manifest_of(summary)["judged"] > 100
-
-
-def test_a_repeated_position_is_another_one(tmp_path: Path) -> None:
-    """The first four positions come again after the shuffle; they were judged as positions that had not occurred."""
-    archive = tmp_path / "games.pgn"
-    archive.write_text('[Result "1/2-1/2"]\n\n1. Nf3 Nf6 2. Ng1 Ng8 3. Nf3 Nf6 4. Ng1 Ng8 1/2-1/2\n')
-    mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(per_game=None, min_ply=0)))
-    with Store.open(tmp_path / "a.db") as store:
-        write(archive, tmp_path / "out", store=store)
-    (records,) = chunks_in(tmp_path / "out")
-    assert records["visits"][:-1].tolist() == records["visits"][:4].tolist() + [0] * 3
-    assert records["visits"][:4].all()
-    assert records["visits"][-1] == 1  # for lc0's rescorer; it was not judged
 
 
 MATERIALS = ("KQRBNvKQRB", "KQRBNvKQRN", "KQRBNvKQBN", "KQRBNvKRBN")

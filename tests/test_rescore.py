@@ -104,8 +104,12 @@ def test_values_mined_from_one_format_go_into_any_other(input_format: int, tmp_p
 def test_lc0s_rescorer_takes_it(input_format: int, tmp_path: Path) -> None:
     chunks = chunks_in(tmp_path / "chunks", input_format, 5)
     store = mined(chunks_in(tmp_path / "judged", 1, 50), tmp_path / "store.db", per_game=20)
-    assert rescored(chunks, store, tmp_path / "out").changed_records == 38
-    assert taken(tmp_path / "out", tmp_path / "lc0") == 2
+    for result in ("game", "judge"):
+        assert rescored(chunks, store, tmp_path / result, result=result).changed_records == 38
+        for path in (tmp_path / result).glob("*.gz"):
+            check_valid(read(path))
+    for result in ("game", "judge"):
+        assert taken(tmp_path / result, tmp_path / f"{result}-by-lc0") == 2
 
 
 def test_other_records_and_other_chunks_stay_to_the_byte(tmp_path: Path) -> None:
@@ -154,13 +158,6 @@ def test_results_are_sampled_with_the_judges_chances(tmp_path: Path) -> None:
     off = new["result_q"].mean(0) - judged["best_q"]
     assert np.abs(off).max() < 0.25
     assert abs(off.mean()) < 0.05
-
-
-def test_lc0s_rescorer_takes_changed_results(tmp_path: Path) -> None:
-    chunks = chunks_in(tmp_path / "chunks", 1, 5)
-    store = mined(chunks_in(tmp_path / "judged", 1, 50), tmp_path / "store.db")
-    assert set(rescored(chunks, store, tmp_path / "out", result="judge").mean_change) == {"q", "result"}
-    assert taken(tmp_path / "out", tmp_path / "after") == 2
 
 
 def test_what_a_deblunder_makes_of_the_move_played_stays_as_it_was() -> None:

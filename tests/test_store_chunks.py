@@ -42,6 +42,7 @@ from valuerepair.store.store import Store
 from valuerepair.training.judged import JudgedPositions
 from valuerepair.training.options import parse_policy
 from valuerepair.training.records import RecordFacts
+from valuerepair.training.samples import sampled_results
 from valuerepair.training.store_chunks import JudgedBatch, Result, StoreChunks, position_records
 
 Captured = pytest.CaptureFixture[str]
@@ -163,20 +164,13 @@ def test_values_are_the_judges_and_the_nets() -> None:
 
 
 @given(st.tuples(*[st.floats(0.01, 1) for _ in range(3)]))
-def test_sampled_results_have_the_judges_chances(shares: tuple[float, ...]) -> None:
+def test_results_are_drawn_with_the_judges_chances(shares: tuple[float, ...]) -> None:
     """Over chances that are spread evenly the mean result is the judge's value."""
-    wdl = np.array(shares, np.float32) / np.float32(sum(shares))
-    batch = PositionBatch.from_positions(some_positions()[:1])
-    n = 400
-    many = batch.take(np.zeros(n, np.int64))
-    judge = judged(many, wdl=np.tile(wdl, (n, 1)), chance=(np.arange(n) + 0.5) / n)
-    values, (moves, cuts, p) = net_of(batch)
-    every = NetValues(*(np.repeat(getattr(values, name), n, axis=0) for name in NetValues.__slots__))
-    cuts = np.arange(n + 1) * int(cuts[1])
-    records = position_records(judge, every, (np.tile(moves, n), cuts, np.tile(p, n)), RecordFacts(1, "fen_only", 1.0))
-    assert set(np.unique(records["result_q"]).tolist()) <= {-1.0, 0.0, 1.0}
-    assert records["result_q"].mean() == pytest.approx(wdl[0] - wdl[2], abs=3 / n)
-    assert records["result_d"].mean() == pytest.approx(wdl[1], abs=3 / n)
+    n, wdl = 400, np.array(shares, np.float32) / np.float32(sum(shares))
+    results = sampled_results(np.tile(wdl, (n, 1)), (np.arange(n) + 0.5) / n)
+    assert set(np.unique(results).tolist()) <= {-1.0, 0.0, 1.0}
+    assert results.mean() == pytest.approx(wdl[0] - wdl[2], abs=3 / n)
+    assert (results == 0).mean() == pytest.approx(wdl[1], abs=3 / n)
 
 
 def test_words_of_policy() -> None:
@@ -316,17 +310,11 @@ def test_lc0s_rescorer_takes_every_chunk(any_maia: Path, tmp_path: Path) -> None
 def test_lc0s_rescorer_takes_all_input_formats(form: int, tmp_path: Path) -> None:
     batch = PositionBatch.from_positions(some_positions())
     records = position_records(judged(batch), *net_of(batch), RecordFacts(form, "fen_only", 1.0), share=0.3)
+    lc0_rescorer.check_valid(records)
     (tmp_path / "in").mkdir()
     for i in range(len(records)):
         (tmp_path / "in" / f"{i}.gz").write_bytes(gzip.compress(records[i : i + 1].tobytes()))
     assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == len(records)
-
-
-@pytest.mark.parametrize("form", INPUT_FORMATS)
-def test_what_lc0s_rescorer_demands(form: int) -> None:
-    batch = PositionBatch.from_positions(some_positions())
-    records = position_records(judged(batch), *net_of(batch), RecordFacts(form, "fen_only", 1.0))
-    lc0_rescorer.check_valid(records)
 
 
 def test_command_writes_and_refuses(any_maia: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -15,7 +15,6 @@ from tests.linear_net import LinearNet
 from tests.parity.float64 import q_in_double
 from tests.random_nets import BY_NAME, KINDS
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.errors import UsageError
 from valuerepair.nets import conversion
 from valuerepair.nets.conversion import lc0_q, to_onnx
 from valuerepair.nets.planes import encode
@@ -249,11 +248,3 @@ def test_weights_of_the_clock_are_as_large_as_others(
     assert np.take(ours, 109, planes) == pytest.approx(np.take(initial, 109, planes) * largest_clock)
     others = [i for i in range(initial.shape[planes]) if i != 109]
     assert np.array_equal(np.take(ours, others, planes), np.take(initial, others, planes))
-
-
-def test_onnx_files_are_no_use(tmp_path: Path) -> None:
-    path = random_nets.write(BY_NAME["map"], tmp_path / "net.pb.gz")
-    copy = tmp_path / "net.onnx"
-    copy.write_bytes(to_onnx(read_net_file(path)).read_bytes())
-    with pytest.raises(UsageError, match=r"net\.onnx"):
-        NetGraph.open(copy)

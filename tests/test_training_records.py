@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import chess
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -25,7 +23,6 @@ from valuerepair.archives.sampling import sample
 from valuerepair.chess import v6
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import PositionBatch, decode_move
-from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import NAN, RootMove, SearchResult
@@ -318,14 +315,3 @@ def test_our_reader_gives_the_games_back(form: int, tmp_path_factory: pytest.Tem
         assert (recorded.best_move, recorded.nodes) == (search.best_move, search.nodes)
         assert (recorded.q, recorded.net_q) == pytest.approx((search.best.wl, search.net_wl), abs=1e-6)
         assert recorded.net_d == pytest.approx(search.net_d)
-
-
-def test_vr_mine_takes_them_up(tmp_path: Path) -> None:
-    writer = ChunkWriter(tmp_path / "chunks", RecordFacts())
-    for i, start in enumerate(STARTS):
-        writer.write(replace(fake_game(start, 100 * i, plies=20), number=i))
-    command = ["mine", str(writer.folder), "--deep", "recorded", "--positions", "9999"]
-    done = CliRunner().invoke(cli, [*command, "--db", str(tmp_path / "a.db"), "--threshold", "0.5"])
-    assert done.exit_code == 0, done.output
-    assert f" sampled of {writer.records}" in done.output
-    assert ", 0 failed" in done.output
