@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import csv
-import json
-import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import chess.pgn
 import pytest
 from click.testing import CliRunner
 
-from valuerepair import open_store
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.figures import PlayedGame
 from valuerepair.play.pgn import read_written
-from valuerepair.question import Question
 
 ODDS = """rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNB1KBNR w KQkq - 0 1
 rnb1kbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1
@@ -96,47 +91,6 @@ def test_a_table_loses_no_row(maia: list[str], tmp_path: Path) -> None:
     plot = CliRunner().invoke(cli, ["plot", "wdl", str(tmp_path / "selfplay"), "-o", str(tmp_path / "p.png")])
     assert plot.exit_code == 0, plot.output
     assert "10 games at 3 settings" in plot.stdout + plot.stderr, repr(plot.output)
-
-
-def test_interesting_positions_go_into_a_store(maia: list[str], tmp_path: Path) -> None:
-    """The positions where search and net disagree are the store's candidates, with the very values of the games."""
-    folder, db, threshold = tmp_path / "out", str(tmp_path / "found.db"), 0.05
-    vr("selfplay", "n_scl=3", "-o", str(folder), "--nodes", "16", "--games", "4", *maia)
-    path = folder / "n_scl=3.pgn"
-    comments: dict[str, tuple[float, float]] = {}
-    with path.open(encoding="utf-8") as file:
-        while (game := chess.pgn.read_game(file)) is not None:
-            for node in game.mainline():
-                assert node.parent is not None
-                q, net = re.findall(r"(?:q|net)=(\S+)", node.comment)
-                comments.setdefault(node.parent.board().fen(), (float(q), float(net)))
-    net = maia[1]
-    words = [
-        "mine",
-        str(path),
-        "--deep",
-        "recorded",
-        "--net",
-        net,
-        "--device",
-        "cpu",
-        "--db",
-        db,
-        "--positions",
-        "9999",
-    ]
-    mined = CliRunner().invoke(cli, [*words, "--threshold", str(threshold)], catch_exceptions=False)
-    assert "recorded kind=selfplay" in mined.stdout
-    with open_store(db) as store:
-        frame, candidates = store.frame(), store.candidates(Question(threshold=threshold))
-    assert len(frame) > 10
-    for fen, deep_q, net_q in zip(frame["fen"], frame["deep_q"].to_numpy(), frame["net_q"].to_numpy(), strict=True):
-        assert (deep_q, net_q) == (pytest.approx(comments[fen][0], abs=1e-6), pytest.approx(comments[fen][1], abs=2e-4))
-    expected = {fen for fen in frame["fen"] if abs(comments[fen][0] - comments[fen][1]) >= threshold}
-    assert set(candidates["fen"]) == expected != set()
-    words = ["confirm", "--db", db, "--net", net, "--threshold", str(threshold), "--deep", "mcts:nodes=8", "--json"]
-    looked = CliRunner().invoke(cli, [*words, "--limit", "2"], catch_exceptions=False)
-    assert json.loads(looked.stdout)["searches"] > 0
 
 
 def test_odds(maia: list[str], tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from statsmodels.stats.proportion import proportion_confint
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.errors import UsageError
 from valuerepair.play.experiment import (
-    Experiment,
     Row,
     choose_openings,
     equal_ratio_temperature,
@@ -191,28 +190,6 @@ def test_no_temperature_of_equal_ratio() -> None:
         equal_ratio_temperature(math.inf, [(1, 4.0)])
     with pytest.raises(ValueError, match="no temperature"):
         equal_ratio_temperature(1, [(1, math.inf), (0, 0.0)])
-
-
-def test_settings_of_any_length_have_files_of_their_own(tmp_path: Path) -> None:
-    """As long as a file system allows, under the name of earlier versions; and a match keeps its temperature."""
-    own, paths = Experiment(tmp_path, [], "b", 10, 2), set[Path]()
-    for length in (100, 251, 252, 2000):
-        for middle in "ab":
-            name = f"n_scl={length // 2 * '1'}{middle}".ljust(length, "2")
-            side = replace(setting_of("n_scl=5"), name=name)
-            temperature = f"temperature=0.{length % 90 + 10}"
-            for path in (own._path(name), own._path(f"{name} against {temperature}")):
-                path.touch()
-                paths.add(path)
-            rows: list[Row] = [
-                {"kind": "n_scl", "setting": name, "value": 5.0, "ratio": 2.0, "plain": False},
-                {"kind": "temperature", "setting": "temperature=1", "value": 1.0, "ratio": 4.0, "plain": False},
-            ]
-            found = own.equal_temperature(side, rows)
-            assert found is not None
-            assert found[0] == float(temperature.partition("=")[2])
-            assert (own._path(name).stem == name) == (length <= 251)
-    assert len(paths) == 16
 
 
 def test_a_match_says_it_at_every_level() -> None:

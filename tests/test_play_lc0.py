@@ -8,8 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Generator
 from pathlib import Path
 
 import chess
@@ -346,20 +344,6 @@ def test_lies(fake: Lc0Settings, tmp_path: Path, line: str, message: str) -> Non
     (tmp_path / "script").write_text(f"line 0 {line}")
     with pytest.raises(ValueRepairError, match=message):
         list(play_with_lc0([START], fake))
-    assert not processes_below()
-
-
-def test_stopping_ends_lc0_and_its_children(fake: Lc0Settings, tmp_path: Path) -> None:
-    (tmp_path / "script").write_text("hang-after 1\nchild")
-    begun = time.monotonic()
-    games = list(play_with_lc0(OPENINGS, fake, stop=lambda: time.monotonic() - begun > 1.0))
-    assert [game.number for game in games] == [0]
-    assert not processes_below()
-    running = play_with_lc0(OPENINGS, fake)
-    assert isinstance(running, Generator)
-    next(running)
-    assert processes_below()
-    running.close()
     assert not processes_below()
 
 

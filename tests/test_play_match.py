@@ -23,15 +23,13 @@ from hypothesis import strategies as st
 from tests.match_doubles import fake_side, read_games, write_book
 from tests.play_doubles import INITIAL
 from valuerepair.chess.progress import Progress
-from valuerepair.chess.time_left import Remaining
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.play.elo import MatchScore, Pentanomial, elo_interval
+from valuerepair.play.elo import H0, MatchScore, Sprt, elo_interval, parse_sprt
 from valuerepair.play.lineup import Lineup, parse_side
 from valuerepair.play.match import MatchEnd, MatchOptions, MatchPlan, play_match, play_sides
 from valuerepair.play.openings import built_in_openings, check_playable, read_openings
 from valuerepair.play.referee import DrawRule, Rules, parse_draw_rule
-from valuerepair.play.sprt import H0, Sprt, parse_sprt
-from valuerepair.play.standing import Played, Standing, level_lines, progress_note, report_lines
+from valuerepair.play.standing import Played, Standing, level_lines, report_lines
 
 FAULTS = ("crashed", "out of time", "illegal move")
 # For tests of what is refused and what goes on: of their games nobody asks how they end.
@@ -74,14 +72,6 @@ def test_every_failure_is_counted_and_the_match_goes_to_its_end(tmp_path: Path) 
         "rules infraction": 2,
     }
     assert "faults: crashes 2 (bad 2), losses on time 2 (bad 2), illegal moves 2 (bad 2)" in report_lines(standing)
-
-
-def test_games_are_in_a_file_once_one_is_finished(tmp_path: Path) -> None:
-    end = MatchEnd(Standing(("one", "two")), 4, 0, True, tmp_path / "long.pgn", (None, None))
-    assert end.lines()[0] == "one against two: 0 games"
-    assert not any("long.pgn" in line for line in end.lines())
-    played = run(tmp_path, plan_of(tmp_path, lines=1), fake_side("one"), fake_side("two"))
-    assert played.lines()[-1] == f"games in {tmp_path / 'match.pgn'}"
 
 
 def test_each_opening_is_played_with_both_colours_once_and_results_are_those_of_the_boards(tmp_path: Path) -> None:
@@ -139,13 +129,6 @@ def test_another_side_is_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     with pytest.raises(ValueRepairError, match="has more than 2 games; give more --games"):
         run(tmp_path, plan, fake_side("one"), fake_side("two"), jobs=1)
     assert (tmp_path / "match.pgn").read_text() == before
-
-
-def test_a_file_that_is_no_match_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "match.pgn").write_text('[Event "World Championship"]\n\n1. e4 e5 *\n\n')
-    with pytest.raises(ValueRepairError, match="is not games of vr selfplay or vr match"):
-        run(tmp_path, plan_of(tmp_path, lines=1), fake_side("one"), fake_side("two"))
-    assert "World" in (tmp_path / "match.pgn").read_text()
 
 
 def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
@@ -292,54 +275,6 @@ def test_games_whose_pair_has_no_result_show_nothing(openings: int, model: str) 
     assert (standing.levels, standing.verdict) == (without.levels, without.verdict)
 
 
-def test_what_the_progress_line_says() -> None:
-    standing = Standing(("a", "b"), Sprt(0, 5))
-    for n, result in enumerate(("1-0", "0-1", "1-0", "1/2-1/2")):
-        standing.add(Played(n, n // 2, result, "crashed" if n == 1 else "checkmate", 10))
-    note = progress_note(standing, 100, Remaining(65, 50, 3700))
-    assert note.startswith("of 100, +3 -0 =1 in 4 games, Elo: too few pairs yet, LLR ")
-    assert "(-2.94 to 2.94)" in note
-    assert note.endswith("1 faults, at most 1:05 left (0:50 to 1:01:40)")
-    assert standing.tally.pairs == Pentanomial((0, 0, 0, 1, 1))
-
-
-def test_the_progress_line_says_what_it_counts() -> None:
-    """Twelve games, ten of them in pairs: the draw is in the score, and no pair of Elo yet."""
-    standing = Standing(("a", "b"))
-    for n in range(10):
-        standing.add(Played(n, n // 2, "1-0" if n % 2 == 0 else "0-1", "checkmate", 10))
-    standing.add(Played(10, 5, "1-0", "checkmate", 10))
-    standing.add(Played(13, 6, "1/2-1/2", "repetition", 10))
-    low = elo_interval(Pentanomial((0, 0, 0, 0, 5)), 0.95).low
-    assert (
-        progress_note(standing, 100, None)
-        == f"of 100, +11 -0 =1 in 12 games, Elo above {low:+.1f} (all won) in 5 pairs"
-    )
-    standing.add(Played(11, 5, "1/2-1/2", "repetition", 10))
-    value, low, high = elo_interval(Pentanomial((0, 0, 0, 1, 5)), 0.95)
-    assert 0 < low < value < high < math.inf
-    expected = f"of 100, +11 -0 =2 in 13 games, Elo {value:+.1f} ({low:+.1f} to {high:+.1f}) in 6 pairs"
-    assert progress_note(standing, 100, None) == expected
-
-
-def test_six_games_that_were_all_won_are_said_to_be_too_few() -> None:
-    standing = Standing(("a", "b"))
-    for n in range(6):
-        standing.add(Played(n, n // 2, "1-0" if n % 2 == 0 else "0-1", "checkmate", 10))
-    lines = report_lines(standing)
-    low = elo_interval(Pentanomial((0, 0, 0, 0, 3)), 0.95).low
-    # Equal players win three of three pairs once in 8.
-    words = f"Elo above {low:+.1f} (95 %, all won), LOS 87.5 % (of 3 pairs, 6 games): no difference shown"
-    assert words in lines
-    assert "  too few pairs to show a difference: at least 5 are needed" in lines
-    levels = [line for line in level_lines(standing) if line.startswith("at 0.9")]
-    assert sum(line.endswith("  no difference shown") and " above -" in line for line in levels) == 4
-    assert not any("inf" in line for line in lines + level_lines(standing))
-    told = standing.as_json()
-    assert told["los"] == pytest.approx(0.875)
-    assert {(row["value"], row["high"], row["verdict"]) for row in told["elo"]} == {(None, None, "not shown")}
-
-
 def test_normalized_elo_of_a_match_is_that_of_fastchess() -> None:
     """The pairs of app/tests/elo_test.cpp, played out: what its table says of them stands in ours."""
     standing = Standing(("a", "b"))
@@ -408,12 +343,3 @@ def test_sides_that_differ_only_late_are_told_apart(tmp_path: Path) -> None:
             option = f"Book Path={LONG}{game.headers[colour][-1]}"
             assert option in game.headers[f"{colour}Side"]
             assert re.search(r" sha256:[0-9a-f]{12}$", game.headers[f"{colour}Side"])
-
-
-def test_what_differs_is_named_also_of_long_sides_and_odd_blanks(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, lines=1, rules=SHORT)
-    for sides in (long_sides(), [fake_side("a  b"), fake_side("c", settings="option.Book Path=x  y")]):
-        (tmp_path / "match.pgn").unlink(missing_ok=True)
-        run(tmp_path, plan, *sides)
-        with pytest.raises(UsageError, match="BookOrder was 'sequential' and now is 'shuffled'"):
-            run(tmp_path, replace(plan, seed=1), *sides)

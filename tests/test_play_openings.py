@@ -73,26 +73,6 @@ def test_epd_and_fen_lines(tmp_path: Path) -> None:
         read_openings(path, strict=True)
 
 
-@pytest.mark.parametrize("name", ["book.pgn", "book.epd"])
-def test_a_book_whose_lines_end_in_a_carriage_return_alone_is_read_whole(name: str, tmp_path: Path) -> None:
-    texts = {
-        "book.pgn": '[Event "a"]\n\n1. e4 {King} e5 *\n\n[Event "b"]\n\n1. d4 d5 2. c4 *\n',
-        "book.epd": '4k3/8/8/8/8/8/4P3/4K3 w - - id "a";\n4k3/8/8/8/8/8/3P4/4K3 w - - id "b";\n',
-    }
-    path = tmp_path / name
-    path.write_bytes(texts[name].replace("\n", "\r").encode())
-    with path.open(newline=None) as file:  # Python's universal newlines
-        boards = (
-            [game.end().board() for game in iter(lambda: chess.pgn.read_game(file), None)]
-            if name == "book.pgn"
-            else [chess.Board.from_epd(line)[0] for line in file]
-        )
-    assert [opening.fen for opening in read_openings(path)] == [board.fen() for board in boards]
-    assert len(boards) == 2
-    with pytest.raises(ValueRepairError, match=rf"{name}:1: "):
-        read_openings(path, strict=True)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -114,17 +94,6 @@ def test_books_that_are_none(tmp_path: Path, name: str, content: str, message: s
         read_openings(tmp_path / "none.pgn")
     with pytest.raises(ValueRepairError, match="is a folder"):
         read_openings(tmp_path)
-
-
-def test_an_unreadable_book_is_one_error_that_says_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "bad.pgn").write_text("1. e4 e5 2. Ke3 *\n")
-    with pytest.raises(ValueRepairError, match=r"bad\.pgn: game 1: illegal san: 'Ke3'.*`vr books check .*` lists all"):
-        read_openings(tmp_path / "bad.pgn")
-    assert not caplog.records  # of python-chess
-    for name, content in (("a.db", b"SQLite format 3\0"), ("empty.pgn", b"")):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueRepairError, match=r"give a book of games \(PGN\) or positions \(EPD, FEN\)"):
-            read_openings(tmp_path / name)
 
 
 def test_whole_games_are_said_to_be_no_openings(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import random
 import re
 from collections.abc import Iterator
@@ -139,28 +138,6 @@ def test_what_is_not_ours_is_not_touched(tmp_path: Path) -> None:
             read_written(path)
     with pytest.raises(ValueRepairError, match="No such file or directory; the games so far are kept"):
         PgnWriter(tmp_path / "none" / "games.pgn")
-
-
-def test_a_full_disk_keeps_whole_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [game_text(random_game(n, n), TAGS) for n in range(3)]
-    writer, write, room = PgnWriter(tmp_path / "games.pgn"), os.write, [len(texts[0]) + 300]
-
-    def limited(file: int, data: Any) -> int:
-        if not room[0]:
-            raise OSError(28, "No space left on device")
-        done = write(file, data[: room[0]])
-        room[0] -= done
-        return done
-
-    monkeypatch.setattr("valuerepair.play.pgn.os.write", limited)
-    writer.write(texts[0])
-    with pytest.raises(ValueRepairError, match="No space left on device; the games so far are kept"):
-        writer.write(texts[1])
-    assert (tmp_path / "games.pgn").read_text() == texts[0]
-    room[0] = 10**6
-    writer.write(texts[1])
-    assert (tmp_path / "games.pgn").read_text() == texts[0] + texts[1]
-    writer.close()
 
 
 def read_back(*records: GameRecord) -> Iterator[PlayedGame]:

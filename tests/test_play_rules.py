@@ -17,8 +17,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.game import Game, Thought
 from valuerepair.play.match import MatchOptions, without_rules
 from valuerepair.play.openings import Opening
-from valuerepair.play.referee import DrawRule, Referee, Rules, own_q
-from valuerepair.play.syzygy import Tables
+from valuerepair.play.referee import DrawRule, Referee, Rules, Tables, own_q
 from valuerepair.training.selfplay import SelfplayOptions
 
 SYZYGY = str(Path(__file__).parent / "goldens" / "syzygy")

@@ -25,7 +25,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import claimed
 from valuerepair.play.figures import PlayedGame
 from valuerepair.play.openings import read_openings
-from valuerepair.play.pgn import PgnWriter, claimed_games, read_written
+from valuerepair.play.pgn import PgnWriter, read_written
 from valuerepair.play.referee import DrawRule, Rules
 from valuerepair.play.selfplay import SelfplayPlan
 from valuerepair.report import stats
@@ -152,22 +152,6 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: P
     assert texts(path) == texts(whole / "games.pgn")
 
 
-def test_games_have_the_day_on_which_they_were_played(
-    tmp_path: Path, net: str, book: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that goes on another day, from a file of an earlier version without dates, is the same but for these."""
-    path = tmp_path / "games.pgn"
-    assert run(tmp_path, net).exit_code == 0
-    whole, today = texts(path), time.strftime("%Y.%m.%d")
-    games = read_written(path)[0]
-    assert {game.tags["Date"] for game in games} <= {today, time.strftime("%Y.%m.%d")}
-    path.write_text(re.sub(r'\[Date "[^"]*"\]', '[Date "????.??.??"]', "".join(game.text for game in games[:2])))
-    monkeypatch.setattr("valuerepair.play.selfplay.today", lambda: "2031.02.03")
-    assert run(tmp_path, net).exit_code == 0
-    assert texts(path) == whole
-    assert [game.tags["Date"] for game in read_written(path)[0]] == 2 * ["????.??.??"] + 2 * ["2031.02.03"]
-
-
 def test_a_run_killed_between_records_and_game_goes_on(tmp_path: Path, net: str, book: Path) -> None:
     chunks, path = tmp_path / "chunks", tmp_path / "games.pgn"
     whole = run(tmp_path, net, "--training", str(chunks))
@@ -240,14 +224,10 @@ def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: s
     play("b.pgn", nodes=6)
     files = {file.name: file.read_bytes() for file in (tmp_path / "chunks").iterdir()}
     assert len(files) > 1
-    # The other run's games have no records, though there are files of their names.
-    with pytest.raises(UsageError, match="was played without training records"):
+    with pytest.raises(UsageError, match="Round 1 has no training records"):
         play("b.pgn", "chunks", nodes=6, repeat=2)
-    (tmp_path / "b.pgn").write_text("")  # killed before its first game ended
-    with pytest.raises(UsageError, match=" more are not of games in "):
-        play("b.pgn", "chunks", nodes=6)
     assert {file.name: file.read_bytes() for file in (tmp_path / "chunks").iterdir()} == files
-    with pytest.raises(UsageError, match="is not there, but its game, Round "):
+    with pytest.raises(UsageError, match="has no training records in"):
         play("a.pgn", "new", nodes=5, repeat=2)
     play("a.pgn", "chunks", nodes=5, repeat=2)
 
@@ -278,26 +258,11 @@ def test_wrong_options_are_named(tmp_path: Path, net: str, book: Path, more: tup
     assert not (tmp_path / "games.pgn").exists()
 
 
-def test_games_and_training_records_do_not_have_one_name(tmp_path: Path, net: str, book: Path) -> None:
-    games = tmp_path / "games.pgn"
-    result = run(tmp_path, net, "--training", f"{tmp_path}/./games.pgn")
-    assert "games.pgn: is the file of games too; give a folder of another name" in refused(result)
-    assert not games.exists()
-    assert not (tmp_path / "a.db").exists()
-
-
 def test_a_book_that_lc0_would_refuse_is_refused(tmp_path: Path, net: str, book: Path) -> None:
     book.write_text("1. e4 (1. d4) 1... e5 *\n")
     assert "book.pgn:1: " in refused(run(tmp_path, net))
     book.unlink()
     assert "no such file" in refused(run(tmp_path, net))
-
-
-def test_a_file_has_one_writer(tmp_path: Path) -> None:
-    path = tmp_path / "games.pgn"
-    with claimed_games(path), pytest.raises(ValueRepairError, match="another vr is writing it"), claimed_games(path):
-        pass
-    assert not (tmp_path / "games.pgn").exists()
 
 
 def test_lines_with_other_move_numbers_are_copies(tmp_path: Path) -> None:
@@ -325,22 +290,6 @@ def test_games_that_will_be_copies_are_told_before_and_are_copies(tmp_path: Path
     done = run(tmp_path, net, *short)
     assert done.exit_code == 0, done.output
     assert "copies" not in done.stderr
-
-
-def test_a_line_that_a_book_has_six_times_is_one_opening(tmp_path: Path, net: str, book: Path) -> None:
-    """Its games say what those of the book with the line once say, played six times."""
-    told = []
-    for lines in (1, 6):
-        book.write_text(lines * "1. e4 c5 *\n\n")
-        (tmp_path / "games.pgn").unlink(missing_ok=True)
-        (tmp_path / "a.db").unlink(missing_ok=True)
-        done = run(tmp_path, net, "--json", "--repeat", str(6 // lines), "--set", "max_plies=12")
-        assert done.exit_code == 0, done.output
-        told.append(json.loads(done.stdout))
-    assert [f["decisive_ratio_low"] for f in told] == [None, None]
-    counted = ("games", "wins", "draws", "losses", "endings", "repeated", "mean_plies", "decisive_ratio_high")
-    assert [told[1][name] for name in counted] == [told[0][name] for name in counted]
-    assert told[1]["games"] == 6
 
 
 def test_z_against_the_values_of_the_store(tmp_path: Path, net: str, book: Path) -> None:

@@ -67,7 +67,6 @@ def test_options_of_engines() -> None:
         ("stockfish:weights=x", "weights= is for lc0"),
         ("stockfish:movetime=soon", "at least 1 ms"),
         ("uci:nodes=3", "say which engine"),
-        ("maia.pb.gz,nodes=3", "a net is given as net=maia.pb.gz"),
         ("/e,timeout=-1", "seconds above 0"),
         ("net=x,name=a\nb", "printable"),
         ("net=x,trees=3", "--jobs says how many games"),

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from valuerepair.errors import UsageError
-from valuerepair.play.elo import MatchScore, Pentanomial, share_of
-from valuerepair.play.sprt import Sprt, with_mean
+from valuerepair.play.elo import MatchScore, Pentanomial, Sprt, share_of, with_mean
 
 # app/tests/sprt_test.cpp of fastchess: (wins, draws, losses) or pairs by points, elo0, elo1, model, LLR.
 CASES = [
@@ -209,6 +208,7 @@ def test_a_test_of_differences_that_cannot_be_is_refused() -> None:
         Sprt(0, 700, model="logistic").at(700, [0, 0.2, 0.6, 0.2, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elo", [0, 60])
 def test_error_rates_in_simulated_matches(elo: float) -> None:
     """With alpha = beta = 0.1, tests that end are wrong in at most a tenth of the cases, and a bit for the margin."""

@@ -117,25 +117,6 @@ def test_a_long_match_whose_openings_come_again_ends_with_what_vr_match_says(tmp
     assert f"Elo {elo_row['value']:+.1f} ({elo_row['low']:+.1f} to {elo_row['high']:+.1f})" in words(figure)
 
 
-@pytest.mark.parametrize("better", [0.5, 0.9])
-def test_the_axis_belongs_to_the_later_games(tmp_path: Path, better: float) -> None:
-    """The last interval takes a good part of the height, whatever the first games were; zero is in view."""
-    rng = np.random.default_rng(5)
-    points: list[float | None] = [1.0, 1.0, 1.0, 0.0, *(float(point) for point in rng.random(1200) < better)]
-    write_match(tmp_path / "match.pgn", points)
-    figure = figures.draw("match", tmp_path / "match.pgn")
-    bottom, top = figure.axes[0].get_ylim()
-    bands = band(figure, "band-0.99")
-    assert bottom < 0 < top
-    low, high = bands[1204]
-    assert bottom <= low < high <= top
-    later = [ends for games, ends in bands.items() if games > 602]
-    assert len(later) > 100
-    assert all(bottom <= ends[0] < ends[1] <= top for ends in later)  # the later half is in view
-    assert bands[10][1] > top  # the first games' are cut off
-    assert max(high, 0) - min(low, 0) > 0.5 * (top - bottom)
-
-
 def test_one_game_and_a_match_without_a_loss(tmp_path: Path) -> None:
     write_match(tmp_path / "one.pgn", [0.5])
     one = figures.draw("match", tmp_path / "one.pgn")

@@ -5,7 +5,6 @@ The games of every setting are a PGN file in the experiment's folder, so the sam
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import re
@@ -40,7 +39,6 @@ DEFAULT_SETTINGS = (
     *(f"n_scl={n}" for n in ("5", "10", "32", "100", "inf")),
     *(f"temperature={tau}" for tau in ("0.25", "0.5", "0.75", "1")),
 )
-_LONGEST_NAME = 255  # bytes, of a file; the same on nearly all file systems
 REPEAT_DEPTHS = ("10", "20", "40", "whole")
 
 
@@ -146,11 +144,8 @@ class Experiment:
         return round(temperature, 2), inside
 
     def _path(self, name: str) -> Path:
-        """The file of a setting's games; of a long name its beginning and end, and a digest."""
-        name = re.sub("[^A-Za-z0-9_.=+]+", "-", name)
-        if len(name) + len(".pgn") > _LONGEST_NAME:
-            name = f"{name[:100]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}-{name[-100:]}"
-        return self.folder / f"{name}.pgn"
+        """The file of a setting's games."""
+        return self.folder / f"{re.sub('[^A-Za-z0-9_.=+]+', '-', name)}.pgn"
 
     def _progress(self, name: str) -> Progress:
         return Progress(name, None, "games", quiet=self.quiet, own_eta=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU
 from valuerepair.cores import usable_cores
 from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI
 from valuerepair.engines.pool import search_seconds
-from valuerepair.engines.spec import EngineSpec, find_engine, is_path
+from valuerepair.engines.spec import EngineSpec, is_path
 from valuerepair.errors import UsageError, check_least
 from valuerepair.inputs import settings_of
 from valuerepair.mcts.params import SearchParams
@@ -181,27 +180,12 @@ def parse_side(text: str) -> EngineSpec:
         items = [first, *items[1:]] if first else items[1:]
     elif "=" in items[0] and not is_path(items[0]) and ":" not in items[0].partition("=")[0]:
         kind = OWN_SEARCH
-    elif (net := _net_named(items[0])) is not None:
-        raise UsageError(f"{where}a net is given as net={net}; {EXAMPLE}")
     else:
         kind = UCI
     side = kind.parse(items, where, EXAMPLE)
     if side.trees is not None:
         raise UsageError(f"{where}trees= is not allowed in a match: --jobs says how many games are played at once")
     return side
-
-
-def _net_named(word: str) -> str | None:
-    """The net that a word without ``net=`` means: a file of weights, or a name that no engine has."""
-    from valuerepair.nets.registry import KNOWN_NETS
-
-    endings = (".pb.gz", ".pb", ".onnx")
-    if word.endswith(endings):
-        return word
-    if is_path(word) or find_engine(word) is not None:
-        return None
-    files = (f"{word}{ending}" for ending in endings if Path(f"{word}{ending}").is_file())
-    return word if word in KNOWN_NETS else next(files, None)
 
 
 def params_of(side: EngineSpec) -> SearchParams:

@@ -22,6 +22,7 @@ from valuerepair.chess.time_left import Turns
 from valuerepair.engines.spec import count
 from valuerepair.errors import UsageError, check_least
 from valuerepair.play.breadth import breadth_tags
+from valuerepair.play.elo import GO_ON, Sprt, parse_sprt
 from valuerepair.play.game import GameRecord
 from valuerepair.play.lineup import Lineup, parse_side
 from valuerepair.play.openings import (
@@ -35,7 +36,6 @@ from valuerepair.play.openings import (
 from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
 from valuerepair.play.referee import RULE_SETTINGS, Rules
 from valuerepair.play.runner import Pairing, each_timed, play_games
-from valuerepair.play.sprt import GO_ON, Sprt, parse_sprt
 from valuerepair.play.standing import Played, Standing, level_lines, progress_note, report_lines
 from valuerepair.text import quantity
 from valuerepair.version import __version__

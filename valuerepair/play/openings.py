@@ -78,8 +78,6 @@ def _content(path: Path) -> str:
         raise ValueRepairError(f"{path}: {error}") from None
     if b"\0" in raw:
         raise ValueRepairError(f"{path}: is not text; give a book of games (PGN) or positions (EPD, FEN)")
-    if b"\n" not in raw:  # old Macintosh files end lines in a carriage return alone
-        raw = raw.replace(b"\r", b"\n")
     return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
 
 

@@ -335,35 +335,15 @@ class _GameOutput:
 
 
 def _check_chunks(path: Path, games: Sequence[WrittenGame], chunks: Chunks) -> None:
-    """Raises UsageError if a game of the file lacks its training records, or the folder has those of other games.
-
-    A killed run may leave one more chunk than games: a game's records are written before the game.
-    """
-    expected = set()
+    """Raises UsageError if a game of the file lacks its training records."""
     for game in games:
-        if game.tags.get("Chunk") == _HELD_OUT:
-            continue
-        chunk, played = chunks.path(game.number), PlayedGame.of_written(game)
-        may_have_records = played.z is not None and played.plies > 0
-        if "Chunk" in game.tags:
-            expected.add(game.tags["Chunk"])
-            if not chunk.exists():
-                raise UsageError(
-                    f"{chunk} is not there, but its game, Round {game.number + 1}, is in {path}: give the folder of "
-                    "its training records, or another -o FILE"
-                )
-        elif may_have_records:
+        played, chunk = PlayedGame.of_written(game), game.tags.get("Chunk")
+        has_records = played.z is not None and played.plies > 0
+        if has_records and chunk != _HELD_OUT and (chunk is None or not chunks.path(game.number).exists()):
             raise UsageError(
-                f"{path}: Round {game.number + 1} was played without training records; leave out --training, or give "
-                "another -o FILE"
+                f"{path}: Round {game.number + 1} has no training records in {chunks.path(0).parent}: give the folder "
+                "that has them, or another -o FILE"
             )
-    folder = chunks.path(0).parent
-    others = sorted(chunk.name for chunk in folder.glob("game_*.gz") if chunk.name not in expected)
-    if len(others) > 1:
-        raise UsageError(
-            f"{folder}: {others[0]} and {len(others) - 1:,} more are not of games in {path}: give the folder of its "
-            "training records, or another -o FILE"
-        )
 
 
 def _difference(game: WrittenGame, plan: SelfplayPlan) -> str:

@@ -17,21 +17,23 @@ from valuerepair.judge.q_scale import QScale, q_scale_of_sums
 from valuerepair.play.breadth import Breadth
 from valuerepair.play.elo import (
     FEWEST,
+    GO_ON,
+    H0,
+    H1,
     LEVELS,
     NOT_SHOWN,
     ByOpening,
     Estimate,
     MatchScore,
     Pentanomial,
+    Sprt,
     bounds_words,
     elo_interval,
     elo_words,
-    few,
     few_words,
     los,
     los_words,
     moments,
-    normal_elo_interval,
     normalized_elo,
     unit_of,
     verdict,
@@ -39,7 +41,6 @@ from valuerepair.play.elo import (
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME
 from valuerepair.play.openings import opening_of
 from valuerepair.play.pgn import WrittenGame
-from valuerepair.play.sprt import GO_ON, H0, H1, Sprt
 from valuerepair.text import finite, quantity
 
 POINTS = {"1-0": 1.0, "1/2-1/2": 0.5, "0-1": 0.0}  # of White
@@ -60,7 +61,6 @@ class Tally:
         self._pairs = [0] * 5
         self._incomplete: set[int] = set()  # pairs with an undecided game
         self._alone: Counter[int] = Counter()  # the decided games of these, by half points
-        self.won_and_lost = 0  # pairs with 1 point that are a win and a loss; the others are two draws
         self.undecided = 0
 
     def add(self, number: int, first_is_white: bool, result: str) -> None:
@@ -82,7 +82,6 @@ class Tally:
             self._waiting[pair] = half_points
         else:
             self._pairs[half_points + other] += 1
-            self.won_and_lost += {half_points, other} == {0, 2}
 
     def is_incomplete(self, number: int) -> bool:
         """Whether a game of the pair of the game with this number has no result."""
@@ -154,7 +153,6 @@ class Standing:
         self.tally = Tally()
         self.paired = paired  # whether each opening is played with both colours
         self.endings: Counter[str] = Counter()
-        self.by_ending: dict[str, MatchScore] = {}  # of the decided games
         self.faults: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         self.games = self.plies = 0
         self.breadth = Breadth(), Breadth()
@@ -171,8 +169,6 @@ class Standing:
         if game.result in POINTS:
             points = POINTS[game.result] if first_is_white else 1 - POINTS[game.result]
             self._decided.append((game.number, game.opening, first_is_white, points))
-            before = self.by_ending.get(game.ending, MatchScore())
-            self.by_ending[game.ending] = before + MatchScore(points == 1, points == 0.5, points == 0)
         self.tally.add(game.number, first_is_white, game.result)
         self._add_breadth(game.opening, *(game.breadth if first_is_white else reversed(game.breadth)))
         self.games += 1
@@ -251,7 +247,6 @@ class Standing:
             "as_white": asdict(tally.as_white),
             "as_black": asdict(tally.as_black),
             "pentanomial": list(tally.pairs.counts),
-            "pairs_won_and_lost": tally.won_and_lost,
             "intervals_of": self.unit,
             "elo": [
                 {"level": level, **_interval(interval), "verdict": finding}
@@ -260,7 +255,6 @@ class Standing:
             "normalized_elo": _interval(self.normalized),
             "los": los(self.results),
             "endings": dict(self.endings),
-            "score_by_ending": {ending: asdict(score) for ending, score in self.by_ending.items()},
             "faults": {name: dict(faults) for name, faults in zip(self.names, self.faults, strict=True)},
             "mean_plies": self.plies / self.games if self.plies else None,
             "effective_root_moves": [breadth.mean for breadth in self.breadth],
@@ -310,7 +304,11 @@ def report_lines(standing: Standing) -> list[str]:
     lines = [f"{first} against {second}: {quantity(standing.games, 'game')}{undecided}"]
     for colour, score in (("all", tally.score), ("White", tally.as_white), ("Black", tally.as_black)):
         lines.append(f"  {colour:<6} {score_words(score)}")
-    lines += _pairs_lines(standing)
+    if standing.paired:
+        pairs = tally.pairs
+        lines.append(f"{quantity(pairs.pairs, 'pair')} with 0, 1/2, 1, 3/2, 2 points: {pairs}")
+    else:
+        lines.append("no pairs: each opening is played once")
     if moments(results)[0]:
         interval, finding = standing.levels[0.95]
         lines.append(
@@ -318,13 +316,14 @@ def report_lines(standing: Standing) -> list[str]:
             f"{_verdict_words(first, finding)}"
         )
         if (remark := few_words(results)) is not None:
-            lines.append(f"  {remark}{_normal_words(results)}")
+            lines.append(f"  {remark}")
     elif tally.score.games:
         lines.append("no Elo: each decided game has a pair whose other game has no result")
     if standing.sprt is not None:
         lines.append(_sprt_line(standing.sprt, standing))
     lines += _breadth_line(standing)
-    lines.append("endings: " + _endings(standing))
+    endings = (f"{ending} {count:,}" for ending, count in standing.endings.most_common())
+    lines.append("endings: " + (", ".join(endings) or "none"))
     lines.append("faults: " + _faults(standing))
     return lines
 
@@ -336,14 +335,6 @@ def _counted(standing: Standing) -> str:
         return standing.counted_units
     games = 2 * results.pairs if isinstance(results, Pentanomial) else sum(results.games)
     return f"{standing.counted_units}, {quantity(games, 'game')}"
-
-
-def _normal_words(results: MatchScore | Pentanomial | ByOpening) -> str:
-    """The normal interval, as other programs print it, to compare with the exact one; empty for equal outcomes."""
-    if isinstance(results, ByOpening) or not few(results) or not moments(results)[2]:
-        return ""
-    program = "fastchess" if isinstance(results, Pentanomial) else "cutechess"
-    return f"; the normal one, as {program} prints it: {bounds_words(normal_elo_interval(results))}"
 
 
 def _verdict_words(first: str, verdict: str) -> str:
@@ -378,20 +369,6 @@ def _sprt_line(sprt: Sprt, standing: Standing) -> str:
     return f"{test}: LLR {sprt.llr(standing.tested):.2f} ({_bounds(sprt)}), {accepted or 'not decided'}"
 
 
-def _pairs_lines(standing: Standing) -> list[str]:
-    """The pairs by their points, with the kinds of those with 1 point; ratios as in fastchess."""
-    tally, pairs = standing.tally, standing.tally.pairs
-    if not standing.paired:
-        return ["no pairs: each opening is played once"]
-    words = f"{quantity(pairs.pairs, 'pair')} with 0, 1/2, 1, 3/2, 2 points: {pairs}"
-    if not pairs.pairs:
-        return [words]
-    lost, even, won = sum(pairs.counts[:2]), pairs.counts[2], sum(pairs.counts[3:])
-    ratio = f", pairs ratio {won / lost:.2f}" if lost else ""
-    of_even = f"{tally.won_and_lost:,} a win and a loss, {even - tally.won_and_lost:,} two draws"
-    return [words, f"  with 1 point: {of_even}; draw ratio {100 * even / pairs.pairs:.1f} %{ratio}"]
-
-
 def _breadth_line(standing: Standing) -> list[str]:
     """The effective root moves of the sides that our own search plays."""
     words = [
@@ -400,16 +377,6 @@ def _breadth_line(standing: Standing) -> list[str]:
         if breadth.mean is not None
     ]
     return ["effective root moves: " + ", ".join(words)] if words else []
-
-
-def _endings(standing: Standing) -> str:
-    """How often each ending occurred, and its wins and losses."""
-    words = []
-    for ending, count in standing.endings.most_common():
-        score = standing.by_ending.get(ending, MatchScore())
-        won = [f"{sign}{games:,}" for sign, games in (("+", score.wins), ("-", score.losses)) if games]
-        words.append(f"{ending} {count:,}" + (f" ({' '.join(won)})" if won else ""))
-    return ", ".join(words) or "none"
 
 
 def _faults(standing: Standing) -> str:

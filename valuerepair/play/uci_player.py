@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 MARGIN_MS = 100
 _READY_SECONDS = 60.0
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}
-_INCIDENTS_LOGGED = 10
 
 
 class UciPlayer:
@@ -35,7 +34,6 @@ class UciPlayer:
     those of ``go`` (nodes, depth, movetime in ms). An engine may exceed its movetime by `MARGIN_MS`; then it loses the
     game, and is killed if it has not answered. Without a time, a search of more than `seconds` counts as hung. A
     crash also loses the game. A failed engine is restarted for its next game. Engines get ``ucinewgame`` between games.
-    The first ten incidents are logged.
     """
 
     def __init__(
@@ -52,7 +50,6 @@ class UciPlayer:
         """
         self.setup, self._limits, self.seconds = setup, dict(limits), seconds
         self._lock = threading.Lock()
-        self._incidents = 0
         self.name, self.given_up = name or setup.path, threading.Event()
         first = _EngineThread(self)
         self._free, self._games, self._workers = [first], dict[int, _EngineThread](), [first]
@@ -94,15 +91,6 @@ class UciPlayer:
             worker.end(kill=cancel)
         for worker in workers:
             worker.thread.shutdown()
-
-    def incident(self, text: str) -> None:
-        """Logs that an engine failed, up to ten times."""
-        with self._lock:
-            self._incidents += 1
-            count = self._incidents
-        if count <= _INCIDENTS_LOGGED:
-            more = "; further failures are only counted" if count == _INCIDENTS_LOGGED else ""
-            log.info(f"{self.name} {text}{more}")
 
 
 class _EngineThread:
@@ -150,7 +138,7 @@ class _EngineThread:
             self._drop()
             if self._player.given_up.is_set():
                 raise CancelledError from None
-            self._player.incident(f"{error}; restarted for its next game")
+            log.info(f"{self._player.name} {error}; restarted for its next game")
             raise Fault(_ending(error), str(error)) from None
         seconds = time.monotonic() - started
         if allowed is not None and round(1000 * seconds) > allowed:
@@ -171,7 +159,7 @@ class _EngineThread:
         except (EngineFailure, OSError, CancelledError) as error:
             self._drop()
             if not self._player.given_up.is_set():
-                self._player.incident(f"{error} between games")
+                log.info(f"{self._player.name} {error} between games")
 
     def _start(self) -> UciEngine:
         engine = UciEngine(self._player.setup)  # in the thread that uses it
