@@ -319,24 +319,13 @@ def _by_deeper_judge(outcome: RepairOutcome) -> str:
     """The figures of the judge that never judged a training position."""
     if (rejudged := outcome.rejudged) is None:
         return "<p>No deeper judge was used: <code>test_deep</code> is empty, or <code>rejudge</code> is 0.</p>"
-    heads = ("net", f"candidates in games at {rejudged['threshold']:g}", "of the first judge's, also by this one",
-             "of this one's, found by the first")  # fmt: skip
-    rows = [
-        (escape(net["name"]), *(_rate(net[name]) for name in ("candidates", "precision", "recall")))
-        for net in rejudged["nets"]
-    ]
     note = (
         "The deeper judge searched positions where the verdicts on both nets differ, some near the threshold and some "
         "of all others, drawn with known probabilities and weighted by their inverse. No net was trained on its values."
     )
     table = _table_by_kind(rejudged["comparisons"][0]["by_kind"], sampled=True)
     title = f"<h3>{escape(_rejudged_title(rejudged))}</h3>"
-    return f'{title}\n{table}\n{_table(heads, rows)}\n<p class="small">{note}</p>'
-
-
-def _rate(rate: Mapping[str, Any]) -> str:
-    share, low, high = (formatted(v if (v := rate[k]) is None else 100 * v, ".2f") for k in ("rate", "low", "high"))
-    return f"{share} % ({low} to {high})"
+    return f'{title}\n{table}\n<p class="small">{note}</p>'
 
 
 def _matches(outcome: RepairOutcome) -> str:
@@ -386,11 +375,7 @@ def _training(outcome: RepairOutcome) -> str:
         drawn, about = training.drawing(str(net)), read_curve(str(net)).about
         parts.append(_image(drawn.figure, drawn.description))
         if (amplitude := about.get("amplitude")) is not None:
-            is_set = about["options"].get("amplitude") is not None
-            source = "as repair.toml says" if is_set else "the best fit to games that were held out of training"
-            if is_set and (best := amplitude.get("lambda_held_out")) is not None:
-                source += f"; the best fit to games that were held out of training is {best:.2f}"
-            parts.append(f'<p class="small">Amplitude: lambda {amplitude["lambda"]:.2f}, {source}.</p>')
+            parts.append(f'<p class="small">Amplitude: {amplitude["lambda"]:.2f} of the change was written.</p>')
     return "\n".join(parts)
 
 

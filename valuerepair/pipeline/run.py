@@ -17,16 +17,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Annotated, Any
-
-import msgspec
+from typing import IO, Any
 
 from valuerepair import signals
 from valuerepair.archives.open import find_sources
 from valuerepair.engines.kinds import parse_spec
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import HeldError, claimed, written_whole
-from valuerepair.inputs import Record, Seconds, read_json
 from valuerepair.judge.q_scale import for_both
 from valuerepair.nets.registry import locate
 from valuerepair.pipeline.settings import FILE, Settings, Sizes, default_deep, default_test_deep, differing, read, write
@@ -49,12 +46,8 @@ class StageNote:
     name: str
     command: str
     identity: str
-    seconds: Seconds = 0.0
+    seconds: float = 0.0
     done: bool = False
-
-
-class _StageList(Record):
-    stages: list[StageNote]
 
 
 class StageNotes:
@@ -66,9 +59,11 @@ class StageNotes:
         self.stages: list[StageNote] = []
         if self._path.exists():
             try:
-                self.stages = read_json(self._path, _StageList, "a list of stages").stages
-            except (OSError, ValueRepairError) as error:
-                raise ValueRepairError(f"{error}; remove it to start over") from None
+                self.stages = [StageNote(**row) for row in json.loads(self._path.read_text("utf-8"))["stages"]]
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise ValueRepairError(
+                    f"{self._path}: is not a list of stages ({one_line(error)}); remove it to start over"
+                ) from None
 
     def of(self, stage: Stage) -> StageNote | None:
         """The record of the stage; None if it has not started."""
@@ -152,19 +147,9 @@ def q_scales(folder: Path, stage: Stage) -> tuple[float, float] | None:
     if not path.exists():
         return None
     try:
-        return for_both(read_json(path, _MatchOutput, "a match").q_scale.value)
-    except (OSError, ValueRepairError) as error:
-        raise ValueRepairError(f"{error}; remove it") from None
-
-
-class _Scale(msgspec.Struct):
-    value: Annotated[float, msgspec.Meta(gt=0, le=1e6)]
-
-
-class _MatchOutput(msgspec.Struct):
-    """The part of the output of `vr match --json` that another match needs."""
-
-    q_scale: _Scale
+        return for_both(float(json.loads(path.read_text("utf-8"))["q_scale"]["value"]))
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise ValueRepairError(f"{path}: is not the result of a match ({one_line(error)}); remove it") from None
 
 
 def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
@@ -185,11 +170,13 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
     chosen = {name: value for name, value in given.items() if name != "positions"}
     if (positions := given.get("positions")) is not None:
         chosen["sizes"] = Sizes.of(positions)
+    if given.get("db") and given.get("deep"):
+        raise UsageError("--deep: the store given by --db has its judge; leave one of them out")
     deep = given.get("deep") or default_deep()
     settings = Settings(**{"test_deep": default_test_deep(deep), **chosen, "deep": deep})
     _check_inputs(settings)
     if settings.db:
-        deep, digest, judged = judge_of(settings.db, settings.net, given.get("deep"))
+        deep, digest, judged = judge_of(settings.db, settings.net)
         sizes = settings.sizes if positions is not None else Sizes.of(judged)
         test_deep = given.get("test_deep", default_test_deep(deep))
         settings = replace(settings, deep=deep, test_deep=test_deep, oracle=digest[:_DIGITS], sizes=sizes)
@@ -211,11 +198,10 @@ def _check_inputs(settings: Settings) -> None:
     check_jax()
 
 
-def judge_of(path: str, net: str, deep: str | None) -> tuple[str, str, int]:
+def judge_of(path: str, net: str) -> tuple[str, str, int]:
     """The ``--deep`` text and the digest of the judge that has most values of this net in a store, and their number.
 
-    Raises UsageError for a store without values of the net, for another judge than `deep`, and for a judge that cannot
-    search again; ValueRepairError for a store in which nothing is scored.
+    Raises UsageError for a store without values of the net, and for a judge that cannot search again.
     """
     from valuerepair.question import Question
     from valuerepair.runs.stored_oracle import stored_spec
@@ -229,12 +215,8 @@ def judge_of(path: str, net: str, deep: str | None) -> tuple[str, str, int]:
             pair = store.pick(file)
         except ValueRepairError as error:
             raise UsageError(f"--db {path}: {error}; give a net that mined it by --net") from None
-        if deep is not None and store.pick(file, deep) != pair:
-            raise UsageError(f"--deep {deep}: most positions of {path} have another judge; leave --deep out")
         oracle = oracle_of(store.connection, store.names(*pair)[1])
         judged = len(JudgedPositions(store, Question(net=file)).ids)
-    if deep is not None:
-        return deep, oracle.digest, judged
     try:
         return stored_spec(oracle), oracle.digest, judged
     except UsageError as error:
