@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from valuerepair.cli import cli
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.play.figures import PlayedGame
 from valuerepair.play.pgn import read_written
 
@@ -67,19 +67,6 @@ def test_a_sweep_and_its_match_in_one_command(maia: list[str], tmp_path: Path) -
     assert (folder / "n_scl=inf.pgn").read_bytes().startswith(files[folder / "n_scl=inf.pgn"])
 
 
-def test_self_play_and_matches_do_not_replace_each_others_table(maia: list[str], tmp_path: Path) -> None:
-    folders = {command: tmp_path / command for command in ("selfplay", "match")}
-    for command, folder in folders.items():
-        words = [command, "n_scl=2", "-o", str(folder), "--nodes", "2", "--games", "2", *maia]
-        vr(*words)
-        before = {path: path.read_bytes() for path in folder.iterdir()}
-        words[0] = ({*folders} - {command}).pop()
-        result = CliRunner().invoke(cli, ["experiment", *words])
-        assert isinstance(result.exception, UsageError), result.output
-        assert f"table.csv: already exists and is not a table of vr experiment {words[0]}" in str(result.exception)
-        assert {path: path.read_bytes() for path in folder.iterdir()} == before
-
-
 def test_a_table_loses_no_row(maia: list[str], tmp_path: Path) -> None:
     """A second experiment of the same kind in the folder adds its rows and replaces the rows of the same settings."""
     for command, end in (("selfplay", ""), ("match", " against plain")):
@@ -103,6 +90,7 @@ def test_odds(maia: list[str], tmp_path: Path) -> None:
     assert sorted((game.tags["BookLine"], game.tags["White"]) for game in games) == [("1", "nodes=2"), ("2", "nodes=1")]
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_games_and_the_same_command_goes_on(maia: list[str], tmp_path: Path) -> None:
     words = ["match", "lookahead=1", "-o", str(tmp_path / "out"), "--nodes", "30", *maia, "--games"]
     command = [sys.executable, "-m", "valuerepair", "experiment", *words, "600"]

@@ -177,23 +177,3 @@ def test_what_is_wrong_is_said_in_one_line(
     assert done.stderr.startswith("vr: ")
     assert complaint in done.stderr
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
-    write_book(tmp_path / "book.pgn", 1)
-    sides = fake_side("one"), fake_side("two")
-    match = ("match", *sides, "--nodes", "1", "--openings", "book.pgn")
-    done = here(*match, "-o", "no/m.pgn", "-q", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (
-        2,
-        f"vr: no/m.pgn: there is no folder {tmp_path / 'no'}; make it, or give another name\n",
-    )
-
-
-def test_a_device_is_no_file_to_go_on_from(tmp_path: Path) -> None:
-    write_book(tmp_path / "book.pgn", 1)
-    sides = fake_side("one"), fake_side("two")
-    match = ("match", *sides, "--nodes", "1", "--openings", "book.pgn")
-    done = here(*match, "-o", "/dev/full", "-q", cwd=tmp_path)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-    assert "is not a regular file" in done.stderr

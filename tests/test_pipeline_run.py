@@ -24,9 +24,7 @@ from typing import IO
 import pytest
 
 import valuerepair as vr
-from tests.cli_tree import SAMPLE
 from tests.merge_stores import NODES, Row, write_store
-from tests.vr_runs import here
 from valuerepair import signals
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import claimed
@@ -197,13 +195,6 @@ def test_whatever_ended_it_and_was_changed_it_comes_to_what_a_fresh_one_makes(
     assert len([name for name in made(worn) if name.startswith("done")]) == STAGES
 
 
-def test_what_is_done_is_not_run_again(tmp_path: Path, commands: Commands) -> None:
-    run(of(SETTINGS, tmp_path), quiet=True)
-    assert len(commands.run) == STAGES
-    run(of(SETTINGS, tmp_path), quiet=True)
-    assert len(commands.run) == STAGES
-
-
 @pytest.mark.parametrize(
     ("settings", "again"),
     [
@@ -253,29 +244,6 @@ def test_defaults_of_the_machine_do_not_reach_the_stages(
     # The repair says what comes next.
     assert all(signals.STAGE in env for env in commands.env.values())
     assert commands.env.keys() == {"mine", "split", "books", "train", "compare", "match"}
-
-
-def test_a_stage_does_not_say_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def printed(folder: str) -> list[str]:
-        done = here("books", "--db", SAMPLE, "--threshold", "0.35", "-o", folder, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        return [line.replace(folder, "DIR") for line in done.stdout.splitlines()]
-
-    alone = printed("alone")
-    monkeypatch.setenv(signals.STAGE, "1")
-    stage = printed("stage")
-    left_out = [line for line in alone if line not in stage]
-    assert stage == [line for line in alone if line not in left_out] != []
-    assert any(line.startswith("next: vr selfplay") for line in left_out)
-
-
-def test_a_report_of_nets_that_are_made_anew_does_not_stay(tmp_path: Path, commands: Commands) -> None:
-    run(of(SETTINGS, tmp_path))
-    (tmp_path / PAGE).touch()
-    run(of(SETTINGS, tmp_path))
-    assert (tmp_path / PAGE).exists()
-    run(of(replace(SETTINGS, sizes=replace(SIZES, games=20)), tmp_path))
-    assert not (tmp_path / PAGE).exists()
 
 
 def test_another_folder_and_another_place_are_the_same_work(

@@ -89,13 +89,6 @@ def test_a_line_that_is_taken_out_is_the_usual(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("table", ["", '[train]\nonly = "all"\n'])
-def test_without_its_line_the_amplitude_is_the_best_on_held_out_games(tmp_path: Path, table: str) -> None:
-    path = tmp_path / "repair.toml"
-    path.write_text(f'archives = ["games.pgn"]\n{table}')
-    assert toml.read(path).train == TrainSettings(amplitude=None)
-
-
 @pytest.mark.parametrize(
     ("deep", "tests"),
     [

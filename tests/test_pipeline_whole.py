@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import sqlite3
@@ -33,12 +32,12 @@ pytest.importorskip("optax")
 
 import valuerepair as vr
 from tests import random_nets
-from tests.vr_runs import here, in_a_process
+from tests.vr_runs import here
 from valuerepair import signals
 from valuerepair.judge.split import PARTS
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.page import RepairOutcome, finish
+from valuerepair.pipeline.page import RepairOutcome
 from valuerepair.pipeline.run import Repair, read_settings, run
 from valuerepair.pipeline.settings import Settings, Sizes, TrainSettings
 
@@ -146,22 +145,6 @@ def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, Repair
     assert repair.settings.deep == "mcts:nodes=4"
 
 
-def test_one_net_alone_has_no_word_of_another_one(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> None:
-    """Of the same files: the first comparison of each part is that of the old net and the repaired one."""
-    folder = tmp_path / "repair"
-    shutil.copytree(whole[0], folder)
-    settings = replace(read_settings(folder, {}), control=False, test_deep="")
-    toml.write(settings, folder / toml.FILE)
-    outcome = finish(Repair.of(folder, settings))
-    assert outcome.control is None
-    assert outcome.claims == whole[1].claims[:2]
-    assert len(outcome.judged) == 2
-    assert outcome.rejudged is None
-    page = outcome.page.read_text("utf-8").partition("<h2>Settings")[0]
-    assert "control" not in page
-    assert "No deeper judge was used" in page
-
-
 def test_matches_have_the_scale_of_q_of_a_quick_match_of_the_same_nets(whole: tuple[Path, RepairOutcome]) -> None:
     """The squares of each side's Q stand in the tags of its games: over all openings they have this ratio."""
     folder, _ = whole
@@ -237,16 +220,6 @@ def test_no_game_that_judges_was_trained_on(whole: tuple[Path, RepairOutcome]) -
         assert {f"squared_{kind}" for kind in ("game", "aside", "policy", "search")} <= curve["curve"][0].keys()
 
 
-def test_a_command_can_be_run_alone_and_says_the_same(whole: tuple[Path, RepairOutcome]) -> None:
-    folder, _ = whole
-    (command,) = (note["command"] for note in notes(folder) if note["name"] == "families-control")
-    words, to, path = command.rpartition(" > ")
-    assert (to, path) == (" > ", str(folder / "families-control.json"))
-    done = in_a_process(*shlex.split(words)[1:], cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == read(Path(path))
-
-
 def test_a_second_run_runs_nothing_and_says_the_same(whole: tuple[Path, RepairOutcome]) -> None:
     folder, outcome = whole
     before = (folder / "stages.json").read_bytes()
@@ -294,19 +267,6 @@ def test_the_page_needs_nothing_but_itself_and_says_what_was_found(whole: tuple[
         for words in ("Is it repaired?", "By kind of position", "By the deeper judge", "Matches", "Stages")
     ]
     assert places == sorted(places)
-
-
-@pytest.mark.slow
-def test_another_match_leaves_what_comes_before(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> None:
-    """With the true commands; test_pipeline_run asks what is run again of all settings."""
-    folder = tmp_path / "repair"
-    shutil.copytree(whole[0], folder)
-    settings = read_settings(folder, {})
-    toml.write(replace(settings, sizes=replace(settings.sizes, games=2)), folder / toml.FILE)
-    with stages_here(folder):
-        outcome = vr.repair(output=folder)
-    assert [match["games"] for match in outcome.matches.values()] == [2, 2]
-    assert notes(folder)[:-4] == notes(whole[0])[:-4]
 
 
 # -- ended in the middle ----------------------------------------------------------------------------------------------
@@ -394,22 +354,3 @@ def test_a_signal_ends_the_stage_cleanly_and_says_how_to_go_on(begun: Path, numb
     (noted,) = notes(begun)
     assert (noted["name"], noted["done"]) == ("mine", False)
     assert not (begun / "repair.lock").exists()
-
-
-def test_a_stage_that_outlives_its_parent_keeps_others_out(begun: Path) -> None:
-    mine_long(begun)
-    process = start(begun)
-    wait_for(process, "mine")
-    stages = psutil.Process(process.pid).children()
-    while not stages:
-        stages = psutil.Process(process.pid).children()
-    while "its stage" not in (begun / "repair.lock").read_text():
-        time.sleep(0.01)
-    stages[0].suspend()
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    done = in_a_process("repair", "-o", begun, cwd=begun)
-    assert done.returncode == 1
-    complaint = f"another vr repair is already running (process {process.pid}, its stage {stages[0].pid})"
-    assert complaint in done.stderr.splitlines()[-1]
-    stages[0].kill()
