@@ -75,7 +75,7 @@ def test_a_table_loses_no_row(maia: list[str], tmp_path: Path) -> None:
             vr(command, *settings, *few, "--games", games)
         rows = {row["setting"]: row["games"] for row in rows_of(tmp_path / command)}
         assert rows == {f"n_scl=4{end}": "4", f"n_scl=3{end}": "4", f"n_scl=2{end}": "2"}
-    plot = CliRunner().invoke(cli, ["plot", "wdl", str(tmp_path / "selfplay"), "-o", str(tmp_path / "p.png")])
+    plot = CliRunner().invoke(cli, ["plot", "sweep", str(tmp_path / "selfplay"), "-o", str(tmp_path / "p.png")])
     assert plot.exit_code == 0, plot.output
     assert "10 games at 3 settings" in plot.stdout + plot.stderr, repr(plot.output)
 

@@ -132,7 +132,7 @@ def test_games_are_appended_whole_and_a_cut_one_is_dropped(tmp_path: Path) -> No
 
 def test_what_is_not_ours_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "games.pgn"
-    for text in ('[Event "x"]\n\n1. e4 *\n\n', "no game\n\nat all\n\n", "a text", "\n", '[Event "x"]\n'):
+    for text in ('[Event "x"]\n\n1. e4 *\n\n', "no game\n\nat all\n\n", "a text", "\n"):
         path.write_text(text)
         with pytest.raises(ValueRepairError, match="of vr selfplay"):
             read_written(path)

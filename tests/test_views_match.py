@@ -209,7 +209,7 @@ def test_the_table_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_the_sweeps_lines_are_the_tables_shares(tmp_path: Path) -> None:
     write_table(report(), tmp_path)
     table = pd.read_csv(tmp_path / "table.csv")
-    figure = figures.draw("wdl", tmp_path)
+    figure = figures.draw("sweep", tmp_path)
     by_scl, by_tau, _, _ = figure.axes
     zero = table[(table["kind"] == "n_scl") & table["value"].isna()]  # infinity is temperature 0, too
     for axes, rows in (
@@ -242,6 +242,6 @@ def test_a_table_that_is_none(tmp_path: Path, content: str | None, said: str) ->
     if content is not None:
         (tmp_path / "table.csv").write_text(content)
     with pytest.raises(ValueRepairError, match=r"table\.csv") as caught:
-        figures.draw("wdl", tmp_path)
+        figures.draw("sweep", tmp_path)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
