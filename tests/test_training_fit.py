@@ -135,7 +135,7 @@ def test_weights_of_the_value_change_nothing_but_its_part(samples: Samples) -> N
 def test_value_weights_have_a_mean_of_1_and_follow_the_soft_weight() -> None:
     disagreement = np.random.default_rng(1).normal(0, 0.4, 5000)
     assert (value_weights(disagreement, 0.3, 0.0) == 1).all()
-    soft = 1 / (1 + np.exp(-(np.abs(disagreement) - 0.3) / 0.1))  # the formula of docs/methods
+    soft = 1 / (1 + np.exp(-(np.abs(disagreement) - 0.3) / 0.1))  # the formula of docs/methods.md
     np.testing.assert_allclose(value_weights(disagreement, 0.3, 1.0), soft / soft.mean(), rtol=1e-9)
     half = value_weights(disagreement, 0.3, 0.5)
     np.testing.assert_allclose(half, (1 + soft / soft.mean()) / 2, rtol=1e-9)
