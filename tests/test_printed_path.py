@@ -33,8 +33,7 @@ SMALL = """
 [books]
 limit = 4
 [selfplay]
-nodes = 4
-set = ["max_plies=60"]
+set = ["max_plies=6"]
 [expand]
 positions = 40
 """
@@ -100,7 +99,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list
     lines["split"] = followed(printed(here("split", cwd=folder)), folder)
     again = here(*MINE, "--positions", "320", cwd=folder)
     lines["mine again"] = followed(printed(again), folder)
-    few = ("--threshold", "worst:1%", "--nodes", "12")
+    few = ("--threshold", "worst:1%", "--deep", "mcts:nodes=12")
     lines["confirm"] = followed(printed(here("confirm", "--expanded", "all", *few, cwd=folder)), folder)
     return folder, lines
 
@@ -191,8 +190,7 @@ def test_training_learns_nothing_that_is_held_out_and_leads_to_the_comparison(
     pytest.importorskip("jax")
     pytest.importorskip("optax")
     folder, _ = loop
-    options = ("--net", NET_NAME, "--threshold", "0.1", "--steps", "8", "--set", "batch=64")
-    command = ("train", "--store", "valuerepair.db", *options)
+    command = ("train", "--db", "valuerepair.db", "--net", NET_NAME, "--steps", "8", "--set", "batch=64")
     done = here(*command, "--split", "split.json", "-o", "trained.pb.gz", cwd=folder)
     line = printed(done)
     assert "not for training" not in done.stderr
