@@ -137,7 +137,7 @@ def test_chunks_bring_their_own_net_and_none_is_opened(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "net: recorded in chunks on recorded" in done.stdout
     assert "deep: recorded chunks kind=chunks\n" in done.stdout
-    assert "  84 no value of the net (NaN)" in done.stdout
+    assert "  120 no value of the net (NaN)" in done.stdout
     assert "depth not recorded; nodes 800 to 800, median 800" in done.stdout
     assert "deep Q from: the search's own Q" in done.stdout
     with Store.open(tmp_path / "valuerepair.db") as store:
