@@ -427,7 +427,7 @@ def test_what_is_exported_and_shown(mixed: Path, tmp_path: Path) -> None:
     """`vr export` has the games' positions unless it is asked for others; `vr show` says how one came about."""
     for words, kinds in (([], {"game"}), (["--expanded", "searched"], {"game", *BESIDE})):
         out = tmp_path / f"{len(words)}.csv"
-        done = here("export", "--db", str(mixed), "--format", "csv", "-o", str(out), *words, cwd=tmp_path)
+        done = here("export", "--db", str(mixed), "-o", str(out), *words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         with out.open() as file:
             assert {row["kind"] for row in csv.DictReader(file)} == kinds
