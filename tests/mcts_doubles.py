@@ -25,7 +25,7 @@ from valuerepair.mcts.evaluator import Evaluations, LeafEvaluator, Leaves
 from valuerepair.mcts.fastmath import NO_PRIOR
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
-from valuerepair.nets.planes import FILLS, encode
+from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
 
 Words = NDArray[np.uint64]
@@ -84,7 +84,7 @@ def leaf_of(position: Position, params: SearchParams) -> tuple[Leaves, list[str]
     With `lc0_floats` that is lc0's order, asked of lc0's binding.
     """
     batch = PositionBatch.from_positions([position])
-    planes = encode(batch, FILLS[FILLS.index(params.history_fill)])
+    planes = encode(batch)
     bits = (planes != 0).reshape(1, 112, 64)
     bits[:, 109] = True
     masks = np.packbits(bits, axis=2, bitorder="little").view(np.uint64)[:, :, 0]
@@ -283,7 +283,7 @@ def any_params(rng: random.Random) -> dict[str, Any]:
     changes: dict[str, Any] = {flag: rng.random() < 0.5 for flag in FLAGS}
     changes |= {"n_scl": rng.choice((0, 0, 1, 5)), "minibatch_size": rng.choice((1, 1, 2, 7))}
     changes |= {"draw_score": rng.choice((0.0, 0.3, -1.0)), "noise_epsilon": rng.choice((0.0, 0.25))}
-    changes |= {"history_fill": rng.choice(("no", "fen_only", "always")), "cpuct": rng.choice((0.5, 1.745, 4.0))}
+    changes |= {"cpuct": rng.choice((0.5, 1.745, 4.0))}
     return changes | {"seed": rng.randrange(2**63)}
 
 

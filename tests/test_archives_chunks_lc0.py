@@ -133,11 +133,10 @@ def _as_we_write(game: Played) -> tuple[str, ...]:
 
 def test_planes_come_out_again_to_the_bit(played: list[Played], request: pytest.FixtureRequest) -> None:
     """Men, repetitions and filled history of all eight boards, castling rights, side and clock."""
-    fill = request.node.callspec.params["played"]
     for game in played:
         assert game.chunk is not None
         records, batch = read(game.chunk), every_record(game.chunk)
-        planes = encode(batch, fill)
+        planes = encode(batch)
         bits = np.packbits(planes[:, :104].astype(np.bool_), axis=3).reshape(len(records), -1).view("<u8")
         assert np.array_equal(bits, records["planes"])
         assert np.array_equal(planes[:, 109, 0, 0], records["rule50_count"])

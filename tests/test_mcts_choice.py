@@ -322,7 +322,6 @@ def test_the_root_may_have_its_own_cpuct() -> None:
         ("cpuct=-1", "0 to 100"),
         ("minibatch_size=0", "1 to 1024"),
         ("draw_score=1.5", "-1 to 1"),
-        ("history_fill=some", "no, fen_only, always"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_in_a_line(setting: str, fact: str) -> None:

@@ -57,8 +57,8 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"lc0_floats": True, "fpu_strategy_at_root": "reduction", "fpu_value_at_root": 0.0},
     {"lc0_floats": True, "policy_softmax_temp": 0.7, "cpuct": 0.9},
     {"lc0_floats": True, "draw_score": 0.4},
-    {"draw_score": -0.4, "history_fill": "no"},
-    {"cpuct_base": 20.0, "history_fill": "always"},
+    {"draw_score": -0.4},
+    {"cpuct_base": 20.0},
 )
 
 

@@ -150,7 +150,6 @@ def test_the_identity_tells_what_changes_values_and_nothing_else(net: Net, share
             identity_of(net, SearchParams(), 1001),
             identity_of(net, SearchParams(certainty=True), 1000),
             identity_of(net, SearchParams(cpuct=1.5), 1000),
-            identity_of(net, SearchParams(history_fill="always"), 1000),
             identity_of(net, SearchParams(n_scl=5, seed=1), 1000),
             identity_of(net, SearchParams(n_scl=5, seed=2), 1000),
             identity_of(other, SearchParams(), 1000),
@@ -192,15 +191,6 @@ def test_the_net_is_shared_when_it_is_the_same_and_opened_when_it_is_another(net
     net.evaluate(PositionBatch.from_positions([bare(STARTPOS_FEN)]))
     with pytest.raises(RuntimeError):
         other._net.evaluate(PositionBatch.from_positions([bare(STARTPOS_FEN)]))
-
-
-def test_the_history_is_filled_as_for_the_net(shared_data: Path) -> None:
-    path = str(shared_data / "nets" / "maia-1900.pb.gz")
-    with open_net(path, device="cpu", history_fill="always") as always:
-        with open_oracle("mcts:nodes=2,trees=1", net_path=None, net=always) as oracle:
-            assert oracle.identity.options["history_fill"] == "always"
-        with open_oracle("mcts:nodes=2,trees=1,history_fill=no", net_path=None, net=always) as oracle:
-            assert oracle.identity.options["history_fill"] == "no"
 
 
 def test_closing_with_cancel_gives_up_what_runs(net: Net) -> None:

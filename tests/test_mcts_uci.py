@@ -95,7 +95,7 @@ def test_every_parameter_can_be_set_by_its_uci_name_and_shows_in_the_handshake()
     assert sorted(offered) == sorted([*PARAMETER_NAMES.values(), "WeightsFile", "Device", "Threads", "MinibatchSize"])
     assert {*PARAMETER_NAMES, "minibatch_size"} == set(PARAMETERS)
     values = {bool: "true", int: "7", float: "0.5", str: ""}
-    words = {"fpu_strategy": "absolute", "fpu_strategy_at_root": "absolute", "history_fill": "no"}
+    words = {"fpu_strategy": "absolute", "fpu_strategy_at_root": "absolute"}
     words |= {"cpuct_base": "5", "cpuct_base_at_root": "5"}
     for parameter, name in PARAMETER_NAMES.items():
         before = getattr(SearchParams(), parameter)

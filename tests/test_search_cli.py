@@ -140,7 +140,7 @@ def test_a_file_gives_every_position_what_it_gets_alone(maia: str, tmp_path: Pat
 def test_settings_by_all_their_spellings(maia: str) -> None:
     ours_words = ["--set", "certainty=1", "--set", "Lookahead=on", "--set", "n-scl=7", "--set", "auto_extend=1"]
     theirs_words = ["--set", "certainty=on", "--set", "lookahead=1", "--set", "n_scl=7", "--set", "auto-extend=1"]
-    common = ["--net", maia, "--nodes", "80", "--json", "--set", "history_fill=always", MATE_IN_1]
+    common = ["--net", maia, "--nodes", "80", "--json", MATE_IN_1]
     ours, theirs = json.loads(vr(*ours_words, *common)), json.loads(vr(*theirs_words, *common))
     del ours["seconds"], theirs["seconds"]
     assert ours == theirs
@@ -168,7 +168,7 @@ def test_names_of_settings_are_listed() -> None:
         (["startpos", "--set", "certanty=1"], 2, "no search option 'certanty'; did you mean certainty?"),
         (["startpos", "--set", "cpuct"], 2, "--set 'cpuct' is not NAME=VALUE"),
         (["startpos", "--set", "cpuct=x"], 2, "cpuct=x: must be a number"),
-        (["startpos", "--set", "history_fill=some"], 2, "must be one of no, fen_only, always"),
+        (["startpos", "--set", "fpu_strategy=some"], 2, "must be one of reduction, absolute"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(maia: str, words: list[str], code: int, said: str) -> None:

@@ -106,7 +106,7 @@ def judged(batch: PositionBatch, seed: int = 1, **columns: Any) -> JudgedBatch:
 def test_boards_are_those_of_python_chess(form: int) -> None:
     positions = some_positions()
     batch = PositionBatch.from_positions(positions)
-    records = position_records(judged(batch), *net_of(batch), RecordFacts(form, "fen_only", 1.0))
+    records = position_records(judged(batch), *net_of(batch), RecordFacts(form, 1.0))
     first = [str(next(iter(chess.Board(p.fen).legal_moves))) for p in positions]
     boards = records_of(positions, first, form, fill="fen_only")
     names = [name for name in v6.RECORD.names or () if name.startswith(("castling", "side", "rule50", "invar", "plan"))]
@@ -121,7 +121,7 @@ def test_policy_is_the_nets_with_a_share_for_the_judges_move(form: int, share: f
     batch = PositionBatch.from_positions(some_positions())
     values, (moves, cuts, p) = net_of(batch)
     judge = judged(batch)
-    facts = RecordFacts(form, "fen_only", 1.0)
+    facts = RecordFacts(form, 1.0)
     records = position_records(judge, values, (moves, cuts, p), facts, share=share)
     indices = policy_indices(parse_fens(batch.fen), moves, cuts, form)
     for i, record in enumerate(records):
@@ -143,7 +143,7 @@ def test_values_are_the_judges_and_the_nets() -> None:
     values, priors = net_of(batch)
     z = np.resize(np.array([1, 0, -1, np.nan], np.float32), n)
     judge = judged(batch, z=z)
-    facts = RecordFacts(1, "fen_only", 1.0)
+    facts = RecordFacts(1, 1.0)
     by_judge, by_game = (
         position_records(judge, values, priors, facts, result=result) for result in get_args(Result)[::-1]
     )
@@ -309,7 +309,7 @@ def test_lc0s_rescorer_takes_every_chunk(any_maia: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("form", INPUT_FORMATS)
 def test_lc0s_rescorer_takes_all_input_formats(form: int, tmp_path: Path) -> None:
     batch = PositionBatch.from_positions(some_positions())
-    records = position_records(judged(batch), *net_of(batch), RecordFacts(form, "fen_only", 1.0), share=0.3)
+    records = position_records(judged(batch), *net_of(batch), RecordFacts(form, 1.0), share=0.3)
     lc0_rescorer.check_valid(records)
     (tmp_path / "in").mkdir()
     for i in range(len(records)):
@@ -345,7 +345,7 @@ def test_moves_of_the_judge_that_are_illegal_are_none() -> None:
     batch = PositionBatch.from_positions(some_positions()[:1])
     judge = judged(batch, best=np.array([encode_move("a1a8")], np.uint16))
     values, priors = net_of(batch)
-    (record,) = position_records(judge, values, priors, RecordFacts(1, "fen_only", 1.0), share=1)
+    (record,) = position_records(judge, values, priors, RecordFacts(1, 1.0), share=1)
     index = policy_indices(parse_fens(batch.fen), *priors[:2])
     best = decode_move(int(values.best_move[0]))
     assert record["best_idx"] == index[[decode_move(m) for m in priors[0].tolist()].index(best)]

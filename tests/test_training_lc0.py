@@ -27,7 +27,7 @@ from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.conversion import find_lc0
 from valuerepair.nets.net import open_net
-from valuerepair.nets.planes import HECTOPLIES, INPUT_FORMATS, HistoryFill, encode
+from valuerepair.nets.planes import HECTOPLIES, INPUT_FORMATS, encode
 from valuerepair.play.game import GameRecord
 from valuerepair.training.records import ChunkWriter, RecordFacts, game_records
 from valuerepair.training.store_chunks import position_records
@@ -204,13 +204,12 @@ def chunkparser(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "tf"
 
 
-@pytest.mark.parametrize("fill", ["no", "fen_only"])
-def test_lczero_training_reads_what_was_meant(chunkparser: Path, fill: HistoryFill, tmp_path: Path) -> None:
+def test_lczero_training_reads_what_was_meant(chunkparser: Path, tmp_path: Path) -> None:
     """Planes as the net gets them, in all formats; policies, results and values as they are in the records."""
     games = [fake_game(start, 100 * i + 3, book=i, plies=20, result="0-1") for i, start in enumerate(STARTS)]
     arguments, wanted = [], []
     for form in INPUT_FORMATS:
-        writer = ChunkWriter(tmp_path / str(form), RecordFacts(form, fill))
+        writer = ChunkWriter(tmp_path / str(form), RecordFacts(form))
         for i, game in enumerate(games):
             path = writer.write(game)
             arguments.append(f"{form},{path},{tmp_path / f'{form}-{i}.npz'}")
@@ -221,16 +220,16 @@ def test_lczero_training_reads_what_was_meant(chunkparser: Path, fill: HistoryFi
     assert done.returncode == 0, done.stderr
     assert "failed to parse" not in done.stdout
     for form, game, out in wanted:
-        assert_parsed_as(form, game, fill, np.load(out))
+        assert_parsed_as(form, game, np.load(out))
 
 
-def assert_parsed_as(form: int, game: GameRecord, fill: HistoryFill, parsed: Mapping[str, Any]) -> None:
+def assert_parsed_as(form: int, game: GameRecord, parsed: Mapping[str, Any]) -> None:
     planes, policy, result, best, left = (parsed[f"arr_{i}"] for i in range(5))
-    records = game_records(game, RecordFacts(form, fill))
+    records = game_records(game, RecordFacts(form))
     n = len(records)
     begin = len(game.book)
     positions = [position_after(game.start_fen, game.moves[: begin + i]) for i in range(n)]
-    encoded = encode(PositionBatch.from_positions(positions), fill, form).reshape(n, 112, 64)
+    encoded = encode(PositionBatch.from_positions(positions), form).reshape(n, 112, 64)
     if form < HECTOPLIES:
         encoded[:, 109] /= np.float32(99)  # the trainer's unit, which lc0's exporter folds into the weights
     assert np.allclose(planes.reshape(n, 112, 64), encoded, rtol=1e-6, atol=0)
@@ -248,7 +247,7 @@ def test_lczero_training_reads_chunks_of_judged_positions(chunkparser: Path, for
     which it would focus."""
     batch = PositionBatch.from_positions(some_positions())
     judge, (values, priors) = judged(batch), net_of(batch)
-    records = position_records(judge, values, priors, RecordFacts(form, "fen_only", 1.0), share=0.3)
+    records = position_records(judge, values, priors, RecordFacts(form, 1.0), share=0.3)
     arguments = []
     for i in range(len(records)):
         path = tmp_path / f"{i}.gz"
@@ -259,7 +258,7 @@ def test_lczero_training_reads_chunks_of_judged_positions(chunkparser: Path, for
     )
     assert done.returncode == 0, done.stderr
     assert "failed to parse" not in done.stdout
-    encoded = encode(batch, "fen_only", form).reshape(len(records), 112, 64)
+    encoded = encode(batch, form).reshape(len(records), 112, 64)
     if form < HECTOPLIES:
         encoded[:, 109] /= np.float32(99)
     for i, record in enumerate(records):

@@ -24,9 +24,8 @@ from valuerepair.chess import v6
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import NAN, RootMove, SearchResult
-from valuerepair.nets.planes import FILLS, INPUT_FORMATS, HistoryFill, encode
+from valuerepair.nets.planes import INPUT_FORMATS, encode
 from valuerepair.nets.policy import policy_indices
 from valuerepair.play import game as words
 from valuerepair.play.game import GameRecord, Thought
@@ -104,17 +103,17 @@ def en_passant_masks(game: GameRecord, flipped: NDArray[np.integer[Any]]) -> lis
 
 
 @settings(max_examples=120, deadline=None)
-@given(games, st.sampled_from(INPUT_FORMATS), st.sampled_from(FILLS))
-def test_boards_are_those_of_the_game(game: GameRecord, form: int, fill: HistoryFill) -> None:
+@given(games, st.sampled_from(INPUT_FORMATS))
+def test_boards_are_those_of_the_game(game: GameRecord, form: int) -> None:
     """Against records made position by position with python-chess and the encoder, which is checked against lc0's."""
-    records = game_records(game, RecordFacts.of(form, replace(SearchParams(), history_fill=fill)))
+    records = game_records(game, RecordFacts(form))
     positions = positions_of(game.moves, game.start_fen)[len(game.book) :]
-    wanted = records_of(positions, game.moves[len(game.book) :], form, fill)
+    wanted = records_of(positions, game.moves[len(game.book) :], form)
     if form in CANONICAL:
         wanted["side_to_move_or_enpassant"] = en_passant_masks(game, wanted["invariance_info"] & v6.FLIPPED)
     for name in BOARD_FIELDS:
         assert np.array_equal(records[name], wanted[name]), name
-    planes = encode(PositionBatch.from_positions(positions), fill, form)
+    planes = encode(PositionBatch.from_positions(positions), form)
     bits = np.unpackbits(records["planes"].copy().view(np.uint8)).reshape(len(records), 104, 8, 8)
     assert np.array_equal(bits, planes[:, :104] != 0)
 
@@ -143,7 +142,7 @@ def test_policies_are_shares_of_visits(game: GameRecord, form: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(games, st.floats(0.5, 2.5))
 def test_divergence_is_that_of_visits_from_the_policy_at_temperature_1(game: GameRecord, temperature: float) -> None:
-    records = game_records(game, RecordFacts(1, "no", temperature))
+    records = game_records(game, RecordFacts(1, temperature))
     for record, thought in zip(records, game.thoughts, strict=True):
         search = thought.search
         assert search is not None
@@ -279,8 +278,6 @@ def test_drift_is_corrected() -> None:
 def test_unknown_facts_are_refused() -> None:
     with pytest.raises(UsageError, match="input format 7"):
         RecordFacts(7)
-    with pytest.raises(UsageError, match="history fill 'maybe'"):
-        RecordFacts(1, "maybe")  # type: ignore[arg-type]  # what is wrong is the point
     game = fake_game(chess.STARTING_FEN, 8, plies=1)
     game = replace(game, thoughts=(replace(game.thoughts[0], move="a1a8"),))
     with pytest.raises(ValueError, match="not among the moves searched"):

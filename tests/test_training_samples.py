@@ -81,7 +81,7 @@ def test_positions_give_the_same_as_records(form: int) -> None:
     positions = positions_of(GAME)
     records = records_of(positions, GAME, form)
     q, d = np.linspace(-0.9, 0.9, len(positions)), np.full(len(positions), 0.2)
-    ours = of_positions(PositionBatch.from_positions(positions), q, wdl_of(q, d), "no", form)
+    ours = of_positions(PositionBatch.from_positions(positions), q, wdl_of(q, d), form)
     theirs = of_records(records, 0.0)
     np.testing.assert_array_equal(planes(ours), planes(theirs))
     assert (policies(ours.batch()) >= 0).tolist() == (policies(theirs.batch()) >= 0).tolist()

@@ -33,7 +33,7 @@ def positions(count: int) -> Samples:
     q = np.random.default_rng(4).uniform(-0.9, 0.9, len(batch))
     moves, cuts = legal_moves(parse_fens(batch.fen))
     best = moves[cuts[:-1] + np.random.default_rng(5).integers(0, np.diff(cuts))]
-    return of_positions(batch, q, wdl_of(q, np.full(len(batch), 0.3)), "fen_only", 1, best)
+    return of_positions(batch, q, wdl_of(q, np.full(len(batch), 0.3)), 1, best)
 
 
 def store_source(path: str | Path, question: Question, **options: Any) -> StoreSource:

@@ -32,14 +32,14 @@ def positions_of(moves: Sequence[str], start: str = chess.STARTING_FEN) -> list[
 
 
 def records_of(
-    positions: Sequence[Position], played: Sequence[str], input_format: int = 1, fill: Any = "no", **values: Any
+    positions: Sequence[Position], played: Sequence[str], input_format: int = 1, **values: Any
 ) -> NDArray[np.void]:
     """One record a position. `values` sets fields: numbers, or one a record."""
     batch = PositionBatch.from_positions(positions)
     boards = parse_fens(batch.fen)
     moves, cuts = legal_moves(boards)
     indices = policy_indices(boards, moves, cuts, input_format)
-    planes = encode(batch, fill, input_format)
+    planes = encode(batch, input_format)
     records = np.zeros(len(positions), v6.RECORD)
     records["version"], records["input_format"], records["visits"] = 6, input_format, 800
     bits = np.packbits(planes[:, :104].astype(np.bool_), axis=3)

@@ -27,7 +27,6 @@ from valuerepair.chess.values import OWN_Q, Alpha, q_to_cp
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.judge.split import PARTS, TRAIN, Split, warning_of_held_out
-from valuerepair.nets.planes import FILLS
 from valuerepair.question import Question
 from valuerepair.store import db_option
 from valuerepair.store.columns import GAME_KEY
@@ -302,8 +301,6 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
     book, sha256 = shlex.quote(f"{directory}/book.pgn"), manifest.net["sha256"]
     net = net_option(store, sha256)
     words = ["vr selfplay", book, "--net", "FILE" if net is None else shlex.quote(net), "--nodes 800"]
-    if (fill := manifest.net["history_fill"]) in FILLS and fill != "fen_only":
-        words += ["--set", f"history_fill={fill}"]
     games, chunks = "selfplay.pgn", "book-chunks"
     if Path(games).exists() or Path(chunks).exists():  # of another book, whose games must not mix with these
         digest = manifest.files["book.pgn"].sha256[:6]

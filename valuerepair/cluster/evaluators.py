@@ -20,7 +20,7 @@ from valuerepair.cluster.connection import ClusterAddress
 from valuerepair.cluster.protocol import Assignment, Offer, Role
 from valuerepair.engines.kinds import chosen_spec
 from valuerepair.errors import UsageError, ValueRepairError, check_least
-from valuerepair.nets.net import NetIdentity, NetValues, Priors
+from valuerepair.nets.net import HISTORY_FILL, NetIdentity, NetValues, Priors
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.oracles.open import open_oracle, without_remarks
@@ -76,7 +76,7 @@ def open_on_cluster(
     dispatcher = Dispatcher(address, assignment, _own_engine(assignment))
     try:
         dispatcher.start()
-        cluster_net = ClusterNet(dispatcher, net_options.get("history_fill", "fen_only"))
+        cluster_net = ClusterNet(dispatcher)
         oracle = ClusterOracle(dispatcher)
         log.info(f"deep search: {oracle.identity.label}, {oracle.workers} at once on the cluster {address}, so far")
         log.info(f"net: {cluster_net.identity.name} on the cluster")
@@ -113,9 +113,11 @@ _TREES = 64  # short searches in one job
 class ClusterNet:
     """A net on a cluster."""
 
-    def __init__(self, dispatcher: Dispatcher, history_fill: str) -> None:
+    history_fill = HISTORY_FILL
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
         """Waits for the first worker that has the net. Raises ValueRepairError."""
-        self._dispatcher, self.history_fill = dispatcher, history_fill
+        self._dispatcher = dispatcher
         offer = dispatcher.agreed(Role.NET)
         assert isinstance(offer.identity, NetIdentity)
         self.identity, self.provider = offer.identity, offer.provider

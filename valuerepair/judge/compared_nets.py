@@ -20,7 +20,7 @@ from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import HeldPart
-from valuerepair.nets.planes import FILLS
+from valuerepair.nets.net import HISTORY_FILL
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import net_name, read_net_file
 from valuerepair.store import db_option
@@ -95,16 +95,13 @@ def find_oracle(store: Store, words: str | None, nets: Sequence[str], part: Held
 
 
 def find_nets(store: Store, words: Sequence[str], oracle: ComparedOracle) -> list[ComparedNet]:
-    """The nets that `words` name, in order. A net that is not in the store gets the history fill of the first that is.
+    """The nets that `words` name, in order.
 
     Raises UsageError for fewer than two and for words that name no net; ValueRepairError for a file that is not a net.
     """
     if len(words) < 2:
         raise UsageError(f"give at least two nets to compare, the old one first ({len(words)} given)")
-    nets = _with_distinct_names([_find(store, name, oracle) for name in words], words)
-    # Recorded values have another fill.
-    fill = next((net.history_fill for net in nets if net.id and net.history_fill in FILLS), "fen_only")
-    return [net if net.id or net.history_fill else replace(net, history_fill=fill) for net in nets]
+    return _with_distinct_names([_find(store, name, oracle) for name in words], words)
 
 
 def _with_distinct_names(nets: Sequence[ComparedNet], words: Sequence[str]) -> list[ComparedNet]:
@@ -145,7 +142,9 @@ def _of_file(store: Store, path: str, oracle: ComparedOracle) -> ComparedNet:
     """The net of a file; of the store's nets with its content, the one that has evaluated most."""
     file, nets = read_net_file(path), store.nets()
     stored = nets[nets["sha256"] == file.sha256].sort_values("evaluated", ascending=False)
-    number, fill = (int(stored["id"].iloc[0]), str(stored["history_fill"].iloc[0])) if len(stored) else (0, "")
+    number, fill = (
+        (int(stored["id"].iloc[0]), str(stored["history_fill"].iloc[0])) if len(stored) else (0, HISTORY_FILL)
+    )
     return ComparedNet(number, file.name, file.sha256, fill, path, len(lacking(store, number, oracle)))
 
 
@@ -196,13 +195,13 @@ def measure_missing(
 
     The store is opened for writing only if something is missing. `net_options` are those of `nets.net.open_net`.
     """
-    from valuerepair.nets.net import fill_of, open_net
+    from valuerepair.nets.net import open_net
 
     wanted = {(net.key, net.history_fill): net for net in nets if net.missing and net.path}
     for net in wanted.values():
         with (
             Store.open(db, write=True) as store,
-            open_net(net.path, history_fill=fill_of(net.history_fill), **net_options) as opened,
+            open_net(net.path, **net_options) as opened,
             Progress(f"{net.name}: net values", net.missing, "positions", quiet=quiet) as progress,
         ):
             log.info(f"{quantity(net.missing, 'position')} without a value of {net.name}: computing on {opened.where}")

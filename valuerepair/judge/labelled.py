@@ -165,8 +165,7 @@ def open_stored(
     path = _file_of(store, name, sha256, net_file)
     if (device := device_of(variant)) is not None:  # of another precision, which only some devices have
         net_options["device"] = device
-    fill = net_attrs["history_fill"]
-    net = open_net(path, history_fill=fill, **net_options)
+    net = open_net(path, **net_options)
     if net.identity.key != key:
         other_key = net.identity.key
         net.close()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.movegen import MAX_MOVES
 from valuerepair.chess.rows import ROW, Boards
-from valuerepair.mcts.params import CHOICES, SearchParams
+from valuerepair.mcts.params import SearchParams
 
 # Columns of Trees.nodes.
 FIRST, COUNT, OPENED, ARRANGED, PARENT, EDGE, VISITS, PENDING, KIND, LOWER, UPPER, FORCED, FROZEN = range(13)
@@ -112,7 +112,6 @@ class SearchRules(NamedTuple):
     lc0_floats: bool
     n_scl: int
     batch: int
-    fill: int
     form: int
     node_room: int
     edge_room: int
@@ -155,7 +154,6 @@ def make_rules(params: SearchParams, nodes: int, input_format: int = 1, *, moves
         params.lc0_floats,
         params.n_scl,
         params.minibatch_size,
-        CHOICES["history_fill"].index(params.history_fill),
         input_format,
         *room_for(nodes),
         HISTORY_ROWS + LINE_ROWS,

@@ -87,13 +87,6 @@ class SearchParams:
         True, "the end of a game decides the position before it, too, where it is the best move"
     )
     two_fold_draws: bool = _param(True, "a position repeated once within the search is a draw")
-    history_fill: str = _param(
-        "fen_only",
-        "positions before the known history, as the net sees them: no, fen_only, always",
-        "no",
-        "fen_only",
-        "always",
-    )
     noise_epsilon: float = _param(
         0.0, "share of Dirichlet noise in the root's priors", 0, 1, uci="DirichletNoiseEpsilon"
     )

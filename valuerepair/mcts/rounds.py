@@ -47,7 +47,7 @@ def write_leaf(trees: Trees, rules: SearchRules, tree: int, node: int, depth: in
     """Writes a leaf, whose moves are written already, as row n of the round."""
     row = trees.slots[tree, layout.ROOT_ROW] + depth
     first_row, initial = trees.slots[tree, layout.FIRST_ROW], trees.slots[tree, layout.INITIAL] != 0
-    leaves.rule50[n] = write_masks(trees.rows, first_row, row, initial, rules.fill, rules.form, leaves.masks, n)
+    leaves.rule50[n] = write_masks(trees.rows, first_row, row, initial, rules.form, leaves.masks, n)
     transform = canonical_transform(trees.rows, row) if rules.form >= CANONICAL else 0
     first, begin = trees.nodes[node, layout.FIRST], leaves.offsets[n]
     for i in range(trees.nodes[node, layout.COUNT]):

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from valuerepair.arrays import Moves
 from valuerepair.chess.positions import PositionBatch, cuts_of
 from valuerepair.cores import usable_cores
-from valuerepair.errors import UsageError, ValueRepairError, check_least
+from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.nets import canary
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU, ON_CPU, Device, choose_device
-from valuerepair.nets.planes import FILLS, INPUT_FORMATS, PLANES_SHAPE, HistoryFill, encode
+from valuerepair.nets.planes import INPUT_FORMATS, PLANES_SHAPE, encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.registry import locate, path_to_record
 from valuerepair.nets.session import RawOutputs, Session, join_outputs
@@ -30,6 +30,7 @@ from valuerepair.text import quantity
 log = logging.getLogger(__name__)
 
 ValueHead = Literal["wdl", "scalar"]
+HISTORY_FILL = "fen_only"  # lc0's default, as `planes.encode` fills unknown history: the store has it with each net
 # The legal moves of n positions in one array; int64[n + 1], where the moves of each position begin; and their priors.
 Priors = tuple[Moves, NDArray[np.int64], NDArray[np.float32]]
 
@@ -113,8 +114,10 @@ class Net:
     interprets the outputs, so that one batch is encoded while the net runs on another.
     """
 
-    def __init__(self, identity: NetIdentity, session: Session, history_fill: HistoryFill = "fen_only") -> None:
-        self.identity, self.session, self.history_fill = identity, session, history_fill
+    history_fill = HISTORY_FILL
+
+    def __init__(self, identity: NetIdentity, session: Session) -> None:
+        self.identity, self.session = identity, session
         self._pool = ThreadPoolExecutor(session.streams, thread_name_prefix="net")
         self._buffers = threading.local()
 
@@ -176,7 +179,7 @@ class Net:
         buffer: NDArray[np.float32] | None = getattr(self._buffers, "planes", None)
         if buffer is None or len(buffer) < len(batch):
             buffer = self._buffers.planes = np.empty((max(len(batch), self.batch_size), *PLANES_SHAPE), np.float32)
-        return encode(batch, self.history_fill, self.identity.input_format, out=buffer[: len(batch)])
+        return encode(batch, self.identity.input_format, out=buffer[: len(batch)])
 
     def close(self) -> None:
         """Ends the threads. The net cannot be used afterwards."""
@@ -215,28 +218,20 @@ def _join_priors(parts: list[Priors]) -> Priors:
     return np.concatenate([m for m, _, _ in parts]), offsets, np.concatenate([p for _, _, p in parts])
 
 
-def fill_of(name: str) -> HistoryFill:
-    """The history fill of this name; ``fen_only`` for any other text, such as ``recorded`` in a store."""
-    return next((fill for fill in FILLS if fill == name), "fen_only")
-
-
 def open_net(
     spec: str | os.PathLike[str] | None = None,
     *,
     device: str = "auto",
     threads: int | None = None,
-    history_fill: HistoryFill = "fen_only",
 ) -> Net:
     """Opens a net by registry name or path (.pb.gz, .pb, .onnx); None is the default net, downloaded the first time.
 
     `device` is one of `options.DEVICES`; `threads` the cores to use (default: all that this process may use);
-    `history_fill` is lc0's option. The net's identity includes the precision of the device. A device other than the CPU
+    The net's identity includes the precision of the device. A device other than the CPU
     must agree with the CPU on a few positions (see `canary`); otherwise ``auto`` uses the CPU. Raises UsageError for an
     unknown net or word and a number out of range, ValueRepairError for a file that is not a net and for a device that
     does not run it; each is one line for the user.
     """
-    if history_fill not in FILLS:
-        raise UsageError(f"history_fill {history_fill!r}: must be one of {', '.join(FILLS)}")
     check_least("threads", threads)
     chosen = choose_device(device)
     file = read_net_file(locate(spec))
@@ -254,7 +249,7 @@ def open_net(
     head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
     variant, path = session.device.variant, path_to_record(file.sha256, file.path)
     identity = NetIdentity(file.name + variant, file.sha256, head, input_format, file.size, variant, path)
-    return Net(identity, session, history_fill)
+    return Net(identity, session)
 
 
 def _open_session(file: NetFile, device: Device, threads: int, input_format: int) -> Session:

@@ -7,8 +7,6 @@ hold the position i plies ago: our P N B R Q K, their P N B R Q K, and ones if i
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,7 +36,6 @@ from valuerepair.chess.rows import (
     Boards,
 )
 
-HistoryFill = Literal["no", "fen_only", "always"]
 Planes = NDArray[np.float32]
 
 PLANES, HISTORY, BOARD_PLANES, AUXILIARY, CLOCK_PLANE = 112, 8, 13, 104, 109
@@ -47,8 +44,6 @@ PLANES_SHAPE = PLANES, 8, 8
 CLASSICAL, CASTLING_PLANE, CANONICAL, HECTOPLIES, CANONICAL_V2 = 1, 2, 3, 4, 5
 ARMAGEDDON, ARMAGEDDON_V2 = 132, 133
 INPUT_FORMATS = (CLASSICAL, CASTLING_PLANE, CANONICAL, HECTOPLIES, CANONICAL_V2, ARMAGEDDON, ARMAGEDDON_V2)
-FILLS: tuple[HistoryFill, ...] = ("no", "fen_only", "always")
-FILL_NO, FILL_FEN_ONLY, FILL_ALWAYS = range(3)
 
 FLIP_FILES, MIRROR_RANKS, TRANSPOSE = 1, 2, 4
 FILES_A_TO_D, RANKS_5_TO_8 = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0xFFFFFFFF00000000)
@@ -148,14 +143,13 @@ def auxiliary_masks(state: np.uint64, form: int, masks: Masks, n: int) -> None:
 
 
 @kernel
-def write_masks(
-    rows: Boards, first: int, last: int, initial: bool, fill: int, form: int, masks: Masks, n: int
-) -> np.float32:
+def write_masks(rows: Boards, first: int, last: int, initial: bool, form: int, masks: Masks, n: int) -> np.float32:
     """Writes all planes of row `last` to masks[n], bit 8 * rank + file being the value on that square.
 
-    Rows first..last are the known game, each made from the row before, with repetitions marked where needed.
-    `initial` says that row `first` is the standard starting position. Plane 109 is written as ones; returns the factor
-    for it: the half-move clock, divided by 100 in formats that require it. The loop follows lc0's.
+    Rows first..last are the known game, each made from the row before, with repetitions marked where needed. Slots
+    before them are copies of row `first`, and zeros where `initial` says that it is the standard starting position
+    (lc0's history fill ``fen_only``). Plane 109 is written as ones; returns the factor for it: the half-move clock,
+    divided by 100 in formats that require it. The loop follows lc0's.
     """
     canonical, repeats_only = form >= CANONICAL, form in (CANONICAL_V2, ARMAGEDDON_V2)
     state = rows[last, STATE]
@@ -176,11 +170,8 @@ def write_masks(
             turned ^= at > first
             at -= 1
             continue
-        if at < first:
-            if fill == FILL_NO and (at < first - 1 or file < 0):
-                break
-            if fill == FILL_FEN_ONLY and initial:
-                break
+        if at < first and initial:
+            break
         base = BOARD_PLANES * slot
         board_masks(rows, r, turned, masks, n, base)
         masks[n, base + 12] = ALL if repeated else ZERO
@@ -234,7 +225,6 @@ def encode_games(
     initial: NDArray[np.bool_],
     moves: Moves,
     offsets: NDArray[np.int64],
-    fill: int,
     form: int,
     out: Planes,
 ) -> None:
@@ -250,36 +240,27 @@ def encode_games(
             make(rows, i, i + 1, np.int64(moves[offsets[n] + i]) ^ FLIP * black_to_move(rows, i))
             if i + HISTORY >= last or form >= CANONICAL_V2:  # V2 may look at any earlier position
                 mark_repetition(rows, 0, i + 1)
-        rule50 = write_masks(rows, 0, last, initial[n], fill, form, masks, 0)
+        rule50 = write_masks(rows, 0, last, initial[n], form, masks, 0)
         unpack_row(masks, 0, rule50, out, n)
 
 
-def encode(
-    batch: PositionBatch,
-    history_fill: HistoryFill = "fen_only",
-    input_format: int = CLASSICAL,
-    out: Planes | None = None,
-) -> Planes:
+def encode(batch: PositionBatch, input_format: int = CLASSICAL, out: Planes | None = None) -> Planes:
     """The input planes of the positions, float32[n, 112, 8, 8]: row 0 is the mover's first rank, column 0 file a.
 
-    Boards before the position come from replaying its moves from `start_fen`; `history_fill` defines the
-    slots before that: ``no`` zeros, ``fen_only`` copies of the first known position unless that is the standard
-    starting position, ``always`` copies. `input_format` is lc0's id of the net's input. `out`, C-contiguous float32
-    of at least n rows, is filled and its first n rows returned.
+    Boards before the position come from replaying its moves from `start_fen`; the slots before that are copies of the
+    first known position, unless it is the standard starting position: then zeros. `input_format` is lc0's id of the
+    net's input. `out`, C-contiguous float32 of at least n rows, is filled and its first n rows returned.
 
-    The moves must be legal. Raises ValueError for an unknown format or fill, an unfit `out`, or a bad `start_fen`.
+    The moves must be legal. Raises ValueError for an unknown format, an unfit `out`, or a bad `start_fen`.
     """
     if input_format not in INPUT_FORMATS:
         raise ValueError(f"unknown input format {input_format}; known: {', '.join(map(str, INPUT_FORMATS))}")
-    if history_fill not in FILLS:
-        raise ValueError(f"unknown history fill {history_fill!r}; known: {', '.join(FILLS)}")
     if out is None:
         out = np.empty((len(batch), *PLANES_SHAPE), np.float32)
     rows = _plane_rows(out, len(batch))
     starts = parse_fens(batch.start_fen)
-    fill = FILLS.index(history_fill)
     moves, offsets = owned(batch.moves, np.uint16), owned(batch.offsets, np.int64)
-    encode_games(starts, is_initial(starts), moves, offsets, fill, input_format, rows)
+    encode_games(starts, is_initial(starts), moves, offsets, input_format, rows)
     return out[: len(batch)]
 
 

@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 
 import chess
@@ -170,10 +169,9 @@ def _affordable(trees: int, nodes: int) -> int:
     return max(1, min(trees, int(most // forest_bytes(1, nodes))))
 
 
-def search_params(settings: Mapping[str, str], net: Net) -> SearchParams:
-    """The parameters of `settings`; by default those for judging, and the history filled as for the net."""
-    judging = replace(SearchParams(), history_fill=net.history_fill).with_settings(JUDGING)
-    return judging.with_settings(settings, "--deep mcts: ")
+def search_params(settings: Mapping[str, str]) -> SearchParams:
+    """The parameters of `settings`; by default those for judging."""
+    return SearchParams().with_settings(JUDGING).with_settings(settings, "--deep mcts: ")
 
 
 def available_memory() -> int | None:

@@ -67,10 +67,10 @@ def _own_search(spec: EngineSpec, net_path: str | None, shared: Net | None, work
     elif spec.weights is None or read_net_file(locate(spec.weights)).sha256 == shared.identity.sha256:
         net = shared
     else:
-        net = open_net(spec.weights, history_fill=shared.history_fill, **shared.opened_with)
+        net = open_net(spec.weights, **shared.opened_with)
     is_owned = net is not shared
     try:
-        params = search_params(spec.options, net)
+        params = search_params(spec.options)
         return open_mcts(params, spec.limits["nodes"], spec.trees or workers, net, owned=is_owned)
     except BaseException:
         if is_owned:

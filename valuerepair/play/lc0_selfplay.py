@@ -47,7 +47,7 @@ from valuerepair.signals import holding
 PARALLEL_GAMES = 8  # lc0's own default
 _HELP_LIMIT_S = 60
 # Parameters of our own search that have a field in `Lc0Settings`, and those that lc0 lacks.
-_WITH_FIELD = ("temperature", "noise_epsilon", "minibatch_size", "history_fill")
+_WITH_FIELD = ("temperature", "noise_epsilon", "minibatch_size")
 _NOT_IN_LC0 = ("q_scale", "certainty", "lookahead", "auto_extend", "n_scl", "seed", "lc0_floats")
 _RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
 _LISTEN_S = 0.5  # between two calls of `stop`
@@ -70,7 +70,6 @@ class Lc0Settings:
     minibatch: int = 1
     temperature: float = 0.0
     noise: float = 0.0
-    history_fill: str = "fen_only"
     resign: float = 0.0
     syzygy: str = ""
     extra: tuple[str, ...] = ()
@@ -119,7 +118,7 @@ def arguments(settings: Lc0Settings, games: int) -> list[str]:
         "minibatch-size": settings.minibatch,
         "temperature": f"{settings.temperature:g}",
         "noise-epsilon": f"{settings.noise:g}",
-        fill: settings.history_fill,
+        fill: "fen_only",
         "resign-percentage": f"{settings.resign:g}",
         "openings-mode": "sequential",
     }
@@ -425,7 +424,7 @@ class Lc0Source:
         net = read_net_file(settings.weights)
         self.side, self.jobs = f"{net.name} sha256:{net.sha256[:16]}", settings.parallel
         plain = Lc0Settings(settings.weights)
-        names = ("minibatch", "temperature", "noise", "history_fill", "resign", "syzygy")
+        names = ("minibatch", "temperature", "noise", "resign", "syzygy")
         words = [
             f"{name}={getattr(settings, name)}" for name in names if getattr(settings, name) != getattr(plain, name)
         ]
@@ -465,7 +464,6 @@ def lc0_settings(net: str | None, params: SearchParams, nodes: int, rules: Rules
         params.minibatch_size,
         params.temperature,
         params.noise_epsilon,
-        params.history_fill,
         rules.resign,
         rules.syzygy,
         extra=search_options(params),

@@ -104,15 +104,14 @@ class Lineup:
         self.close(cancel=self.abandons_searches or kind is not None)
 
     def _net(self, side: EngineSpec) -> Net:
-        """The side's net; sides with the same file and history fill share one."""
+        """The side's net; sides with the same file share one."""
         from valuerepair.nets.net import open_net
         from valuerepair.nets.registry import locate
         from valuerepair.nets.weights import read_net_file
 
-        fill = params_of(side).history_fill
-        key = f"{read_net_file(locate(side.weights)).sha256} {fill}"
+        key = read_net_file(locate(side.weights)).sha256
         if key not in self._nets:
-            self._nets[key] = open_net(side.weights, history_fill=fill, **self._net_options)  # type: ignore[arg-type]  # checked by open_net
+            self._nets[key] = open_net(side.weights, **self._net_options)
         return self._nets[key]
 
     def _default_jobs(

@@ -10,7 +10,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -63,7 +63,7 @@ class ForestSource:
         self._rules, self._seed = rules, seed
         self.net = open_net(net, **net_options)
         try:
-            self.params = replace(params, history_fill=self.net.history_fill)
+            self.params = params
             self.jobs = min(games, games_at_once([(self.net, nodes, self.params)]))
             self.share = SHARE_ON_CPU if self.net.on_cpu else SHARE_ON_GPU
             self.side, self.facts = _identity(self.net, self.params, nodes)

@@ -14,7 +14,7 @@ from valuerepair.engines.kinds import chosen_spec, kind_of, parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import open_stored
 from valuerepair.nets.devices import device_of, split_key
-from valuerepair.nets.net import Net, fill_of, open_net
+from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.registry import KNOWN_NETS, is_pulled, locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.open import open_oracle, without_remarks
@@ -155,8 +155,7 @@ def open_second(
             path = _net_path(store, first, deep, net, net_file)
         if path is not None and spec.kind.built_in:
             device = device_of(str(first.options.get("precision", ""))) or "auto"
-            fill = fill_of(net["history_fill"])
-            opening = open_net(path, device=device, history_fill=fill)
+            opening = open_net(path, device=device)
             shared = stack.enter_context(opening)
         oracle = stack.enter_context(open_oracle(spec, net_path=path, net=shared))
         _check_deeper(first, oracle.identity)

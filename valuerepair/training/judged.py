@@ -15,7 +15,6 @@ from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
-from valuerepair.nets.net import fill_of
 from valuerepair.nets.planes import BOARD_PLANES, CLASSICAL, encode
 from valuerepair.question import Question, is_candidate
 from valuerepair.store.store import Store
@@ -39,7 +38,7 @@ class JudgedPositions:
     the judge's moves as in `chess.positions` (0: none), `nodes` int64 of its searches, `games` uint64 keys of games,
     `net_d` the net's probability of a draw (NaN without W/D/L), `deep_q` in [-1, 1], `disagreement` net Q - deep Q,
     `rung` the nodes of the last rung (NaN: searched in full), `kind` as in `queries.frame`, `is_candidate` bool and
-    `is_reached` bool for positions of `vr expand`. `fill` is the net's history fill; `attrs` (`queries.frame`) name the
+    `is_reached` bool for positions of `vr expand`. `attrs` (`queries.frame`) name the
     net and the oracle of these values.
     """
 
@@ -66,7 +65,6 @@ class JudgedPositions:
                 raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's part to train on")
         if (warning := warning_of_held_out(store, ids, split)) is not None:
             log.warning(warning)
-        self.fill = fill_of(self.attrs["net"]["history_fill"])
         self.ids = ids
         self.games = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
         self.keys, self.net_d, self.deep_q, self.rung, self.disagreement = (
@@ -125,7 +123,7 @@ class JudgedBoards:
             clock[part] = [int(fen.split(" ")[4]) for fen in batch.fen]
             late = np.flatnonzero(clock[part] >= 4)  # plies of the quickest repetition
             if len(late):
-                planes = encode(batch.take(late), "no", CLASSICAL)
+                planes = encode(batch.take(late), CLASSICAL)
                 repeated[begin + late] = planes[:, BOARD_PLANES - 1, 0, 0] > 0
         return JudgedBoards(
             positions.keys[rows].astype(np.uint64),

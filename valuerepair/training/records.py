@@ -30,15 +30,12 @@ from valuerepair.files import written_whole
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import SearchResult
 from valuerepair.mcts.roots import play_game
-from valuerepair.nets.net import fill_of
 from valuerepair.nets.planes import (
     AUXILIARY,
     CANONICAL,
     CLASSICAL,
-    FILLS,
     INPUT_FORMATS,
     PLANES,
-    HistoryFill,
     canonical_transform,
     is_initial,
     write_masks,
@@ -57,25 +54,22 @@ _FAILURES = tuple(ending for ending in LOSSES if ending != RESIGNED)
 class RecordFacts:
     """The facts that records depend on besides the game: the net's input, and the temperature of its priors.
 
-    `input_format` is lc0's id of the planes, `history_fill` fills planes of unknown earlier boards,
-    `policy_temperature` is the softmax temperature of the search's priors (`SearchParams.policy_softmax_temp`).
+    `input_format` is lc0's id of the planes, `policy_temperature` the softmax temperature of the search's priors
+    (`SearchParams.policy_softmax_temp`).
     """
 
     input_format: int = 1
-    history_fill: HistoryFill = "fen_only"
     policy_temperature: float = 1.359
 
     def __post_init__(self) -> None:
         if self.input_format not in INPUT_FORMATS:
             formats = ", ".join(map(str, INPUT_FORMATS))
             raise UsageError(f"input format {self.input_format}: no training records for it; known: {formats}")
-        if self.history_fill not in FILLS:
-            raise UsageError(f"history fill {self.history_fill!r}: must be one of {', '.join(FILLS)}")
 
     @staticmethod
     def of(input_format: int, params: SearchParams) -> RecordFacts:
         """The facts of a search with `params` by a net of this input format."""
-        return RecordFacts(input_format, fill_of(params.history_fill), params.policy_softmax_temp)
+        return RecordFacts(input_format, params.policy_softmax_temp)
 
 
 def has_records(game: GameRecord) -> bool:
@@ -138,8 +132,8 @@ def fill_boards(
     Repetitions are marked in `rows`; `initial`: row 0 is the standard starting position.
     """
     planes, board_facts = _empty_boards(len(plies))
-    scratch, fill = np.empty((1, PLANES), np.uint64), FILLS.index(facts.history_fill)
-    write_boards(rows, initial, fill, facts.input_format, plies, scratch, planes, board_facts)
+    scratch = np.empty((1, PLANES), np.uint64)
+    write_boards(rows, initial, facts.input_format, plies, scratch, planes, board_facts)
     return _put_boards(records, planes, board_facts, facts)
 
 
@@ -151,8 +145,7 @@ def fill_positions(records: Records, batch: PositionBatch, facts: RecordFacts) -
     planes, board_facts = _empty_boards(len(batch))
     starts = parse_fens(batch.start_fen)
     moves, offsets = owned(batch.moves, np.uint16), owned(batch.offsets, np.int64)
-    fill = FILLS.index(facts.history_fill)
-    write_positions(starts, is_initial(starts), moves, offsets, fill, facts.input_format, planes, board_facts)
+    write_positions(starts, is_initial(starts), moves, offsets, facts.input_format, planes, board_facts)
     return _put_boards(records, planes, board_facts, facts)
 
 
@@ -263,7 +256,6 @@ MOST_VISITS = 2**32 - 1
 def write_boards(
     rows: Boards,
     initial: bool,
-    fill: int,
     form: int,
     plies: Index,
     scratch: Masks,
@@ -276,7 +268,7 @@ def write_boards(
     """
     for i in range(len(plies)):
         r = plies[i]
-        write_masks(rows, 0, r, initial, fill, form, scratch, 0)
+        write_masks(rows, 0, r, initial, form, scratch, 0)
         for k in range(AUXILIARY):
             planes[i, k] = files_flipped(scratch[0, k])
         state, black = rows[r, STATE] & RIGHTS, black_to_move(rows, r)
@@ -297,7 +289,6 @@ def write_positions(
     initial: NDArray[np.bool_],
     moves: Moves,
     offsets: Index,
-    fill: int,
     form: int,
     planes: Masks,
     facts: NDArray[np.uint8],
@@ -314,7 +305,7 @@ def write_positions(
         for i in range(last[0]):
             make(rows, i, i + 1, np.int64(moves[offsets[n] + i]) ^ FLIP * black_to_move(rows, i))
             mark_repetition(rows, 0, i + 1)
-        write_boards(rows, initial[n], fill, form, last, scratch, planes[n : n + 1], facts[n : n + 1])
+        write_boards(rows, initial[n], form, last, scratch, planes[n : n + 1], facts[n : n + 1])
 
 
 @kernel

@@ -24,7 +24,6 @@ from valuerepair.nets.planes import (
     CLOCK_PLANE,
     HECTOPLIES,
     PLANES,
-    HistoryFill,
     encode,
 )
 from valuerepair.nets.policy import policy_indices
@@ -218,7 +217,6 @@ def of_positions(
     batch: PositionBatch,
     deep_q: NDArray[np.float64],
     wdl: Floats32,
-    fill: HistoryFill,
     input_format: int,
     best: Moves | None = None,
 ) -> Samples:
@@ -227,7 +225,7 @@ def of_positions(
     `wdl` [n, 3] is the value target, `deep_q` [n] the judge's Q, `best` uint16[n] the judge's best moves, as in
     `chess.positions`; an illegal move, such as 0, means unknown.
     """
-    planes = encode(batch, fill, input_format)
+    planes = encode(batch, input_format)
     bits = np.packbits(planes.reshape(len(batch), PLANES, 64) != 0, axis=2, bitorder="little")
     masks = bits.view("<u8").reshape(len(batch), PLANES)
     rule50 = planes[:, CLOCK_PLANE, 0, 0].copy()

@@ -210,7 +210,6 @@ def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestS
         seed=options.seed,
         device=options.device,
         threads=options.threads,
-        history_fill=params.history_fill,
     )
 
 

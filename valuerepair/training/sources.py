@@ -253,7 +253,7 @@ class StoreSource:
         self._value_weight = weight
         columns = (judged.ids, judged.keys, judged.best, judged.deep_q, judged.games, self.trained, weight)
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in columns)).hexdigest()
-        self.identity = f"store {digest} {judged.fill}"
+        self.identity = f"store {digest}"
 
     def units(self) -> Pass:
         return Pass(self.trained, self.judged.keys[self.trained], np.ones(len(self.trained), np.int64))
@@ -276,7 +276,7 @@ class StoreSource:
     def _read(self, store: Store, rows: Index) -> Samples:
         judged = self.judged
         batch, wdl, best = store.positions(judged.ids[rows]), judged.wdl(rows), judged.best[rows]
-        samples = of_positions(batch, judged.deep_q[rows], wdl, judged.fill, self._input_format, best)
+        samples = of_positions(batch, judged.deep_q[rows], wdl, self._input_format, best)
         samples.value_weight[:] = self._value_weight[rows]
         return samples
 

@@ -172,7 +172,7 @@ def write_store_chunks(
     ValueRepairError.
     """
     judged = JudgedPositions(store, question, split=split)
-    facts = RecordFacts(net.identity.input_format, judged.fill, 1.0)
+    facts = RecordFacts(net.identity.input_format, 1.0)
     rows = _JudgedRows(store, judged)
     run = {
         "store": rows.digest(),
