@@ -219,7 +219,7 @@ def _records(batch: PositionBatch, dice: np.random.Generator) -> NDArray[np.void
     boards = parse_fens(batch.fen)
     moves, cuts = legal_moves(boards)
     indices = policy_indices(boards, moves, cuts)
-    planes = encode(batch, "no")
+    planes = encode(batch)
     records["version"], records["input_format"], records["visits"] = v6.VERSION, 1, VISITS
     bits = np.packbits(planes[:, : v6.HISTORY_PLANES].astype(np.bool_), axis=3)
     records["planes"] = bits.reshape(len(batch), -1).view("<u8")

@@ -72,7 +72,7 @@ def test_planes_and_policies_of_records_are_those_of_the_encoder(game: str, form
     positions = positions_of(moves, start)
     records = records_of(positions, moves, form)
     samples = of_records(records, 0.0)
-    np.testing.assert_array_equal(planes(samples), encode(PositionBatch.from_positions(positions), "no", form))
+    np.testing.assert_array_equal(planes(samples), encode(PositionBatch.from_positions(positions), form))
     np.testing.assert_array_equal(policies(samples.batch()), records["probabilities"])
 
 
