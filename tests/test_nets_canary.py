@@ -114,7 +114,7 @@ def test_the_device_casts_planes_to_float16(maia_file: str, games: PositionBatch
         check=True, capture_output=True,
     )  # fmt: skip
     plain, cast = Session(exported), Session(to_onnx(file, half=True))
-    assert (plain.tensors.dtype, cast.tensors.dtype) == (np.float16, np.float32)
+    assert (plain.dtype, cast.dtype) == (np.float16, np.float32)
     planes = encode(games)
     one, other = plain.run(planes), cast.run(planes)
     assert np.array_equal(one.q, other.q)
@@ -164,9 +164,9 @@ def gpu_like(kind: str, monkeypatch: pytest.MonkeyPatch, precision: Any = "f32")
     """A GPU by name: ONNX Runtime's CPU session behind a `NoiseSession`."""
     honest = session_module.load
 
-    def loaded(onnx: Path, device: Device) -> Any:
-        inner = honest(onnx, ON_CPU)
-        return inner if device.provider == CPU else NoiseSession(inner, kind)
+    def loaded(onnx: Path, provider: str) -> Any:
+        inner = honest(onnx, CPU)
+        return inner if provider == CPU else NoiseSession(inner, kind)
 
     monkeypatch.setattr(session_module, "load", loaded)
     monkeypatch.setattr(net_module, "choose_device", lambda word: Device(CPU if word == "cpu" else CUDA, precision))

@@ -188,12 +188,19 @@ def test_errors_in_files_name_the_line(maia: str, tmp_path: Path) -> None:
 
 
 def test_describe(meangirl: str) -> None:
-    text = "\n".join(describe_net(meangirl).lines())
-    for fact in (
-        meangirl,
-        "ba558d1fc9ee53bb9e4b428835abc27bf63f73b3196e1a8b9a9f93256148c165",
-        "746,615 bytes",
-        "SE-ResNet, 4 blocks x 32 channels, 200,000 training steps",
-        "classical 112 planes (format 1), convolution policy, scalar value; needs lc0 v0.21.0",
-    ):
-        assert fact in text
+    description = describe_net(meangirl)
+    facts = {
+        "path": meangirl,
+        "sha256": "ba558d1fc9ee53bb9e4b428835abc27bf63f73b3196e1a8b9a9f93256148c165",
+        "bytes": 746_615,
+        "network": "SE-ResNet",
+        "blocks": 4,
+        "filters": 32,
+        "training_steps": 200_000,
+        "input_format": 1,
+        "policy": "convolution",
+        "value": "scalar",
+        "min_version": "v0.21.0",
+    }
+    assert {name: description.as_json()[name] for name in facts} == facts
+    assert "training steps: 200000" in description.lines()

@@ -74,7 +74,7 @@ class NetEvaluator(LeafEvaluator):
 
     def __init__(self, net: Net) -> None:
         self.input_format = net.identity.input_format
-        self.moves_left = net.session.tensors.mlh is not None
+        self.moves_left = net.has_moves_left
         self.streams = net.session.streams
         self._session = net.session
         self._buffers = threading.local()

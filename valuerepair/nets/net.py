@@ -23,8 +23,8 @@ from valuerepair.nets.devices import CPU, ON_CPU, Device, choose_device
 from valuerepair.nets.planes import INPUT_FORMATS, PLANES_SHAPE, encode
 from valuerepair.nets.policy import legal_priors
 from valuerepair.nets.registry import locate, path_to_record
-from valuerepair.nets.session import RawOutputs, Session, join_outputs
-from valuerepair.nets.weights import INPUT_FORMAT_NAMES, NetFile, read_net_file
+from valuerepair.nets.session import MOVES_LEFT_NAME, WDL_NAME, RawOutputs, Session, join_outputs
+from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.text import quantity
 
 log = logging.getLogger(__name__)
@@ -125,6 +125,11 @@ class Net:
     def provider(self) -> str:
         """The ONNX Runtime provider that runs it (``CPUExecutionProvider`` ...)."""
         return self.session.device.provider
+
+    @property
+    def has_moves_left(self) -> bool:
+        """Whether it predicts the plies left."""
+        return MOVES_LEFT_NAME in self.session.heads
 
     @property
     def on_cpu(self) -> bool:
@@ -246,7 +251,7 @@ def open_net(
             raise
         log.info(f"{error}; so the CPU runs it")
         session = _open_session(file, ON_CPU, cores, input_format)
-    head: ValueHead = "wdl" if session.tensors.wdl else "scalar"
+    head: ValueHead = "wdl" if WDL_NAME in session.heads else "scalar"
     variant, path = session.device.variant, path_to_record(file.sha256, file.path)
     identity = NetIdentity(file.name + variant, file.sha256, head, input_format, file.size, variant, path)
     return Net(identity, session)
@@ -270,9 +275,8 @@ def describe_net(net: str | os.PathLike[str] | None = None) -> NetDescription:
     facts: dict[str, Any] = {"name": file.name, "path": str(file.path), "sha256": file.sha256, "bytes": file.size}
     if header := file.header:
         return NetDescription({**facts, **asdict(header)})
-    tensors = Session(file.path).tensors
-    heads = [name for name in (tensors.policy, tensors.wdl, tensors.value, tensors.mlh) if name]
-    return NetDescription({**facts, "dtype": tensors.dtype.__name__, "heads": heads})
+    session = Session(file.path)
+    return NetDescription({**facts, "dtype": session.dtype.__name__, "heads": session.heads})
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,20 +286,8 @@ class NetDescription:
     facts: dict[str, Any]
 
     def lines(self) -> list[str]:
-        """The facts for a terminal."""
-        facts = self.facts
-        lines = [f"{facts['name']}: {facts['path']}", f"SHA-256 {facts['sha256']}, {facts['bytes']:,} bytes"]
-        if "network" not in facts:
-            return [*lines, f"ONNX, {facts['dtype']}, heads {', '.join(facts['heads'])}; classical planes are assumed"]
-        steps = f", {facts['training_steps']:,} training steps" if facts["training_steps"] else ""
-        planes = INPUT_FORMAT_NAMES.get(facts["input_format"], "unknown")
-        return [
-            *lines,
-            f"{facts['network']}, {facts['blocks']} blocks x {facts['filters']} channels{steps}",
-            f"{planes} (format {facts['input_format']}), {facts['policy']} policy, {facts['value']} value"
-            f"{', moves left' if facts['moves_left'] else ''}; needs lc0 {facts['min_version']} or later",
-            *([f"training: {facts['training']}"] if facts["training"] else []),
-        ]
+        """The facts for a terminal, one a line."""
+        return [f"{name.replace('_', ' ')}: {value}" for name, value in self.facts.items() if value not in (None, "")]
 
     def as_json(self) -> dict[str, Any]:
         """The facts."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,6 @@ from numpy.typing import NDArray
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.devices import (
     CPU,
-    CUDA,
     NAMES,
     ON_CPU,
     Device,
@@ -37,11 +35,14 @@ from valuerepair.nets.planes import PLANES_SHAPE
 from valuerepair.nets.policy import POLICY_SIZE
 
 log = logging.getLogger(__name__)
-Number = TypeVar("Number", bound=np.generic)
 CPU_BATCH = 64
 GPU_BATCHES = (8, 64, 512)  # fewer rows are padded to the next of these
 GPU_STREAMS = 3
-WDL_SIZE = 3
+# The tensors of lc0's own exports, with the number of values of an output for a position.
+PLANES_NAME, POLICY_NAME, WDL_NAME = "/input/planes", "/output/policy", "/output/wdl"
+VALUE_NAME, MOVES_LEFT_NAME = "/output/value", "/output/mlh"
+OUTPUTS = {POLICY_NAME: POLICY_SIZE, WDL_NAME: 3, VALUE_NAME: 1, MOVES_LEFT_NAME: 1}
+DTYPES: dict[str, type[np.float32] | type[np.float16]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 FIRST_ANSWER_S = 60.0  # for one position; the largest nets of lc0 take two seconds on one core
 
 
@@ -67,16 +68,7 @@ class RawOutputs:
         return self.value
 
 
-def load(onnx: Path, device: Device) -> Any:
-    """Loads a file on a device; the result has the methods of an onnxruntime.InferenceSession that we use.
-
-    Raises ValueRepairError.
-    """
-    load_one = partial(_load, onnx, device.provider)
-    return _SessionsBySize(load_one) if device.provider == CUDA else load_one()
-
-
-def _load(onnx: Path, provider: str) -> Any:
+def load(onnx: Path, provider: str) -> Any:
     """An onnxruntime.InferenceSession of the file that really runs on the provider. Raises ValueRepairError."""
     preload_libraries(provider)
     try:
@@ -91,51 +83,20 @@ def _load(onnx: Path, provider: str) -> Any:
     return session
 
 
-class _SessionsBySize:
-    """ONNX Runtime's sessions of one file on CUDA, one for each number of rows, loaded at its first run.
-
-    A session keeps cuDNN's plans for the latest batch size only, and makes new ones for another size: 0.05 s for a
-    net of six blocks, fifty times what the batch takes (Conv<T>::UpdateState in ONNX Runtime's conv.cc).
-    """
-
-    def __init__(self, load_one: Callable[[], Any]) -> None:
-        self._load_one, self._first = load_one, load_one()
-        self._by_rows: dict[int, Any] = {}
-        self._loading = threading.Lock()
-
-    def get_inputs(self) -> Any:
-        return self._first.get_inputs()
-
-    def get_outputs(self) -> Any:
-        return self._first.get_outputs()
-
-    def get_providers(self) -> Any:
-        return self._first.get_providers()
-
-    def run(self, outputs: Sequence[str], feed: Mapping[str, Any], options: Any = None) -> Any:
-        """As InferenceSession.run. May be called from several threads at once. Raises ValueRepairError, too."""
-        rows = len(next(iter(feed.values())))
-        with self._loading:
-            if rows not in self._by_rows:
-                self._by_rows[rows] = self._load_one() if self._by_rows else self._first
-            session = self._by_rows[rows]
-        return session.run(outputs, feed, options)
-
-
 class Session:
     """A net ready to run on one device. `run` may be called from several threads at once.
 
-    `batch_size` is the rows of a stream's batch.
+    `batch_size` is the rows of a stream's batch, `heads` the names of the net's outputs that are read, `dtype` the
+    element type of its input.
     """
 
     def __init__(self, onnx: Path, device: Device = ON_CPU, threads: int = 1) -> None:
         self.onnx, self.device, self.threads = onnx, device, threads
         self.batch_size = CPU_BATCH if self.on_cpu else GPU_BATCHES[-1]
         self.streams = threads if self.on_cpu else min(threads, GPU_STREAMS)
-        self._session = load(onnx, device)
+        self._sessions, self._loading = dict[int, Any](), threading.Lock()
         log.debug("%s on %s, threads %d, streams %d", onnx, device.provider, threads, self.streams)
-        self.tensors = find_tensors(self._session, onnx)
-        self.wanted = [n for n in (self.tensors.policy, self.tensors.wdl, self.tensors.value, self.tensors.mlh) if n]
+        self.heads, self.dtype = find_tensors(self._session(GPU_BATCHES[0]), onnx)
         self._check_answer()
 
     @property
@@ -148,35 +109,43 @@ class Session:
         n, most = len(planes), self.batch_size
         if n > most and not self.on_cpu:
             return join_outputs([self.run(planes[i : i + most], options) for i in range(0, n, most)])
-        full = n if self.on_cpu else next((size for size in GPU_BATCHES if n <= size < most), most)
-        feed = {self.tensors.planes: padded(planes, full).astype(self.tensors.dtype, copy=False)}
-        return self._read(self._session.run(self.wanted, feed, options), n)
+        rows = n if self.on_cpu else next((size for size in GPU_BATCHES if n <= size < most), most)
+        if rows > n:
+            planes = np.concatenate([planes, np.zeros((rows - n, *PLANES_SHAPE), planes.dtype)])
+        feed = {PLANES_NAME: planes.astype(self.dtype, copy=False)}
+        return self._read(self._session(rows).run(self.heads, feed, options), n)
+
+    def _session(self, rows: int) -> Any:
+        """ONNX Runtime's session for batches of this size; on CUDA each size has its own, loaded at its first run.
+
+        There a session keeps cuDNN's plans for the latest batch size only, and makes new ones for another size: 0.05 s
+        for a net of six blocks, fifty times what the batch takes (Conv<T>::UpdateState in ONNX Runtime's conv.cc).
+        """
+        size = 0 if self.on_cpu else rows
+        with self._loading:
+            if size not in self._sessions:
+                self._sessions[size] = load(self.onnx, self.device.provider)
+            return self._sessions[size]
 
     def _read(self, answers: Sequence[Any], n: int) -> RawOutputs:
-        """The first n rows of ONNX Runtime's answers, in the order of `wanted`.
+        """The first n rows of ONNX Runtime's answers, in the order of `heads`.
 
         Raises ValueRepairError for rows of another shape, and for NaN or infinite values.
         """
-        tensors = self.tensors
-        sizes = {tensors.policy: POLICY_SIZE, tensors.wdl: WDL_SIZE, tensors.value: 1, tensors.mlh: 1}
-        columns: dict[str | None, NDArray[np.float32]] = {}
-        for name, answer in zip(self.wanted, answers, strict=True):
-            shape = np.shape(answer)
-            if not shape or shape[0] < n or prod(shape[1:]) != sizes[name]:
-                raise ValueRepairError(f"{self.onnx}: output {name} is {list(shape)}, not {[n, sizes[name]]}")
-            column = np.asarray(answer[:n], np.float32).reshape(n, sizes[name])
+        columns: dict[str, NDArray[np.float32]] = {}
+        for name, answer in zip(self.heads, answers, strict=True):
+            shape, size = np.shape(answer), OUTPUTS[name]
+            if not shape or shape[0] < n or prod(shape[1:]) != size:
+                raise ValueRepairError(f"{self.onnx}: output {name} is {list(shape)}, not {[n, size]}")
+            column = np.asarray(answer[:n], np.float32).reshape(n, size)
             if not np.isfinite(column).all():
                 half = "; its values are too large for half precision" if self.device.precision == "f16" else ""
                 raise ValueRepairError(
                     f"{self.onnx}: output {name} is not a number (NaN or infinite) for a position{half}"
                 )
-            columns[name] = column
-        value, moves_left = columns.get(tensors.value), columns.get(tensors.mlh)
+            columns[name] = column if size > 1 else column[:, 0]
         return RawOutputs(
-            columns[tensors.policy],
-            columns.get(tensors.wdl),
-            None if value is None else value[:, 0],
-            None if moves_left is None else moves_left[:, 0],
+            columns[POLICY_NAME], columns.get(WDL_NAME), columns.get(VALUE_NAME), columns.get(MOVES_LEFT_NAME)
         )
 
     def _check_answer(self) -> None:
@@ -199,19 +168,9 @@ class Session:
             timer.cancel()
         wdl, value = answer.wdl, answer.value
         if wdl is not None and not (np.all(wdl >= -1e-3) and abs(float(wdl.sum()) - 1) < 1e-2):
-            raise ValueRepairError(
-                f"{self.onnx}: output {self.tensors.wdl} gives no probabilities (they sum to {wdl.sum():.3g})"
-            )
+            raise ValueRepairError(f"{self.onnx}: gives no probabilities of W/D/L (they sum to {wdl.sum():.3g})")
         if value is not None and not abs(float(value[0])) <= 1.001:
-            raise ValueRepairError(
-                f"{self.onnx}: output {self.tensors.value} is not a value in [-1, 1] ({value[0]:.3g})"
-            )
-
-
-def padded(rows: NDArray[Number], full: int) -> NDArray[Number]:
-    """The rows, padded with zeros to `full` rows."""
-    missing = full - len(rows)
-    return np.concatenate([rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)]) if missing else rows
+            raise ValueRepairError(f"{self.onnx}: gives no value in [-1, 1] ({value[0]:.3g})")
 
 
 def join_outputs(parts: list[RawOutputs]) -> RawOutputs:
@@ -224,28 +183,13 @@ def join_outputs(parts: list[RawOutputs]) -> RawOutputs:
     return RawOutputs(column("policy"), column("wdl"), column("value"), column("mlh"))
 
 
-PLANES_NAME, POLICY_NAME, WDL_NAME = "/input/planes", "/output/policy", "/output/wdl"
-VALUE_NAME, MOVES_LEFT_NAME = "/output/value", "/output/mlh"
-DTYPES: dict[str, type[np.float32] | type[np.float16]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+def find_tensors(session: Any, path: Path) -> tuple[list[str], type[np.float32] | type[np.float16]]:
+    """The names of the outputs to read of an onnxruntime.InferenceSession, and the element type of its input.
 
-
-@dataclass(frozen=True, slots=True)
-class Tensors:
-    """The names of the tensors, as ``lc0 leela2onnx`` gives them, and the element type of the input."""
-
-    planes: str
-    policy: str
-    wdl: str | None
-    value: str | None
-    mlh: str | None
-    dtype: type[np.float32] | type[np.float16]
-
-
-def find_tensors(session: Any, path: Path) -> Tensors:
-    """The tensors of an onnxruntime.InferenceSession. Raises ValueRepairError if it is no lc0 net of any batch size."""
+    Raises ValueRepairError if it is no lc0 net for any batch size.
+    """
     inputs, outputs = session.get_inputs(), session.get_outputs()
-    sizes = {POLICY_NAME: POLICY_SIZE, WDL_NAME: WDL_SIZE, VALUE_NAME: 1, MOVES_LEFT_NAME: 1}
-    names = {o.name for o in outputs if sizes.get(o.name) == prod(n for n in o.shape[1:] if isinstance(n, int))}
+    names = {o.name for o in outputs if OUTPUTS.get(o.name) == prod(n for n in o.shape[1:] if isinstance(n, int))}
     is_net = (
         [part.name for part in inputs] == [PLANES_NAME]
         and tuple(inputs[0].shape[1:]) == PLANES_SHAPE
@@ -259,10 +203,9 @@ def find_tensors(session: Any, path: Path) -> Tensors:
             f"{path}: is not an lc0 net as `lc0 leela2onnx` writes it for any batch size; its inputs are "
             f"{_listed(inputs)}, its outputs {_listed(outputs)}"
         )
-    wdl = WDL_NAME if WDL_NAME in names else None
-    value = VALUE_NAME if wdl is None else None
-    mlh = MOVES_LEFT_NAME if MOVES_LEFT_NAME in names else None
-    return Tensors(PLANES_NAME, POLICY_NAME, wdl, value, mlh, DTYPES[inputs[0].type])
+    if WDL_NAME in names:
+        names.discard(VALUE_NAME)
+    return [name for name in OUTPUTS if name in names], DTYPES[inputs[0].type]
 
 
 def _listed(tensors: Sequence[Any]) -> str:

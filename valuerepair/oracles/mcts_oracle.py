@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 
 import chess
@@ -131,7 +131,7 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
     options["device"] = NAMES[net.provider]
     if (precision := net.session.device.precision) != "f32":
         options["precision"] = precision
-    if net.session.tensors.mlh is not None and params.moves_left_max_effect > 0:
+    if net.has_moves_left and params.moves_left_max_effect > 0:
         options["moves_left"] = "1"  # versions without it gave other values
     return OracleIdentity(
         OWN_SEARCH.name,
@@ -176,21 +176,11 @@ def search_params(settings: Mapping[str, str]) -> SearchParams:
 
 def available_memory() -> int | None:
     """Bytes available without swapping, within a container's limit; None if the system does not say."""
-    limits = [size for size in (_system(), _container()) if size is not None]
-    return min(limits) if limits else None
-
-
-def _system() -> int | None:
-    try:
-        match = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    except OSError:
-        return None
-    return int(match[1]) * 1024 if match else None
-
-
-def _container() -> int | None:
-    try:
-        limit, used = (Path("/sys/fs/cgroup", name).read_text() for name in ("memory.max", "memory.current"))
-        return max(0, int(limit) - int(used))
-    except (OSError, ValueError):
-        return None  # no control group, or the limit is "max"
+    sizes = list[int]()
+    with suppress(OSError, ValueError):  # no Linux
+        words = Path("/proc/meminfo").read_text().split()
+        sizes.append(1024 * int(words[words.index("MemAvailable:") + 1]))
+    with suppress(OSError, ValueError):  # no control group, or the limit is "max"
+        limit, used = (int(Path("/sys/fs/cgroup", name).read_text()) for name in ("memory.max", "memory.current"))
+        sizes.append(max(0, limit - used))
+    return min(sizes, default=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -21,12 +20,6 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished, game_over
 from valuerepair.store.rows import DeepResult, OracleIdentity
 
-log = logging.getLogger(__name__)
-
-# An engine checks its node limit only now and then, lc0 at the end of a batch.
-_OVERSHOOT = 1.5
-_OVERSHOOT_NODES = 20_000
-
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}  # the limits of the first search, which tests the engine
 
 # lc0's verbose statistics of one root move. The Q that it prints is inexact, but S - U is exact as long as the utility
@@ -42,7 +35,6 @@ class UciOracle(Oracle):
     def __init__(self, setup: JudgeSetup, workers: int) -> None:
         """Starts the first engine. Raises ValueRepairError, or UsageError for an option the engine refuses."""
         self._setup, self._limits, self._kind = setup, setup.spec.limits, setup.spec.kind
-        self._reported_overshoot = False
         limits = self._limits
         seconds = search_seconds(limits, setup.spec.timeout)
         probe = _go({name: min(value, _PROBE[name]) for name, value in limits.items()})
@@ -69,8 +61,7 @@ class UciOracle(Oracle):
         board = _board(position)
         if isinstance(board, DeepFailure):
             return finished(board)
-        nodes = self._limits.get("nodes", 0)
-        plan = partial(one_search, _go(self._limits), lambda report: self._result(report, board, nodes))
+        plan = partial(one_search, _go(self._limits), lambda report: self._result(report, board))
         return self._pool.submit(position.uci, plan, DeepFailure, position.fen)
 
     def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
@@ -87,7 +78,7 @@ class UciOracle(Oracle):
         counts_tree = self._kind.own_q or self._pool.counts_tree
         for rung in (*rungs, full_nodes):
             node_limit = rung if counts_tree else max(1, rung - nodes)
-            result = self._result((yield _go({**self._limits, "nodes": node_limit})), board, node_limit)
+            result = self._result((yield _go({**self._limits, "nodes": node_limit})), board)
             nodes = result.nodes if counts_tree else nodes + result.nodes
             time_ms += result.time_ms
             results.append(replace(result, nodes=nodes, time_ms=time_ms))
@@ -99,7 +90,7 @@ class UciOracle(Oracle):
         """Cancels queued searches; finishes the searches in flight, or with `cancel` abandons them."""
         self._pool.close(cancel=cancel)
 
-    def _result(self, report: SearchReport, board: chess.Board, node_limit: int) -> DeepResult:
+    def _result(self, report: SearchReport, board: chess.Board) -> DeepResult:
         if report.best_move is None:
             raise BadAnswer("found no best move although there are legal moves")
         try:
@@ -108,9 +99,6 @@ class UciOracle(Oracle):
             raise BadAnswer(f"gave the illegal best move {report.best_move}") from None
         if report.mate == 0:
             raise BadAnswer("says that the side to move is mated although there are legal moves")
-        if node_limit and report.nodes > _OVERSHOOT * node_limit + _OVERSHOOT_NODES and not self._reported_overshoot:
-            self._reported_overshoot = True
-            log.info(f"{self._pool.name} searched {report.nodes:,} nodes where {node_limit:,} were asked for")
         return DeepResult(
             None if report.mate is not None else report.cp,
             report.mate,
