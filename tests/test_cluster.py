@@ -67,7 +67,7 @@ def test_the_ladder_on_a_cluster_gives_what_it_gives_here(
     cluster: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "maia-1900"
-    net = pull_net(name).path
+    net = pull_net(name)
     shutil.copy(net, tmp_path / "our-net.pb.gz")
     monkeypatch.chdir(tmp_path)
     # This path leads elsewhere in another process: the workers cannot see the file, and are sent it.

@@ -141,7 +141,7 @@ def test_a_batch_for_the_net_is_taken_apart_to_the_positions_that_kill(size: int
     batch = drawn().take(np.arange(size))
     bad = sorted(row for row in poison if row < size)
     with Workers({int(batch.key[row]) for row in bad}) as workers:
-        net = ClusterNet(workers, "fen_only")
+        net = ClusterNet(workers)
         events: Events = SimpleQueue()
         line = net_line(net, events)
         with line:

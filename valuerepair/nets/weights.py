@@ -112,8 +112,8 @@ class NetHeader:
     blocks: int
     filters: int
     training_steps: int | None
-    training: str = ""  # parameters noted by its trainer
     mixed: bool = False  # residual blocks followed by encoders
+    training: str = ""  # parameters noted by its trainer
 
 
 def unpack(content: bytes) -> bytes:
