@@ -147,7 +147,7 @@ INDEX = {decode_move(move): i for i, move in enumerate(v6.POLICY_MOVES.tolist())
 def check_game(game: chess.pgn.Game, records: Records, form: int = 1) -> None:
     """Every record of a game against python-chess, and planes against the encoder, which is checked against lc0's."""
     moves = [move.uci() for move in game.mainline_moves()]
-    wanted = records_of(positions_of(moves, game.board().fen()), moves, form, "fen_only")
+    wanted = records_of(positions_of(moves, game.board().fen()), moves, form)
     names = [name for name in v6.RECORD.names or () if name.startswith(("castling", "rule50", "planes", "played_idx"))]
     side = () if form in CANONICAL else ("side_to_move_or_enpassant",)
     for name in (*names, *side, "version", "input_format", "best_idx"):

@@ -108,7 +108,7 @@ def test_boards_are_those_of_python_chess(form: int) -> None:
     batch = PositionBatch.from_positions(positions)
     records = position_records(judged(batch), *net_of(batch), RecordFacts(form, 1.0))
     first = [str(next(iter(chess.Board(p.fen).legal_moves))) for p in positions]
-    boards = records_of(positions, first, form, fill="fen_only")
+    boards = records_of(positions, first, form)
     names = [name for name in v6.RECORD.names or () if name.startswith(("castling", "side", "rule50", "invar", "plan"))]
     for name in (*names, "version", "input_format"):
         np.testing.assert_array_equal(records[name], boards[name], err_msg=name)
