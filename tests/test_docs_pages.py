@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -166,6 +167,15 @@ def test_python_compiles_and_finds_what_it_imports() -> None:
         except (SyntaxError, ImportError) as error:
             wrong.append(f"{page}: {error!r}\n{text}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_reference_names_what_exists() -> None:
+    """Modules, and classes and functions of modules."""
+    text = (ROOT / "docs" / "modules.md").read_text("utf-8")
+    for name in re.findall(r"^::: (\S+)$", text, re.M):
+        module, _, member = name.rpartition(".")
+        assert importlib.util.find_spec(module) is not None, name
+        assert hasattr(importlib.import_module(module), member) or importlib.util.find_spec(name), name
 
 
 # -- links ------------------------------------------------------------------------------------------------------------
