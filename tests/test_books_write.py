@@ -28,7 +28,7 @@ from valuerepair.books.select import choose_rows
 from valuerepair.books.write import candidate_epd, write_books
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
-from valuerepair.cli.selfplay import command as selfplay
+from valuerepair.cli.train import selfplay
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.question import Question
 from valuerepair.runs.options import MineOptions

@@ -13,7 +13,7 @@ from valuerepair.cli.group import Commands
 from valuerepair.command import typed
 from valuerepair.version import __version__
 
-# The help is here so that `vr --help` imports no command. A command is in the module of its name.
+# The help is here so that `vr --help` imports no command. Commands of a section are in one module.
 COMMANDS: dict[str, dict[str, str]] = {
     "Repair a net in one command": {"repair": "From games and a net to a repaired net, with a match and a report."},
     "Find positions": {
@@ -48,6 +48,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "doctor": "Report what is installed and works; with FILES: check stores, books and nets.",
     },
 }
+MODULES = dict(zip(COMMANDS, ("repair", "find", "look", "train", "judge", "machine"), strict=True))
 CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 110,
@@ -56,7 +57,7 @@ CONTEXT: dict[str, Any] = {
 }
 
 
-@click.group(cls=Commands, sections=COMMANDS, context_settings=CONTEXT)
+@click.group(cls=Commands, sections=COMMANDS, modules=MODULES, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="vr", allow_from_autoenv=False)
 @click.pass_context
 def cli(context: click.Context) -> None:

@@ -18,14 +18,17 @@ DEFAULTS = "valuerepair.toml"  # a table for each command, with the long names o
 
 
 class Commands(click.Group):
-    """A group whose commands are modules of this package, each with a `command`, imported on first use.
+    """A group whose commands are in modules of this package, one for each section, imported on first use.
 
-    `sections` is heading -> name -> one-line help, as `vr --help` shows them.
+    `sections` is heading -> name -> one-line help, as `vr --help` shows them; `modules` is heading -> module.
     """
 
-    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, sections: Mapping[str, Mapping[str, str]], modules: Mapping[str, str], **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.sections = sections or {}
+        self.sections = sections
+        self.module_of = {name: modules[heading] for heading, section in sections.items() for name in section}
         self.help_by_name = {name: text for section in self.sections.values() for name, text in section.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -35,7 +38,9 @@ class Commands(click.Group):
         if cmd_name not in self.help_by_name:
             return None
         if cmd_name not in self.commands:
-            command = importlib.import_module(f"valuerepair.cli.{cmd_name}").command
+            module = importlib.import_module(f"valuerepair.cli.{self.module_of[cmd_name]}")
+            # A name that is Python's own has an underscore behind it.
+            command: click.Command = vars(module).get(cmd_name) or vars(module)[f"{cmd_name}_"]
             for leaf in _leaves(command):
                 printing.add_options(leaf)
             self.commands[cmd_name] = command

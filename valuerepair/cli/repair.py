@@ -37,7 +37,7 @@ from valuerepair.cli.printing import is_quiet, print_result
 @SEED(default=None, help="The same seed draws the same positions.  [default: 0]")
 @click.option("--db", type=FILE, metavar="DB", help="A store that is already mined, instead of archives.")
 @click.pass_context
-def command(
+def repair(
     context: click.Context, /, archives: tuple[str, ...], output: str, **options: str | float | bool | None
 ) -> None:
     """Repair a net: mine, train, compare and play, and report whether it is a better judge and a better player.

@@ -1,4 +1,4 @@
-"""`vr train`: from an old net and positions to a new net."""
+"""Commands that make training data, and train: `vr split`, `books`, `selfplay`, `chunks`, `mix`, `train`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,236 @@ from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
     ALPHA,
     ARCHIVE,
+    DB,
     EXPANDED_TO_LEARN,
     FILE,
+    GAMES_FILE,
+    JSON,
+    NET,
+    NEW_FOLDER,
     ORACLE,
+    OUTPUT,
+    RESIGN,
     SEED,
+    SET,
     SPLIT,
     AlphaOption,
+    alpha_option,
+    device_option,
+    question,
     settings_of,
+    typed,
 )
 from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
+from valuerepair.errors import UsageError
 from valuerepair.question import Expanded
-from valuerepair.training.options import MOST_STEPS, PASSES, POLICY, SETTINGS, Only, TrainOptions
+from valuerepair.store import DEFAULT_PATH
+from valuerepair.training.options import MOST_STEPS, PASSES, POLICY, SETTINGS, SHARE_OF_GAMES, Only, TrainOptions
+
+
+@click.command()
+@DB
+@click.option("-o", "--output", type=OUTPUT, default="split.json", metavar="FILE", help="The file to write.")
+@click.option("--games", default=0.15, help="Share of games to hold out.")
+@click.option("--families", default=0.10, help="Share of positions to hold out by opening or material family.")
+@SEED(help="Seed of the draw of games and families.")
+def split(db: str, output: str, **options: Any) -> None:
+    """Choose what training never sees, to judge by: games, and families of positions.
+
+    Games are drawn by hash, so that adding games moves none to another part. Families of openings and of material are
+    drawn until they hold about the given share; other positions of their games are neither trained on nor judged by.
+    The values of the positions play no part in the draw. The file can be read and edited; other commands take it as
+    --split. Prints the size of each part.
+
+    \b
+    Example:
+      vr split -o split.json
+      vr split --games 0.2 --families 0
+    """
+    print_result(lambda: vr.make_split(db, output, **options), of_files=True)
+
+
+@click.command()
+@DB
+@question()
+@click.option("--confirmed", is_flag=True, help="Keep positions where vr confirm found the search right.")
+@click.option(
+    "--label", multiple=True, help="Keep positions with this label, or with all of several (docs/methods.md)."
+)
+@click.option("--limit", type=int, help="Write at most this many positions, the largest disagreements; parents apart.")
+@SPLIT(help="A file of vr split: only its part train goes into the book.")
+@click.option("--parents", default=0, help="Also write the positions up to this many plies earlier, with less weight.")
+@click.option("-o", "--output", type=NEW_FOLDER, default="valuerepair-books", help="Folder for the files.")
+def books(
+    question: vr.Question | vr.Worst, output: str, db: str, split: str | None, label: tuple[str, ...], **chosen: Any
+) -> None:
+    """Write opening books from the candidates in the store.
+
+    Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says how they were made. At
+    most five positions are of one candidate and what vr expand reached from it.
+
+    \b
+    Example:
+      vr books --threshold 0.55
+      vr books --threshold 0.3 --split split.json -o repair-books
+      vr books --threshold 0.55 --confirmed --parents 2
+    """
+    options = vr.BookOptions(labels=label, **chosen)
+    print_result(lambda: vr.write_books(db, output, question, options, split=split, quiet=is_quiet()), of_files=True)
+
+
+@click.command()
+@click.argument("book", type=ARCHIVE, metavar="BOOK")
+@click.option(
+    "-o",
+    "--output",
+    type=GAMES_FILE,
+    default="selfplay.pgn",
+    help="PGN of the games; continues an earlier run.",
+)
+@NET
+@click.option("--nodes", type=int, default=800, help="Visits of the root per move.")
+@click.option(
+    "--training",
+    type=NEW_FOLDER,
+    metavar="DIR",
+    help="Write lc0 training records to this folder, one chunk per game.",
+)
+@click.option("--repeat", type=int, default=1, help="Games from each line of the book.")
+@click.option("--temperature", metavar="T", help="Draw moves by visits^(1/T).  [default: 0, the best move]")
+@SET
+@RESIGN
+@click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", help="Who plays.")
+@SPLIT(help="A file of vr split: training records of a game end where it reaches what is held out.")
+@SEED(help="Seed for temperature and noise.")
+@DB
+@device_option()
+@JSON
+def selfplay(book: str, **options: Any) -> None:
+    """Play a game from each line of a book, by default at temperature 0, so that results are as accurate as possible.
+
+    BOOK is a PGN book that lc0 can read, or an EPD file. Games go to a PGN file as they end, with Q, W/D/L and nodes of
+    each move, and to the store; vr stats then compares results with the values. The same command continues a run that
+    was stopped. --set takes parameters of the search, and two rules of the games: syzygy=FOLDERS, whose tables decide
+    games, and max_plies=N, after which they end undecided (450; 0: no limit). With --resign a fifth of the games is
+    played on, which shows how often resigning would be wrong.
+
+    \b
+    Example:
+      vr selfplay valuerepair-books/book.pgn --net my-net.pb.gz --nodes 800
+      vr selfplay book.pgn --nodes 200 --repeat 4 --temperature 0.5 --resign 2
+      vr selfplay book.pgn --nodes 800 --training chunks --set syzygy=/data/syzygy
+      vr selfplay book.pgn --engine lc0 --nodes 800 --training chunks
+      vr selfplay book.pgn --nodes 100 --set max_plies=200 -o trial.pgn
+    """
+    from valuerepair.play.referee import NO_RESIGN_SHARE, RULE_SETTINGS
+
+    if options["engine"] == "lc0":
+        for option, why in (("device", "lc0 chooses its own backend"), ("seed", "lc0 cannot be given one")):
+            if typed(option):
+                raise UsageError(f"--engine lc0: --{option} is for --engine mcts; {why}")
+    settings, resign = settings_of(options, ("temperature",)), options["resign"]
+    share = NO_RESIGN_SHARE if resign and options["engine"] == "mcts" else 0.0
+    of_games = {name: settings.pop(name) for name in RULE_SETTINGS if name in settings}
+    names = ("engine", "net", "nodes", "repeat", "training", "seed", "device")
+    selfplay_options = vr.SelfplayOptions(
+        **{name: options[name] for name in names},
+        params=vr.SearchParams().with_settings(settings),
+        rules=vr.Rules(resign=resign, no_resign_share=share).with_settings(of_games),
+    )
+    store, output, quiet = options["db"], options["output"], is_quiet() or options["json"]
+    print_result(
+        lambda: vr.selfplay(book, output, store, selfplay_options, split=options["split"], quiet=quiet), options["json"]
+    )
+
+
+@click.command()
+@click.argument("sources", nargs=-1, type=ARCHIVE, metavar="[SOURCES]...")
+@click.option("-o", "--output", type=NEW_FOLDER, required=True, metavar="DIR", help="A new or empty folder.")
+@click.option(
+    "--net",
+    metavar="NET",
+    help="Net that determines the input format and gives the policy of --policy net.  [default: for a store its own]",
+)
+@click.option(
+    "--db",
+    envvar="VR_DB",
+    type=FILE,
+    help=f"The store with the judge's values.  [default: for games none, else {DEFAULT_PATH}]",
+)
+@click.option(
+    "--policy",
+    metavar="played|net|judge[:SHARE]",
+    help="Policy target: the move played, the net's policy, the judge's move, or a share of it in the default.  "
+    "[default: of games played, of a store net]",
+)
+@click.option(
+    "--result",
+    type=click.Choice(["game", "judge"]),
+    help="result_q: the game's result, or 1, 0 or -1 drawn by the judge's W/D/L.  [default: of a store judge]",
+)
+@SPLIT(help="A file of vr split: write nothing that it holds out.")
+@alpha_option()
+@click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
+@click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
+def chunks(sources: tuple[str, ...], output: str, alpha: AlphaOption, **options: Any) -> None:
+    """Write lc0 training chunks with the judge's values: of games, of chunks that exist, or of the store alone.
+
+    SOURCES are games as in vr mine: each with a result becomes a chunk, with the game's result, and in best_q and
+    root_q the value that the store or the game has of the position. Or SOURCES are lc0 training chunks of version 6 and
+    plain tars of them: records of judged positions get the judge's values, all others stay as they are. Without SOURCES
+    each judged position of the store becomes a chunk of one record. Ctrl-C stops; the same command resumes after the
+    last complete tar.
+
+    \b
+    Example:
+      vr chunks games.pgn.zst -o normal-chunks
+      vr chunks lichess.pgn.zst --min-elo 2200 --time-control rapid,classical --net my-net.pb.gz -o normal-chunks
+      vr chunks games.pgn.zst --db valuerepair.db --split split.json --policy judge:0.5 -o judged-chunks
+      vr chunks lc0-data/ -o rescored
+      vr chunks --split split.json -o position-chunks
+    """
+    games = {name: value for name in ("min_elo", "time_control") if (value := options.pop(name)) is not None}
+    result = print_result(
+        lambda: vr.write_chunks(
+            sources,
+            output,
+            store=options.pop("db"),
+            question=vr.Question(alpha=alpha.alpha, q_from=alpha.q_from),
+            sample=vr.SampleOptions(**games) if games else None,
+            quiet=is_quiet(),
+            **options,
+        ),
+        of_files=True,
+    )
+    fail_if_broken_off(result.broken_off)
+
+
+@click.command()
+@click.option(
+    "--repair", multiple=True, type=FILE, required=True, metavar="DIR", help="Chunks of games from repair books."
+)
+@click.option("--normal", multiple=True, type=FILE, required=True, metavar="DIR", help="Chunks of other self-play.")
+@click.option("--share", type=float, default=SHARE_OF_GAMES, help="Share of repair games in the mixture.")
+@click.option("-o", "--output", type=NEW_FOLDER, required=True, metavar="DIR", help="A new or empty folder.")
+@SEED(help="Seed of the choice and order of games.")
+def mix(repair: tuple[str, ...], normal: tuple[str, ...], share: float, output: str, seed: int) -> None:
+    """Mix training chunks of repair games with those of normal games, in a given share.
+
+    DIR is a folder of lc0 training chunks of version 6 (.gz) and plain tars of them, or one such tar. The mixture is
+    the largest with this share, in tars for lczero-training's loader. Repair games have fewer positions, as the book's
+    plies are not recorded, so the share is printed by games and by positions. Games are drawn and shuffled by seed and
+    content; manifest.json says what is in the mixture.
+
+    \b
+    Example:
+      vr mix --repair repair-chunks --normal lc0-data --share 0.40 -o mixture
+    """
+    result = print_result(
+        lambda: vr.mix(repair, normal, output, share=share, seed=seed, quiet=is_quiet()), of_files=True
+    )
+    fail_if_broken_off(result.broken_off)
+
 
 _DEFAULTS = TrainOptions()
 
@@ -67,7 +286,7 @@ _DEFAULTS = TrainOptions()
     help=f"A training parameter ({', '.join(SETTINGS)}); may be repeated.",
 )
 @SEED(help="Seed for the order of the positions.")
-def command(
+def train(
     chunks: tuple[str, ...],
     net: str,
     output: str,

@@ -1,0 +1,139 @@
+"""Commands that find positions: `vr mine`, `confirm`, `expand`, `merge`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import valuerepair as vr
+from valuerepair.cli.options import ARCHIVE, DB, DEEP, FILE, JOBS, NET, SEED, SPLIT, device_option, question
+from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
+
+
+@click.command()
+@click.argument("archives", nargs=-1, type=ARCHIVE, required=True, metavar="ARCHIVE...")
+@NET
+@DEEP(
+    help="The deep search: stockfish:nodes=1000000, mcts:nodes=1000, lc0:nodes=1000 or uci:/path,nodes=N; recorded "
+    "takes the values that the archives hold.  [default: stockfish, or mcts if Stockfish is not installed]"
+)
+@click.option("--positions", type=int, help="Draw this many positions in total.  [default: one per game]")
+@click.option("--game-share", default=1.0, help="Use this share of the games; the others are not parsed.")
+@click.option(
+    "--off-game",
+    metavar="SHARE",
+    help="Draw this share of the positions from beside the games, as a search reaches them: 0.5, or a share per kind: "
+    "aside:0.25,policy:0.1,search:0.25 (after a random legal move, after the policy's 3rd to 6th move, at a node of a "
+    "short search).  [default: none]",
+)
+@click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
+@click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
+@question("Smallest |net Q - deep Q| of a candidate; can be changed later.", net=None, oracle=False, expanded=None)
+@click.option(
+    "--screen",
+    default="auto",
+    help="Search in full only positions that short searches leave as possible candidates; off: search all positions in "
+    "full; 5000,50000: the nodes of the short searches. More settings: recall=0.98 (share of the candidates to keep), "
+    "audit=0.02 (share of the others to search in full too, which measures recall), as in auto,recall=0.99.",
+)
+@device_option()
+@click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")
+@SEED(help="The same seed draws the same positions.")
+@JOBS(help="Searches that run at once.  [default: one engine per core; mcts: full batches]")
+@DB
+def mine(archives: tuple[str, ...], db: str, question: vr.Question | vr.Worst, **options: Any) -> None:
+    """Find the positions a net misjudges.
+
+    ARCHIVE is a PGN, EPD or FEN file (plain, .gz, .bz2, .xz or .zst), lichess's evaluation dump (.jsonl), lc0 training
+    chunks or a .tar of them, a folder, or - for standard input. Each sampled position gets the net's value at one node
+    and the value of a deep search, and both go into the store. Stop at any time with Ctrl-C; the same command
+    continues, and tries again what failed. Another command adds to the store.
+
+    \b
+    Example:
+      vr mine games.pgn.zst
+      vr mine lichess.pgn.zst --positions 1000 --min-elo 2000 --deep stockfish:nodes=200000
+      vr mine games.pgn.zst --deep stockfish:nodes=20000 --off-game 0.5 --screen off    # to train on
+      vr mine training-run.tar --deep recorded
+      vr mine games.pgn.zst --net big.pb.gz --device cuda --cluster tcp://scheduler:8786
+    """
+    sampled = {name: options.pop(name) for name in ("positions", "game_share", "off_game", "min_elo", "time_control")}
+    # --positions alone draws from all plies of each game.
+    sample = vr.SampleOptions(per_game=1 if sampled["positions"] is None else None, seed=options.pop("seed"), **sampled)
+    workers = options.pop("jobs")
+    summary = print_result(
+        lambda: vr.mine(archives, db, sample, question=question, workers=workers, quiet=is_quiet(), **options)
+    )
+    fail_if_broken_off(summary.report.truncated)
+
+
+@click.command()
+@DB
+@question("Smallest |net Q - deep Q| to look at.")
+@DEEP(
+    help="The deep search of the second look, as in `vr mine`.  [default: the first one with ten times its nodes]",
+)
+@click.option("--limit", type=int, help="Look at no more than this many candidates, the largest disagreements first.")
+def confirm(db: str, question: vr.Question | vr.Worst, deep: str | None, limit: int | None) -> None:
+    """Look again at the candidates, and report who was right: the search, the net, or neither for certain.
+
+    Each candidate, the largest disagreement first, is searched deeper, and so are the positions after the net's
+    preferred move and after the search's. Results are stored; verdicts are computed from them with the given alpha
+    (docs/methods.md). A run can be stopped at any time (Ctrl-C) and the same command continues.
+
+    \b
+    Example:
+      vr confirm
+      vr confirm --threshold 0.8 --deep stockfish:nodes=20000000 --limit 100
+      vr confirm --deep lc0:nodes=10000,weights=BIG.pb.gz
+    """
+    print_result(lambda: vr.confirm(db, question, deep=deep, limit=limit, quiet=is_quiet()))
+
+
+@click.command()
+@DB
+@click.option("--positions", type=int, help="Stop after searching this many positions in total.  [default: no limit]")
+@question("|net Q - deep Q| of the candidates to start from and to look for.", expanded=None)
+@SPLIT(help="A file of vr split: start only from candidates of its part train.")
+@DEEP(help="The deep search, if the store does not say how to run it: uci:/path,nodes=N.")
+def expand(
+    db: str, question: vr.Question | vr.Worst, positions: int | None, split: str | None, deep: str | None
+) -> None:
+    """Search the positions around the candidates: where a net is wrong once, it is often wrong again nearby.
+
+    From each candidate four kinds of steps lead to neighbours. Line: the positions that the deep search expects, whose
+    value it gives at no cost. Parents: one, two and four plies earlier in the game. Children: after the moves that the
+    net prefers. Game: the other plies of the game. Neighbours are searched by the same deep search and stored as
+    neighbours, which rates of the archive leave out. The next searches go where they have found most candidates so far,
+    and the run ends when they find fewer than in the archive. It can be stopped at any time (Ctrl-C) and the same
+    command continues; with more --positions it continues further.
+
+    \b
+    Example:
+      vr expand
+      vr expand --positions 5000
+    """
+    print_result(
+        lambda: vr.expand(db, question, positions=positions, deep=deep, split=split, quiet=is_quiet()),
+    )
+
+
+@click.command()
+@click.argument("stores", nargs=-1, type=FILE, required=True)
+@click.option(
+    "-o", "--output", type=FILE, default="merged.db", metavar="FILE", help="The new store, or one that is added to."
+)
+def merge(stores: tuple[str, ...], output: str) -> None:
+    """Merge stores, for example those of several machines, into one.
+
+    Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
+    the order does not matter. Contradictions between stores are counted, and a rule decides (docs/methods.md,
+    Merging). The stores themselves are not changed. The result appears whole or not at all.
+
+    \b
+    Example:
+      vr merge shard-1.db shard-2.db shard-3.db -o all.db
+      vr merge new.db -o all.db
+    """
+    print_result(lambda: vr.merge_stores(stores, output, quiet=is_quiet()), of_files=True)

@@ -1,0 +1,183 @@
+"""Commands that look at a store: `vr stats`, `show`, `plot`, `report`, `export`."""
+
+from __future__ import annotations
+
+import sys
+from json import dumps
+from typing import Any
+
+import click
+
+import valuerepair as vr
+from valuerepair.cli.options import DB, FILE, JSON, OUTPUT, SPLIT, part_option, question, typed
+from valuerepair.cli.printing import is_quiet, print_result
+from valuerepair.errors import UsageError
+from valuerepair.report.figures import KINDS, STORE
+
+
+@click.command()
+@DB
+@question("|net Q - deep Q| of a candidate, for the rates by phase, side and sign, and for labels.")
+@click.option("--worst", type=click.IntRange(0), default=0, help="List this many candidates with labels, worst first.")
+@click.option(
+    "--save-alpha",
+    type=click.Choice(["slope", "results"]),
+    help="Store this fit; later commands use it, even after more is mined.",
+)
+@JSON
+def stats(db: str, question: vr.Question | vr.Worst, json: bool, **options: Any) -> None:
+    """Show what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
+
+    It begins with the rate of candidates at the threshold. It also shows which labels these candidates have
+    (docs/methods.md: what these mean and what they do not prove), how often a second look found the search right
+    (vr confirm), whether the games played from them (vr selfplay) agree with the net or with the search, and, with -v,
+    where screening cut positions.
+
+    From 300 positions with a score in centipawns on, two fits of alpha of Q = 2 / (1 + exp(-cp / alpha)) - 1 are shown:
+    so that, on average, deep Q rises as fast as net Q (slope), which all commands use; and to the results of the games
+    that the positions come from (results). Both have 95 % intervals; see docs/methods.md.
+
+    \b
+    Example:
+      vr stats
+      vr stats --threshold 0.8 --json
+      vr stats --worst 20
+      vr stats --oracle "stockfish 17 nodes=1000000"
+      vr stats --save-alpha slope
+    """
+    print_result(lambda: vr.stats(db, question, **options), json)
+
+
+@click.command()
+@click.argument("position", nargs=-1, required=True, metavar="ID|FEN")
+@click.option("--svg", type=OUTPUT, metavar="FILE", help="Also write the board with arrows as SVG.")
+@click.option("--json", is_flag=True, help="One JSON object, and no board.")
+@DB
+@question(None, expanded=None)
+def show(position: tuple[str, ...], svg: str | None, json: bool, db: str, question: vr.Question | vr.Worst) -> None:
+    """Show a position of the store: the board, what net and search say of it, and where it came from.
+
+    The position is its number (position_id in vr export) or a FEN, quoted or not. Values are from the side to move.
+    The squares of the net's best move are orange on a coloured board, the search's blue, those of both green; in the
+    SVG these are arrows, with the move played.
+
+    \b
+    Example:
+      vr show 17
+      vr show 17 --svg board.svg
+      vr show "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3" --json
+    """
+    shown = vr.show(db, " ".join(position), question, svg=svg)
+    if json:
+        click.echo(dumps(shown.as_json(), indent=2))
+        return
+    wanted = click.get_current_context().color  # by NO_COLOR and similar variables
+    coloured = sys.stdout.isatty() if wanted is None else wanted
+    # Without `color` click may strip the escape sequences, which only the board has.
+    click.echo("\n".join(shown.lines(colours=coloured)), color=coloured)
+
+
+HELP = """Draw a store, a match, an experiment or a training: KIND is one of those below, scatter unless given.
+
+match reads the PGN of a match, sweep the folder of an experiment and training a net of vr train, given as SOURCE; all
+others read the store.
+
+\b
+{kinds}
+
+\b
+Example:
+  vr plot
+  vr plot rates -o rates.svg --threshold 0.4
+  vr plot match match.pgn -o match.png
+""".format(kinds="\n".join(f"{name:<12} {kind.help}" for name, kind in KINDS.items()))
+
+
+@click.command(help=HELP)
+@click.argument("kind", type=click.Choice(tuple(KINDS)), default="scatter", metavar="[KIND]")
+@click.argument("source", required=False, metavar="[SOURCE]")
+@click.option("-o", "--output", type=OUTPUT, default="plot.png", help="The file: .png, .svg or .pdf.")
+@DB
+@question()
+@click.pass_context
+def plot(
+    context: click.Context,
+    /,
+    kind: str,
+    source: str | None,
+    output: str,
+    db: str,
+    question: vr.Question | vr.Worst,
+) -> None:
+    """Writes the plot and reports what it shows; the help is `HELP`."""
+    # Errors of the command line are reported before a large store is read.
+    _check(context, kind, source)
+    figure = vr.plot(kind, db if source is None else source, output, question)
+    if not is_quiet():
+        click.echo(f"{output}: {figure.description}")
+
+
+def _check(context: click.Context, name: str, source: str | None) -> None:
+    """Raises UsageError for an option on the command line, or a source, that the kind `name` of plots does not use."""
+    kind = KINDS[name]
+    used = set(context.params) if kind.reads == STORE else {"kind", "source", "output"}
+    if unused := typed(*(option for option in context.params if option not in used)):
+        raise UsageError(f"vr plot {name} does not take {unused[0]}; see vr plot --help for what it takes")
+    if kind.reads == STORE and source is not None:
+        raise UsageError(f"vr plot {name} reads a store: give it with --db {source}")
+    if kind.reads != STORE and source is None:
+        raise UsageError(f"vr plot {name} reads {kind.reads}: give it, vr plot {name} SOURCE")
+
+
+@click.command()
+@click.option("-o", "--output", type=OUTPUT, default="report.html", help="The file.")
+@DB
+@question(expanded=None)
+def report(output: str, db: str, question: vr.Question | vr.Worst) -> None:
+    """Write a report on a store: one HTML file that needs no network, for a browser.
+
+    Charts, filters, and every point's board with the moves and values of net and search; a selection can be downloaded
+    as a book. For a store with more than 100,000 positions it shows all candidates and a sample of the others one by
+    one, and says so.
+
+    \b
+    Example:
+      vr report
+      vr report -o maia.html --net maia-1900 --threshold 0.8
+    """
+    print_result(lambda: vr.write_report(db, output, question, quiet=is_quiet()), of_files=True)
+
+
+@click.command()
+@DB
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    metavar="FILE",
+    help="The file: .parquet, .jsonl, .csv or .epd.  [default: JSON lines on standard output]",
+)
+@SPLIT(help="A file of vr split: write only the positions of one of its parts.")
+@part_option("train", help="Which part of the split", default="train")
+@question("Write only candidates, the largest disagreement first.", default=None)
+def export(
+    db: str,
+    output: str | None,
+    split: str | None,
+    part: str | None,
+    question: vr.Question | vr.Worst,
+    candidates_only: bool,
+) -> None:
+    """Write all positions scored by a net and a deep search: a row for each, with everything known about it.
+
+    The name of FILE says the form. Labels are among the columns (docs/methods.md). EPD has the candidates alone:
+    the judge's best move (bm), its centipawns (ce) or moves to mate (dm), and the game (id); vr mine reads it.
+
+    \b
+    Example:
+      vr export | head
+      vr export -o candidates.parquet --threshold 0.55
+      vr export -o train.csv --split split.json
+      vr export -o candidates.epd
+    """
+    vr.export(db, output, question, candidates_only=candidates_only, split=split, part=part)
