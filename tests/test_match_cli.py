@@ -85,28 +85,6 @@ def test_a_stopped_match_goes_on_and_all_games_are_kept(tmp_path: Path, number: 
     wait_for_no_engine(mark)
 
 
-def test_the_time_for_which_a_match_is_stopped_is_on_no_clock(tmp_path: Path) -> None:
-    """As by Ctrl-Z and fg; engines, in sessions of their own, go on and answer meanwhile."""
-    write_book(tmp_path / "book.pgn", 1)
-    heard = tmp_path / "heard"
-    settings = "movetime=1s,max_plies=8"
-    sides = [fake_side(name, "think=0.3", f"log={heard}", settings=settings) for name in ("one", "two")]
-    more = ("--openings=book.pgn", "--games=2", "--jobs=2")
-    process = vr(*sides, *more, "-o", "m.pgn", cwd=tmp_path)
-    deadline = time.monotonic() + 60
-    while not heard.exists() or " moves e2e4 e7e5 " not in heard.read_text():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGSTOP)
-    time.sleep(3)
-    process.send_signal(signal.SIGCONT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert "losses on time 0" in out
-    assert [game.headers["Ending"].split(":")[0] for game in read_games(tmp_path / "m.pgn")] == ["too long"] * 2
-
-
 def test_stockfish_against_itself(tmp_path: Path, stockfish: str) -> None:
     sides = f"{stockfish},nodes=300", "stockfish:nodes=20"
     done = here("match", *sides, "--games", "12", "--json", "--jobs", "2", cwd=tmp_path)

@@ -142,7 +142,7 @@ def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, Repair
         judged = other.connection.execute(kinds).fetchone()
     assert counts[0] == counts[1]
     assert (repair.settings.sizes.positions, 4) == judged
-    assert repair.settings.deep == "mcts:nodes=4"
+    assert repair.settings.deep.startswith("mcts:nodes=4")
 
 
 def test_matches_have_the_scale_of_q_of_a_quick_match_of_the_same_nets(whole: tuple[Path, RepairOutcome]) -> None:
@@ -217,7 +217,7 @@ def test_no_game_that_judges_was_trained_on(whole: tuple[Path, RepairOutcome]) -
         assert curve["games"]["all"] == len(train)
         assert curve["curve"][-1]["step"] == 4
         # All kinds of positions are learned, and so judged on the way.
-        assert {f"squared_{kind}" for kind in ("game", "aside", "policy", "search")} <= curve["curve"][0].keys()
+        assert {f"rate_{kind}" for kind in ("game", "aside", "policy", "search")} <= curve["curve"][0].keys()
 
 
 def test_a_second_run_runs_nothing_and_says_the_same(whole: tuple[Path, RepairOutcome]) -> None:
