@@ -2,7 +2,7 @@
 
     python -m tests.parity.search_cases [--mates matetrack.epd] [--nodes 800] [--case-nodes 10000] [--longest 4]
 
-For every option: the fewest `vr search --nodes` from which on, up to the limit, Qc4 is the best move, and the fewest
+For every option: the fewest `vr eval --nodes` from which on, up to the limit, Qc4 is the best move, and the fewest
 with which it says that a win is proven; of the mates, how many are proven, and after how many the best move mates in
 time: Stockfish finds no longer mate after it than the published one.
 Evaluations are shared by the options, so that a run costs little more than the search that needs the most of them.
@@ -47,7 +47,7 @@ STOCKFISH_NODES = 300_000
 
 
 class Remembering(LeafEvaluator):
-    """An evaluator that asks another about each position only once, and alone, as `vr search` does of one position.
+    """An evaluator that asks another about each position only once, and alone, as `vr eval` does of one position.
 
     ONNX Runtime may round a batch of another size differently, and then a few visits go elsewhere.
     """

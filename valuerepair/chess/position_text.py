@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,7 +200,7 @@ def read_argument(text: str, moves: Iterable[str] = ()) -> Position:
         raise UsageError(f"position {text!r}: {error}") from None
 
 
-def read_lines(lines: Iterable[str], source: str, moves: Sequence[str] = ()) -> Iterator[Position]:
+def read_lines(lines: Iterable[str], source: str) -> Iterator[Position]:
     """The position of each line that is neither empty nor a ``#`` comment.
 
     Raises ValueRepairError for a line that is not a position, with its number, and at the end if there was no position.
@@ -208,24 +208,23 @@ def read_lines(lines: Iterable[str], source: str, moves: Sequence[str] = ()) -> 
     number = 0
     for number, text in numbered_lines(lines):
         try:
-            yield read_position(text, moves)
+            yield read_position(text)
         except ValueError as error:
             raise ValueRepairError(f"{source}: line {number}: {one_line(error)}") from None
     if not number:
         raise ValueRepairError(f"{source}: no positions in it")
 
 
-def read_positions(source: str, moves: Sequence[str] = ()) -> Iterator[Position]:
+def read_positions(source: str) -> Iterator[Position]:
     """The position in a text (empty: the initial position), or all in a file or standard input (``-``), one on a line.
 
-    Plays the further moves (UCI or SAN) on each position. Raises UsageError for another text, and ValueRepairError for
-    a file with a wrong line or without positions.
+    Raises UsageError for another text, and ValueRepairError for a file with a wrong line or without positions.
     """
     if source == "-":
-        yield from read_lines(_lines(sys.stdin), "standard input", moves)
+        yield from read_lines(_lines(sys.stdin), "standard input")
     elif Path(source).is_file():
         with open(source, encoding="utf-8", errors="replace") as file:
-            yield from read_lines(_lines(file), source, moves)
+            yield from read_lines(_lines(file), source)
     elif source and " " not in source and source != "startpos":
         raise UsageError(f"position {source!r}: neither a FEN nor an existing file")
     else:
