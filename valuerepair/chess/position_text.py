@@ -228,7 +228,7 @@ def read_positions(source: str) -> Iterator[Position]:
     elif source and " " not in source and source != "startpos":
         raise UsageError(f"position {source!r}: neither a FEN nor an existing file")
     else:
-        yield read_argument(source or "startpos", moves)
+        yield read_argument(source or "startpos")
 
 
 def _lines(file: TextIO) -> Iterator[str]:
