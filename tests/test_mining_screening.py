@@ -96,8 +96,8 @@ class Climbed:
         return self.summary
 
 
-def climbed(archive: Path, db: Path) -> Climbed:
-    oracle, remarks = ClimbingOracle(), list[str]()
+def climbed(archive: Path, db: Path, *, fails: bool = True) -> Climbed:
+    oracle, remarks = ClimbingOracle(fails=fails), list[str]()
     return Climbed(db, oracle, remarks, climb_by_key(archive, db, OPTIONS, oracle, remarks))
 
 
@@ -108,10 +108,10 @@ def whole(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Climbed:
 
 @pytest.fixture(scope="module")
 def whole_fixed(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Climbed:
-    """By the screen that every fit gives."""
+    """By the screen that every fit gives; without failures, which a rerun would try again."""
     with pytest.MonkeyPatch.context() as patch:
         fix(patch)
-        return climbed(archive, tmp_path_factory.mktemp("fixed") / "a.db")
+        return climbed(archive, tmp_path_factory.mktemp("fixed") / "a.db", fails=False)
 
 
 def keys(db: Path, where: str) -> set[int]:
@@ -266,14 +266,14 @@ def test_screen_off_searches_what_was_cut_and_nothing_weighs_more(
     first = whole_fixed.copied(db)
     assert first.cut > 0
     assert max(weights(db)) > 1
-    oracle = ClimbingOracle()
+    oracle = ClimbingOracle(fails=False)
     after = climb_by_key(archive, db, options_for(None), oracle)
     assert len(oracle.tops) == first.cut
     assert (after.cut, after.scored + after.failed) == (0, after.sampled)
     assert weights(db) == {1.0}
     assert after.candidates.rate == after.candidates.count / after.scored
     # The ladder finds nothing to do after that.
-    again = climb_by_key(archive, db, OPTIONS, oracle := ClimbingOracle())
+    again = climb_by_key(archive, db, OPTIONS, oracle := ClimbingOracle(fails=False))
     assert (again.cut, oracle.tops) == (0, {})
 
 
@@ -283,7 +283,7 @@ def test_until_all_that_was_cut_is_searched_audits_stand_for_the_rest(
     """Weights add up to all positions at every stop; a third of what was cut is searched at a time."""
     first = whole_fixed.copied(db)
     for stop in range(1, 3):
-        stopped = climb_by_key(archive, db, options_for(None, limit=first.cut // 3))
+        stopped = climb_by_key(archive, db, options_for(None, limit=first.cut // 3), ClimbingOracle(fails=False))
         assert stopped.state == "limited"
         with Store.open(db) as store:
             weight = store.frame(Question(alpha=ALPHA))["weight"]
@@ -291,7 +291,7 @@ def test_until_all_that_was_cut_is_searched_audits_stand_for_the_rest(
         assert weight.sum() == pytest.approx(len(weight) + still_cut)
     assert stopped.candidates.rate < stopped.candidates.count / stopped.candidates.total
     assert_rate_is_that_of_stats(stopped, db)  # by now the run has met all positions
-    assert climb_by_key(archive, db, options_for(None)).state == "finished"
+    assert climb_by_key(archive, db, options_for(None), ClimbingOracle(fails=False)).state == "finished"
     assert weights(db) == {1.0}
 
 
@@ -340,8 +340,8 @@ def test_what_was_cut_by_another_alpha_than_the_saved_one_is_judged_again(
     archive: Path, db: Path, fixed: None, factor: float, anew: bool
 ) -> None:
     """As after ``vr stats --save-alpha results``: a ladder for flatter Q has cut what is a candidate now."""
-    auto, oracle, remarks = changed(OPTIONS, alpha=None), ClimbingOracle(), list[str]()
-    first = climb_by_key(archive, db, auto)
+    auto, oracle, remarks = changed(OPTIONS, alpha=None), ClimbingOracle(fails=False), list[str]()
+    first = climb_by_key(archive, db, auto, ClimbingOracle(fails=False))
     with Store.open(db, write=True) as store:
         alpha = factor * screens(store, 1, 1)[0].alpha
         store.set_alpha(1, 1, AlphaFit(alpha, alpha, alpha, "results", 400, 0.1))
@@ -351,7 +351,7 @@ def test_what_was_cut_by_another_alpha_than_the_saved_one_is_judged_again(
     if anew:
         assert f"this run is for threshold 0.5, alpha {alpha:g}" in lines[0]
         assert second.candidates.count > first.candidates.count
-    climb_by_key(archive, db, auto, settled := ClimbingOracle())
+    climb_by_key(archive, db, auto, settled := ClimbingOracle(fails=False))
     assert not settled.tops
 
 
