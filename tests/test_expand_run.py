@@ -337,6 +337,7 @@ def test_without_candidates_there_is_nothing_to_go_out_from(db: Path) -> None:
 
 def test_an_engine_that_always_fails_is_broken_as_a_whole(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LineOracle, "_climb", lambda *arguments: DeepFailure("crashed", 3))
+    monkeypatch.setattr(expand, "AUDITED", 0.0)
     with pytest.raises(ValueRepairError, match=r"the deep search .* failed on each of the 10 positions"):
         expand_store(db)
 
