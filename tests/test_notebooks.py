@@ -31,7 +31,7 @@ def executed(path: Path, folder: Path) -> Any:
     shutil.copy(SAMPLE, folder / "data")
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]  # nbformat ships no hints
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("VALUEREPAIR_DB", raising=False)
+        patch.delenv("VR_DB", raising=False)
         NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder / "notebooks")}}).execute()
     assert (folder / "data" / "sample.db").read_bytes() == SAMPLE.read_bytes()
     return notebook
