@@ -58,7 +58,7 @@ _QUERIES = {
     "deep values": "SELECT key, digest, label, stage, cp, mate, w, d, l, q, depth, seldepth, nodes, best_move, pv "
     "FROM deep_values v JOIN oracles o ON o.id = oracle_id JOIN positions p ON p.id = position_id",
     "screened": "SELECT key, cut_at, chance, nodes, searched, probability, s.threshold, s.alpha, s.recall, "
-    "json_remove(s.model, '$.calibration') "
+    "replace(s.model, '\"calibration\": null, ', '') "  # version 0.2 had the key
     "FROM screened v LEFT JOIN screens s ON s.id = screen_id JOIN positions p ON p.id = position_id",
     "plays": "SELECT key, number, opening, fen, white, black, result, z, plies, ending FROM plays",
 }
