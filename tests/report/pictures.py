@@ -1,11 +1,10 @@
-"""Makes the pictures of docs/look.md from data/sample.db: ``python -m tests.report.pictures`` (with chromium)."""
+"""Makes docs/report-light.png of data/sample.db: ``python -m tests.report.pictures`` (with Chromium)."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from PIL import Image
 
@@ -20,34 +19,15 @@ ROOT = Path(__file__).parents[2]
 THRESHOLD = 0.4
 
 
-class Picture(NamedTuple):
-    """A picture of the first screen: the name of its file, the window, its colours."""
-
-    name: str
-    width: int
-    height: int
-    scheme: Literal["light", "dark"]
-    touch: bool = False
-
-
-PICTURES = (
-    Picture("report-light.png", 1280, 900, "light"),
-    Picture("report-dark.png", 1280, 900, "dark"),
-    Picture("report-phone.png", 390, 844, "light", touch=True),
-)
-
-
 def main() -> None:
-    """Writes the pictures to docs."""
+    """Writes the picture of the first screen to docs."""
     with tempfile.TemporaryDirectory() as folder:
         path, db = Path(folder) / "report.html", Path(folder) / "sample.db"
         shutil.copy(ROOT / "data" / "sample.db", db)
         with Store.open(db) as store:
             page_module.write(store, path, Question(threshold=THRESHOLD))
-        with browser() as started:
-            for name, width, height, scheme, touch in PICTURES:
-                with visit(started, path, width=width, height=height, scheme=scheme, touch=touch, scale=1) as page:
-                    shoot(page, ROOT / "docs" / name)
+        with browser() as started, visit(started, path, height=900, scale=1) as page:
+            shoot(page, ROOT / "docs" / "report-light.png")
 
 
 def shoot(page: Visit, path: Path) -> None:
