@@ -346,6 +346,7 @@ def test_a_book_with_held_out_positions_is_warned_of(tmp_path: Path, caplog: pyt
     assert not [record for record in caplog.records if record.levelno == logging.WARNING]
 
 
+@pytest.mark.slow
 def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> None:
     question = vr.Question(threshold=THRESHOLD)
     figure = vr.plot("scatter", store, tmp_path / "scatter.svg", question)

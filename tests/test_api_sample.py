@@ -110,6 +110,7 @@ def test_the_script_makes_a_store(
     assert not Path(f"{path}-wal").exists()
 
 
+@pytest.mark.slow
 def test_reading_writes_nothing_beside_it(tmp_path: Path) -> None:
     path = Path(shutil.copy(SAMPLE, tmp_path))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -163,6 +163,7 @@ def test_values_and_moves_are_those_of_the_records(played: list[Played]) -> None
             assert (win - loss) / 1000 == pytest.approx(record["best_q"], abs=0.002)
 
 
+@pytest.mark.slow
 def test_the_nets_value_is_that_of_the_rebuilt_position(lc0: str, shared_data: Path, tmp_path: Path) -> None:
     """Through boards, history and planes: our evaluation of what came out of a chunk is the one lc0 wrote into it."""
     weights = shared_data / "nets" / "maia-1900.pb.gz"

@@ -72,6 +72,7 @@ def test_a_change_below_a_cached_kernel_takes_effect(copied_package: Path, tmp_p
 
 
 @pytest.mark.skipif(not hasattr(numba.config, "CACHE_LOCATOR_CLASSES"), reason="this Numba has a folder for each place")
+@pytest.mark.slow
 def test_another_copy_of_the_same_sources_compiles_nothing(copied_package: Path, tmp_path: Path) -> None:
     script = (
         "import numpy as np; from valuerepair.chess.board import in_check; print(in_check(np.ones((1, 10), np.uint64)))"

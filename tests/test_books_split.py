@@ -12,6 +12,7 @@ import chess
 import chess.pgn
 import numpy as np
 import pandas as pd
+import pytest
 from click.testing import CliRunner
 
 import valuerepair as vr
@@ -104,6 +105,7 @@ def test_games_of_two_archives_of_one_name_are_two(tmp_path: Path) -> None:
     assert book.games == games > 30
 
 
+@pytest.mark.slow
 def test_of_whole_games_a_third_are_near_duplicates(shared_data: Path, tmp_path: Path) -> None:
     """The figure of the documentation."""
     archive, db = shared_data / "pgn" / "lichess-blitz.pgn", str(tmp_path / "s.db")

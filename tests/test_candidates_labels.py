@@ -231,6 +231,7 @@ WINS = [
 
 
 @pytest.mark.usefixtures("stockfish")
+@pytest.mark.slow
 def test_published_fortresses_make_no_progress_and_winning_positions_do(tmp_path: Path) -> None:
     names = ("bishop against queen", "rook and bishop against queen", "Tarasiuk 2014, the try", "Petrosian-Hazai")
     fens = [(fortresses.LCZERO | fortresses.OTHERS)[name] for name in (*names, "Hasek 1929")]

@@ -128,6 +128,7 @@ def screened(
 
 
 @pytest.mark.parametrize(("rates", "audit"), [((0.04, 0.04), 0.07), ((0.04, 0.04), 0.3), ((0.04, 0.08), 0.07)])
+@pytest.mark.slow
 def test_what_few_audits_cannot_see_is_in_the_interval(
     rates: tuple[float, float], audit: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

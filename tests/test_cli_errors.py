@@ -101,6 +101,7 @@ def test_the_filter_that_rejected_most_is_named(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("stockfish")
+@pytest.mark.slow
 def test_typed_exactly_so_in_an_empty_folder(tmp_path: Path) -> None:
     """`vr mine games.pgn` and then `vr books`, here with a short search and a threshold that one game can meet."""
     (tmp_path / "games.pgn").write_bytes(PLAYED)

@@ -156,6 +156,7 @@ def test_certificates_that_are_asked_for_and_not_there_are_named(tmp_path: Path)
         ("local:2", 1, "vr: --cluster: needs Dask: pip install 'valuerepair[cluster]'"),
     ],
 )
+@pytest.mark.slow
 def test_a_wrong_cluster_is_one_line(
     cluster: str, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

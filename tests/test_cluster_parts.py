@@ -137,6 +137,7 @@ def test_every_search_ends_exactly_once_and_only_poison_fails(size: int, poison:
 
 @given(st.integers(1, 40), st.sets(st.integers(0, 39), max_size=3))
 @settings(deadline=None, max_examples=30)
+@pytest.mark.slow
 def test_a_batch_for_the_net_is_taken_apart_to_the_positions_that_kill(size: int, poison: set[int]) -> None:
     batch = drawn().take(np.arange(size))
     bad = sorted(row for row in poison if row < size)

@@ -294,6 +294,7 @@ def test_values_without_a_policy(db: Path) -> None:
 # -- real nets --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path) -> None:
     maia = shared_data / "nets" / "maia-1900.pb.gz"
     # The name lies: a file is known by its content.
@@ -332,6 +333,7 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     assert again == printed
 
 
+@pytest.mark.slow
 def test_scale_in_the_sample_store(tmp_path: Path) -> None:
     """The figures of docs/methods.md."""
     sample = Path(__file__).parents[1] / "data" / "sample.db"

@@ -200,6 +200,7 @@ def start(db: Path, delay: float) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_killed_and_gone_on_with_it_ends_as_if_never_killed(tmp_path: Path) -> None:
     db, dice, mined = many(tmp_path / "killed.db", 40), random.Random(3), 40
     counts = [mined]
@@ -217,6 +218,7 @@ def test_killed_and_gone_on_with_it_ends_as_if_never_killed(tmp_path: Path) -> N
     assert dump(db) == dump(whole)
 
 
+@pytest.mark.slow
 def test_a_signal_ends_cleanly_and_the_next_run_goes_on(tmp_path: Path) -> None:
     db = many(tmp_path / "a.db", 40)
     process = start(db, delay=0.05)

@@ -113,6 +113,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.mark.parametrize(("side", "verdict"), [(0, SEARCH_RIGHT), (1, NET_RIGHT)])
+@pytest.mark.slow
 def test_stockfish_finds_who_was_right(known: list[Path], stockfish: str, side: int, verdict: str) -> None:
     report = confirmed(known[side], "stockfish:nodes=20000")
     assert report["state"] == "finished"

@@ -192,6 +192,7 @@ def test_lc0_counts_the_visits_of_the_tree_it_has(shared_data: Path) -> None:
             assert climb.results[-1].q == pytest.approx(single.q, abs=0.05)
 
 
+@pytest.mark.slow
 def test_an_engine_that_counts_the_visits_of_its_tree_searches_all_that_is_asked(shared_data: Path) -> None:
     """lc0 under any name: after the rungs its whole search is the same as without them."""
     if (lc0 := find_lc0()) is None:

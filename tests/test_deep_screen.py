@@ -311,6 +311,7 @@ def test_too_little_is_not_enough() -> None:
 
 
 @pytest.mark.parametrize("nodes", [100, 10_000, 1_000_000])
+@pytest.mark.slow
 def test_a_threshold_that_all_searches_cross_at_once_fits_no_ladder(nodes: int) -> None:
     """Below the threshold there is nothing to learn from, and no ladder cuts nothing."""
     fitted = []

@@ -42,6 +42,7 @@ def cells(path: Path, query: str) -> list[tuple[object, ...]]:
         return connection.execute(query).fetchall()
 
 
+@pytest.mark.slow
 def test_it_finds_the_engine_again_and_books_take_what_it_found(folder: Path, maia_file: str) -> None:
     done = here("expand", *ASKED, "--net", maia_file, "--positions", "40", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -71,6 +72,7 @@ def test_python_does_the_same(folder: Path, maia_file: str) -> None:
     assert (summary.state, summary.tally.planned) == ("limited", 10)
 
 
+@pytest.mark.slow
 def test_an_engine_of_ones_own_is_named_and_its_lines_may_be_nonsense(
     tmp_path: Path, shared_data: Path, maia_file: str
 ) -> None:
@@ -110,6 +112,7 @@ def test_what_cannot_be_done_is_one_line(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_split_that_is_left_out_or_is_another_one_is_told(folder: Path, maia_file: str) -> None:
     for name, seed in (("split.json", "1"), ("other.json", "2")):
         done = here("split", "--db", "a.db", "--games", "0.5", "--seed", seed, "-o", name, cwd=folder)

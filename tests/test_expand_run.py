@@ -197,6 +197,7 @@ def test_without_a_ladder_all_is_searched_in_full(db: Path) -> None:
 
 
 @pytest.mark.parametrize(("workers", "delay"), [(1, 0.0), (3, 0.004)])
+@pytest.mark.slow
 def test_the_engines_speed_changes_nothing(db: Path, whole: Dump, workers: int, delay: float) -> None:
     expand_store(db, LineOracle(workers, delay))
     assert dump(db) == whole
@@ -210,6 +211,7 @@ def start(db: Path, delay: float) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(db: Path, whole: Dump) -> None:
     dice, begun = random.Random(3), rows(db)
     counts = [begun]
@@ -226,6 +228,7 @@ def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(db: Path, w
     assert dump(db) == whole
 
 
+@pytest.mark.slow
 def test_a_signal_ends_cleanly_and_the_next_run_goes_on(db: Path, whole: Dump) -> None:
     process = start(db, delay=0.05)
     wait_for(process, db, rows(db) + 100)

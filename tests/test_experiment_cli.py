@@ -43,6 +43,7 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_sweep_and_its_match_in_one_command(maia: list[str], tmp_path: Path) -> None:
     folder = tmp_path / "out"
     settings = ["n_scl=2", "n_scl=inf", "temperature=1"]
@@ -67,6 +68,7 @@ def test_a_sweep_and_its_match_in_one_command(maia: list[str], tmp_path: Path) -
     assert (folder / "n_scl=inf.pgn").read_bytes().startswith(files[folder / "n_scl=inf.pgn"])
 
 
+@pytest.mark.slow
 def test_a_table_loses_no_row(maia: list[str], tmp_path: Path) -> None:
     """A second experiment of the same kind in the folder adds its rows and replaces the rows of the same settings."""
     for command, end in (("selfplay", ""), ("match", " against plain")):

@@ -55,6 +55,7 @@ def wait_for_no_engine(mark: str) -> None:
     ("number", "code"),
     [(signal.SIGKILL, -9), (signal.SIGINT, 130), pytest.param(signal.SIGTERM, 130, marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_a_stopped_match_goes_on_and_all_games_are_kept(tmp_path: Path, number: signal.Signals, code: int) -> None:
     write_book(tmp_path / "book.pgn", 3)
     mark = f"mark={number.name}{os.getpid()}"

@@ -49,6 +49,7 @@ MATING = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=ids)
+@pytest.mark.slow
 def test_the_line_of_a_proven_mate_ends_in_mate(options: dict[str, Any]) -> None:
     found = 0
     for start in MATING:

@@ -58,6 +58,7 @@ def visits(result: SearchResult) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=len)
+@pytest.mark.slow
 def test_visits_are_those_of_lc0(net: Path, settings: dict[str, float]) -> None:
     assert binary()
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]

@@ -101,12 +101,14 @@ def test_visits_are_those_of_lc0_without_sticky_endgames_and_two_fold_draws(
 
 
 @pytest.mark.parametrize("config", list(CONFIGS)[2:])
+@pytest.mark.slow
 def test_visits_are_those_of_lc0_with_other_parameters(
     evaluator: NetEvaluator, goldens: list[Golden], config: str
 ) -> None:
     assert_equal(evaluator, parity.having(goldens, config, 800)[7:9], config, 800)
 
 
+@pytest.mark.slow
 def test_root_q_is_near_lc0s_with_exact_arithmetic(evaluator: NetEvaluator, goldens: list[Golden]) -> None:
     assert max(parity.q_errors(evaluator, goldens[:40], 100)) < parity.Q_LIMIT
 

@@ -301,6 +301,7 @@ def test_vr_uci_with_a_real_net_gives_the_golden_numbers(shared_data: Path) -> N
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_signal_in_the_middle_of_a_search_ends_the_engine(shared_data: Path, signal_number: int) -> None:
     net = str(shared_data / "nets" / "maia-1900.pb.gz")
     command = [sys.executable, "-m", "valuerepair", "uci", "--net", net]

@@ -366,6 +366,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "mixed.db"
 
 
+@pytest.mark.slow
 def test_rates_and_alpha_are_those_of_the_games_alone(mixed: Path, tmp_path: Path) -> None:
     """All figures, as if nothing lay beside; but for the lines that are of these."""
     figures = []

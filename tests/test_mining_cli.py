@@ -39,6 +39,7 @@ def mined(shared_data: Path, net: Path, stockfish: str, tmp_path_factory: pytest
     return folder
 
 
+@pytest.mark.slow
 def test_what_comes_next_is_asked_of_what_was_just_mined(mined: Path, net: Path, tmp_path: Path) -> None:
     """Not of the other searches in the store, of which there are more."""
     db, archive = tmp_path / "a.db", net.parents[1] / "pgn" / "lichess-blitz.pgn"
@@ -166,6 +167,7 @@ def test_a_cut_archive_is_used_and_the_exit_code_says_so(tmp_path: Path, net: Pa
     assert done.stderr.splitlines()[-1].count(" used") == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_stockfish_too(tmp_path: Path, shared_data: Path, net: Path, stockfish: str) -> None:
     archive = shared_data / "pgn" / "lichess-blitz.pgn"
     command = [
@@ -195,6 +197,7 @@ def test_ctrl_c_stops_stockfish_too(tmp_path: Path, shared_data: Path, net: Path
         assert len(store.frame()) > 0
 
 
+@pytest.mark.slow
 def test_standard_input_is_an_archive_and_ctrl_c_ends_a_pipe_that_stays_open(
     tmp_path: Path, net: Path, stockfish: str
 ) -> None:

@@ -209,6 +209,7 @@ class OtherNet(ShiftedNet):
         return NetValues(found.q * np.float32(0.8), *(getattr(found, name) for name in found.__slots__[1:]))
 
 
+@pytest.mark.slow
 def test_the_ladder_of_a_second_net_has_the_audits_that_its_probabilities_promise(
     archive: Path, db: Path, fixed: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -386,6 +387,7 @@ def test_what_was_cut_and_searched_since_counts_as_cut(archive: Path, db: Path, 
 # -- rates ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_another_threshold_leaves_rates_unbiased(archive: Path, tmp_path: Path, fixed: None) -> None:
     """A ladder for 0.5, then one for 0.3 on the same positions: rates at 0.3 are those of all."""
     off = []

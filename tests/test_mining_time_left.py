@@ -121,6 +121,7 @@ def judged(looks: Iterable[Look]) -> tuple[float, float]:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("positions", "engines"), [(200, 2), (300, 2), (1000, 16), (3000, 64)])
+@pytest.mark.slow
 def test_the_time_left_of_engines(positions: int, engines: int, seed: int) -> None:
     searches = costs(np.random.default_rng(seed), positions, learning=64, kept=0.25)
     looks = by_engines(searches, engines, cuts=True)
@@ -242,6 +243,7 @@ with progress.Progress("mining", unit="positions", own_eta=True) as p:
 BUSY = "end = time.monotonic() + 2.5\n    while time.monotonic() < end: sum(range(1000))"
 
 
+@pytest.mark.slow
 def test_a_stage_moves_while_the_caller_does_nothing_for_it() -> None:
     program = textwrap.dedent(SLOW).format(busy=BUSY)
     done = subprocess.run(

@@ -123,6 +123,7 @@ def test_priors_of_canonical_nets_are_printed_by_lc0(maia: Any, shared_data: Pat
 
 @given(st.integers(0, 100))
 @settings(max_examples=25, deadline=None)
+@pytest.mark.slow
 def test_priors_are_the_softmax_of_legal_logits(seed: int) -> None:
     batch = PositionBatch.from_positions(made()[seed % 11 :: 11])
     logits = logits_of(len(batch), seed)

@@ -87,6 +87,7 @@ def test_an_output_that_exists_is_refused_before_the_work_begins(
     assert tree(tmp_path) == {"valuable.pgn": b"theirs"}
 
 
+@pytest.mark.slow
 def test_a_page_a_plot_and_a_book_are_made_again_and_a_foreign_book_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

@@ -127,6 +127,7 @@ def test_every_stage_was_run_and_its_time_is_noted(whole: tuple[Path, RepairOutc
     assert outcome.took == sum(note["seconds"] for note in notes(folder))
 
 
+@pytest.mark.slow
 def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, RepairOutcome], tmp_path: Path) -> None:
     """The store of the other repair, with all that it searched: nothing is mined, and what lies beside the games counts
     as what is learned from. Its first stages are run."""
@@ -339,6 +340,7 @@ def test_killed_in_every_stage_it_comes_to_the_same(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_signal_ends_the_stage_cleanly_and_says_how_to_go_on(begun: Path, number: int) -> None:
     mine_long(begun)
     process = start(begun)

@@ -98,6 +98,7 @@ def again(game: Any, file: str, white: bool) -> tuple[list[float], list[float]]:
     return moves, own
 
 
+@pytest.mark.slow
 def test_a_net_of_another_scale_is_found_and_mapped_plays_as_the_first(tmp_path: Path, nets: dict[str, str]) -> None:
     """Mapped, both sides are one player: the games of each pair are the same, move by move."""
     plain = run(tmp_path, nets["steep"], nets["flat"])
@@ -125,6 +126,7 @@ def test_a_net_of_another_scale_is_found_and_mapped_plays_as_the_first(tmp_path:
     assert "equal breadth" not in "\n".join(mapped.lines())
 
 
+@pytest.mark.slow
 def test_a_resumed_match_has_the_breadth_of_all_its_games(tmp_path: Path, nets: dict[str, str]) -> None:
     sides = nets["steep"], nets["flat"]
     run(tmp_path, *sides, games=2)

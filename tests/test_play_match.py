@@ -308,6 +308,7 @@ def _fewer(plan: MatchPlan, games: int) -> MatchPlan:
     return replace(plan, games=games)
 
 
+@pytest.mark.slow
 def test_a_line_that_a_book_has_twice_is_one_opening(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Two lines, each three times in the book, say what the book with each of them once says, played three times."""
     once, said = write_book(tmp_path / "once.pgn", 2).read_text(), []

@@ -121,6 +121,7 @@ def test_games_from_a_book(tmp_path: Path, net: str, book: Path) -> None:
         assert (row[2], row[3] % 2**64, row[4], row[8]) == (opening.number, opening.key, opening.fen, z)
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_and_resumed_it_ends_as_if_never_killed(tmp_path: Path, net: str, book: Path) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()

@@ -121,6 +121,7 @@ def test_what_is_no_test(settings: dict[str, Any], message: str) -> None:
 SHARES = [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
+@pytest.mark.slow
 def test_whatever_never_came_the_chances_are_chances() -> None:
     """Of all kinds of pentanomials, many with zeros: they add up to 1 and have the mean, or the t-value, asked for."""
     for counts in itertools.product((0, 1, 10, 60), repeat=5):
@@ -165,6 +166,7 @@ def test_the_chances_with_a_mean_are_the_most_likely_ones() -> None:
 
 @pytest.mark.parametrize("elo", [-500, 250, 700])
 @pytest.mark.parametrize("observed", [[0.02, 0.03, 0.1, 0.25, 0.6], [0.1, 0.2, 0.4, 0.2, 0.1], [0.3, 0.5, 0.2]])
+@pytest.mark.slow
 def test_the_chances_far_from_even_are_the_most_likely_ones(observed: list[float], elo: float) -> None:
     """Against a general optimiser, begun at many points: the differences at which tests used to give up."""
     chances, shares, rng = np.array(observed), np.linspace(0, 1, len(observed)), np.random.default_rng(1)

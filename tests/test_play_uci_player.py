@@ -89,6 +89,7 @@ def games(
         ("garble-best-on", ILLEGAL_MOVE, "garbled answer 'bestmove e2-e4'"),
     ],
 )
+@pytest.mark.slow
 def test_a_failure_loses_that_game_and_the_others_go_on(
     opened: Opener, openings: list[Opening], what: str, ending: str, detail: str
 ) -> None:

@@ -94,6 +94,7 @@ def estimate(of: Judged, count: int, ids: Ids) -> tuple[list[Interval], rejudged
     return [rate, *pair], net, row
 
 
+@pytest.mark.slow
 def test_estimates_are_right_on_average_and_their_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 2,250 positions 300 are judged again, 200 times. The first judge alone is off by many times its error."""
     monkeypatch.setattr(intervals, "RESAMPLES", 300)
@@ -210,6 +211,7 @@ def compared(path: Path, positions: int = 120) -> Compared:
     return vr.compare(path, ["key-net", "half-net"], question, rejudge=again, rejudge_positions=positions)
 
 
+@pytest.mark.slow
 def test_a_comparison_by_both_judges_and_the_same_again(db: Path, judges: list[DeeperOracle]) -> None:
     plain = vr.compare(db, ["key-net", "half-net"], vr.Question(alpha=300.0, threshold=0.4))
     comparison = compared(db)
@@ -317,6 +319,7 @@ def test_the_same_engine_with_another_net_or_options_may_have_fewer_nodes(
 # -- engines ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_real_nets_judged_again_by_stockfish(shared_data: Path, stockfish: str, tmp_path: Path) -> None:
     """In a screened store; values as Stockfish gives them to python-chess."""
     path = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))

@@ -59,6 +59,7 @@ def course_of(position: Position, name: str, nodes: int, net: Net) -> Course:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_so_many_nodes_suffice_and_one_less_does_not(net: Net, name: str) -> None:
     best, proven = FEWEST[name]
     assert searched(CASE_POSITION, name, best, net).best_move == CASE_MOVE
@@ -76,6 +77,7 @@ def test_the_courses_are_those_of_the_searches(net: Net, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["defaults (sticky endgames)", FEW[0]])
+@pytest.mark.slow
 def test_mates_are_proven_from_the_fewest_nodes_that_suffice(net: Net, shared_data: Path, name: str) -> None:
     """Of trees that grow together, too."""
     mates = [position for position, _ in short_mates(shared_data / "epd" / "matetrack.epd", 3)][:12]

@@ -144,6 +144,7 @@ SPLITS = st.builds(
 
 @settings(max_examples=6, deadline=None)
 @given(SPLITS)
+@pytest.mark.slow
 def test_every_position_is_where_its_own_count_says(path: Path, options: dict[str, object]) -> None:
     split = chosen(path, **options)
     parts, rows = parts_of(path, split), _told(path)
@@ -475,6 +476,7 @@ def test_a_part_without_anything_and_a_part_without_a_split(two: Path, tmp_path:
     ("part", "expanded"),
     [*((part, "all") for part in (None, "train", "games", "families", "held-out")), (None, "no")],
 )
+@pytest.mark.slow
 def test_an_export_is_of_one_part_and_of_train_unless_asked(
     path: Path, part: str | None, expanded: str, tmp_path: Path, capsys: Captured
 ) -> None:

@@ -133,6 +133,7 @@ def faults(connection: sqlite3.Connection, statement: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", WORKS)
+@pytest.mark.slow
 def test_no_command_looks_at_more_than_it_must(name: str, path: Path) -> None:
     texts = statements(path, name)
     assert len(texts) > 3

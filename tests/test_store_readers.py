@@ -52,6 +52,7 @@ class Writer:
     ],
     ids=lambda words: " ".join(words[:3]),
 )
+@pytest.mark.slow
 def test_a_writer_at_work_changes_nothing_half_way(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

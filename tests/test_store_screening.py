@@ -240,6 +240,7 @@ def test_where_nothing_was_cut_nothing_is_missed(monkeypatch: pytest.MonkeyPatch
     assert figures_of(monkeypatch, [], {}) is None
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_true_recall(monkeypatch: pytest.MonkeyPatch) -> None:
     """2,000 positions that leave with 1.5 % candidates among them, audited by falling shares: 95 % hold."""
     rng, held, inside = np.random.default_rng(8), 0, 200

@@ -153,6 +153,7 @@ WAYS = (one_ladder, one_after_the_other, values_before, a_part_again, a_part_wit
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.slow
 def test_on_average_the_weights_show_the_truth(way: Callable[[Ladders], None], memory: StoreConnection) -> None:
     """Whichever ladder met a position when, and of whichever net is asked; a net without a ladder is 3."""
     ladders = Ladders(np.random.default_rng(5), memory)

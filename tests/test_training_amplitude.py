@@ -114,6 +114,7 @@ def too_far(samples: Samples) -> tuple[Samples, Samples]:
     return learning(samples, before + 1.7 * step), learning(samples, before + step)
 
 
+@pytest.mark.slow
 def test_training_that_went_too_far_is_taken_back(samples: Samples, tmp_path: Path) -> None:
     train, held = too_far(samples)
     outcome = trained(held, train, tmp_path)
@@ -127,6 +128,7 @@ def test_training_that_went_too_far_is_taken_back(samples: Samples, tmp_path: Pa
     assert off.mean() == pytest.approx(outcome.amplitude.measures["mean_dq"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_without_games_held_out_and_without_a_gain_there_is_no_amplitude(samples: Samples, tmp_path: Path) -> None:
     train, _ = too_far(samples)
     for name in ("none", "no-gain"):

@@ -132,6 +132,7 @@ def test_the_net_tells_of_its_training_and_its_curve_is_drawn(
     assert "new.pb.gz: already exists" in err
 
 
+@pytest.mark.slow
 def test_a_training_that_is_finished_says_its_result_again(
     small: str, chunks: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_learning_rate_of_0_gives_the_old_file(small: str, chunks: Path, tmp_p
     assert out.read_bytes() == Path(small).read_bytes()
 
 
+@pytest.mark.slow
 def test_chunks_without_anything_held_out(
     small: str, chunks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

@@ -174,6 +174,7 @@ def test_only_what_is_named_changes(samples: Samples, tmp_path: Path) -> None:
 # -- what is learned --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_128_positions_are_learned_by_heart(samples: Samples, tmp_path: Path) -> None:
     dice = np.random.default_rng(1)
     some = learn(samples.take(np.arange(128)), np.eye(3)[dice.integers(0, 3, 128)])
@@ -199,6 +200,7 @@ def test_what_is_there_to_learn_is_learned_of_other_games(value: str, samples: S
     assert last["rate"] < 0.1 < first["rate"]
 
 
+@pytest.mark.slow
 def test_of_shuffled_labels_nothing_is_learned(samples: Samples, tmp_path: Path) -> None:
     """No better on held-out games than their own frequencies, which need no position, whatever training says."""
     labels = np.random.default_rng(2).permutation(by_side(samples))
@@ -230,6 +232,7 @@ def test_a_learning_rate_of_0_changes_nothing(samples: Samples, tmp_path: Path) 
     assert len({row["loss"] for row in outcome.curve}) == 1
 
 
+@pytest.mark.slow
 def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
     """Positions without visits leave the policy alone only as far as they are told to."""
     labelled = learn(samples, by_side(samples))
@@ -241,6 +244,7 @@ def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
     assert ends[10.0]["policy_kl"] < 0.1 * ends[0.0]["policy_kl"]
 
 
+@pytest.mark.slow
 def test_the_old_moves_left_hold_back(samples: Samples) -> None:
     """Positions of a store have no plies left: the head stays what it was, although the trunk below it changes."""
     labelled = learn(samples, by_side(samples))
@@ -259,6 +263,7 @@ def test_the_old_moves_left_hold_back(samples: Samples) -> None:
     assert shifts[1.0] < 0.2 * shifts[0.0]
 
 
+@pytest.mark.slow
 def test_the_judge_s_move_gets_its_share_and_the_old_policy_the_rest(samples: Samples, tmp_path: Path) -> None:
     """Learned by heart, a position's policy is S for the move and 1 - S times the old one; without a move the old."""
     some = samples.take(np.arange(64))

@@ -107,6 +107,7 @@ def test_it_is_compared_at_full_precision(
 
 
 @pytest.mark.parametrize("name", [pytest.param("maia-1900", marks=pytest.mark.slow), "maia-1100"])
+@pytest.mark.slow
 def test_high_clocks_cost_little(name: str, tmp_path: Path, shared_data: Path) -> None:
     """With each weight rounded by itself these were 2.9e-3 and 4.2e-3."""
     path, new = shared_data / "nets" / f"{name}.pb.gz", tmp_path / "new.pb.gz"

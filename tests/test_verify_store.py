@@ -110,6 +110,7 @@ CORRUPTIONS = [
 
 
 @pytest.mark.parametrize(("statement", "name", "example"), CORRUPTIONS)
+@pytest.mark.slow
 def test_each_corruption_is_found_by_its_check(statement: str, name: str, example: str, db: Path) -> None:
     corrupt(db, statement)
     checks = [check for check_name, check in wrong(db).items() if check_name.startswith(name)]

@@ -78,6 +78,7 @@ def test_rows_without_a_deep_q_are_left_out_and_counted() -> None:
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf", "PNG"])
+@pytest.mark.slow
 def test_files(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"plot.{ending}"
     style.save(scatter.draw(scored(50)), path)  # an older plot, which is replaced

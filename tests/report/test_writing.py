@@ -179,6 +179,7 @@ def test_what_is_refused(db: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_command(db: Path, tmp_path: Path) -> None:
     path = tmp_path / "r.html"
     done = CliRunner().invoke(cli, ["report", "--db", str(db), "-o", str(path), "--threshold", "0.8", "--alpha", "200"])

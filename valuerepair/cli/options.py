@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from valuerepair.cli.files import File, Output, OutputFolder
-from valuerepair.errors import UsageError, pairs_of
+from valuerepair.errors import pairs_of
 from valuerepair.nets.devices import DEVICES, REFERENCE_DEVICES
 from valuerepair.question import DEFAULT_THRESHOLD, Expanded, QFrom, Question, Worst
 from valuerepair.store import DEFAULT_PATH
@@ -41,13 +41,6 @@ def parse_threshold(value: Any) -> float | Worst:
     raise click.BadParameter(
         f"{text}: give |net Q - deep Q|, above 0 and at most 2, or a share of the positions as worst:2%"
     )
-
-
-def plain_threshold(threshold: float | Worst) -> float:
-    """A threshold that is a number. Raises UsageError for a share."""
-    if isinstance(threshold, Worst):
-        raise UsageError(f"--threshold {threshold}: a share is of a store's positions; give a number")
-    return threshold
 
 
 @dataclass(frozen=True)

@@ -322,13 +322,6 @@ def fit_line(screen: Screen, *, own_q: bool, alone: bool) -> str:
     )
 
 
-def read_ladder_rows(
-    store: Store, net_id: int, oracle_id: int, rungs: Sequence[int], nodes: int, question: Question
-) -> LadderRows:
-    """All positions of a store that were searched at these rungs and in full."""
-    return ladder_rows(screening.climbed_rows(store, net_id, oracle_id, rungs), rungs, nodes, question)
-
-
 def ladder_rows(climbed: ClimbedRows, rungs: Sequence[int], nodes: int, question: Question) -> LadderRows:
     """The rows of a store at the question's alpha, without those that lack a score of its kind."""
     assert question.alpha is not None

@@ -170,20 +170,6 @@ def outcomes(store: Store, net_id: int, oracle_id: int, ids: Sequence[int]) -> d
     return by_position
 
 
-def search_probabilities(store: Store, net_id: int, oracle_id: int) -> dict[int, float]:
-    """The probability of the search of each position that was reached and searched (`intervals.audit_weights`).
-
-    If several nets reached a position, the row of this net counts, else that of the first.
-    """
-    # SQLite takes bare columns from the row of the MIN.
-    query = """
-        SELECT position_id, probability, MIN((net_id <> ?) * 1000000000 + net_id) FROM expanded
-        WHERE oracle_id = ? AND searched GROUP BY position_id
-    """
-    rows = store.connection.execute(query, (net_id, oracle_id)).fetchall()
-    return {number: probability for number, probability, _ in rows}
-
-
 def done_before(store: Store, run: Run) -> int:
     """The number of positions that a run has searched so far, including those that were cut."""
     query = "SELECT count(*) FROM expanded WHERE run_id = ? AND (searched OR cut_at NOT NULL)"
