@@ -39,7 +39,7 @@ BOOK = """1. e4 c5 2. Nf3 d6 *
 1. e4 Nf6 2. e5 d5 3. d4 Nc6 4. Nc3 Be6 5. Nf3 Qd7 6. Bd3 O-O-O 7. O-O *
 
 """
-FILLS = ("no", "fen_only")
+FILLS = ("fen_only",)
 
 
 @pytest.fixture(scope="module", params=FILLS)

@@ -22,9 +22,7 @@ from valuerepair.nets.weights import read_net_file
 
 
 @pytest.fixture
-def data(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BenchData:
-    monkeypatch.setenv("VALUEREPAIR_CACHE", str(tmp_path))  # a batch size measured during tests is no good later
-    monkeypatch.setattr("valuerepair.nets.session.TUNE_S", 0.02)
+def data(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> BenchData:
     monkeypatch.setattr(nets, "ROWS", 96)
     monkeypatch.setattr(nets, "LC0_ROWS", 16)
     return BenchData(

@@ -71,7 +71,8 @@ def test_mining_goes_on_in_a_merged_store(shards: tuple[Path, Path, Path], tmp_p
     before = contents(target, ("finished",))
     oracle = KeyOracle()
     mine_by_key(shards[0].parent / "1.pgn", target, oracle=oracle)
-    assert oracle.searched == []
+    # What failed is tried again, nothing else.
+    assert {position.key for position in oracle.searched} <= {row[2] for row in before["failures"]}
     after = contents(target, ("finished",))
     assert {table: after[table] for table in after if table != "runs"} == {
         table: before[table] for table in before if table != "runs"

@@ -188,7 +188,7 @@ def test_another_run_is_not_mixed_in(tmp_path: Path, net: str, book: Path, share
     book.write_text(BOOK)
     assert "has a game twice" in refused(run(tmp_path, net))
     (tmp_path / "games.pgn").write_text("something else\n\nthat is mine\n\n")
-    assert "is not games of vr selfplay" in refused(run(tmp_path, net))
+    assert "at byte 0 there is no game of vr selfplay" in refused(run(tmp_path, net))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     new = ["-o", str(tmp_path / "new.pgn"), "--training", str(tmp_path / "full")]
@@ -250,8 +250,8 @@ def test_training_records_of_another_run_are_not_mixed_in(tmp_path: Path, net: s
         (("--engine", "lc0", "--set", "certainty=1"), "--engine lc0: it has no certainty"),
         (("--engine", "lc0", "--set", "max_plies=9"), "--engine lc0: it has its own rules for the end of a game"),
         (("-o", "/dev/full"), "/dev/full: is not a regular file"),
-        (("-o", "/"), "/: is a folder; give the name of a file"),
-        (("-o", "/none/games.pgn"), "/none/games.pgn: there is no folder /none; make it, or give another name"),
+        (("-o", "/"), "/: Is a directory"),
+        (("-o", "/none/games.pgn"), "/none/games.pgn: No such file or directory"),
     ],
 )
 def test_wrong_options_are_named(tmp_path: Path, net: str, book: Path, more: tuple[str, ...], message: str) -> None:

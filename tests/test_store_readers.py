@@ -42,7 +42,7 @@ class Writer:
     "words",
     [
         ["stats", "--json"],
-        ["stats", "--worst", "3", "--ladder"],
+        ["stats", "--worst", "3", "-v"],
         ["plot", "scatter", "-o", "plot.svg"],
         ["plot", "results", "-o", "plot.svg"],
         ["books", "-o", "books"],
