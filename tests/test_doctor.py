@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli_tree import SAMPLE, vr
+from valuerepair import doctor
 from valuerepair.cli import cli
 from valuerepair.doctor import PERFT_4, Finding, examine
 from valuerepair.errors import ValueRepairError
@@ -34,6 +35,7 @@ def test_why_a_device_does_not_run_is_said_in_onnx_runtimes_words(
         devices, "new_session", lambda *_: (_ for _ in ()).throw(RuntimeError("libcudnn.so.9: no file\nmore"))
     )
     devices.why_not.cache_clear()
+    monkeypatch.setattr(doctor, "NVIDIA_DRIVER", tmp_path)
     said = found("CUDA", tmp_path / "no.db")
     with pytest.raises(ValueRepairError, match=r"--device cuda: CUDA cannot be used: libcudnn.so.9: no file; install"):
         devices.choose_device("cuda")

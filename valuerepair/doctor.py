@@ -25,6 +25,7 @@ PERFT_4 = {
     "rnbq1k1r/pp1Pbppp/2p5/8/2B5/8/PPP1NnPP/RNBQK2R w KQ - 1 8": 2_103_487,
     "r4rk1/1pp1qppp/p1np1n2/2b1p1B1/2B1P1b1/P1NP1N2/1PP1QPPP/R4RK1 w - - 0 10": 3_894_594,
 }
+NVIDIA_DRIVER = Path("/proc/driver/nvidia")  # there wherever a GPU can be used
 _MOST_PROBLEMS = 20  # of a book that are listed
 State = Literal["ok", "missing", "broken", "absent"]  # absent: not installed, and not needed
 
@@ -158,7 +159,9 @@ def _devices() -> Iterator[Finding]:
 
     for provider in (CPU, CUDA):
         name = NAMES[provider]
-        if reason := devices.why_not(provider):
+        if provider == CUDA and not NVIDIA_DRIVER.exists():
+            yield Finding(name, "absent", "no NVIDIA GPU, or no driver; nets run on the CPU")
+        elif reason := devices.why_not(provider):
             yield Finding(name, "absent", reason, devices.REMEDIES[provider])
         else:
             yield Finding(name, "ok", "works")
@@ -225,13 +228,22 @@ def check_file(path: str | os.PathLike[str], *, quiet: bool = True) -> CheckedFi
     `quiet`: no progress on standard error. Raises UsageError for a missing file, ValueRepairError for one that is of
     another kind than its name says.
     """
+    from valuerepair.errors import UsageError
+
     name = os.fspath(path)
     ending = name.lower().removesuffix(".gz")
     if ending.endswith((".pgn", ".epd")):
         return _check_book(name)
     if ending.endswith((".pb", ".onnx")):
         return _check_net(name)
+    if os.path.isdir(name) or (os.path.isfile(name) and not _is_database(name)):
+        raise UsageError(f"{name}: neither a store, nor a book (.pgn, .epd), nor a net (.pb.gz, .onnx)")
     return _check_store(name, quiet)
+
+
+def _is_database(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
 
 
 def _check_store(path: str, quiet: bool) -> CheckedFile:

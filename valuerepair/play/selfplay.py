@@ -173,7 +173,7 @@ class SelfplayPlan:
 @dataclass(frozen=True)
 class SelfplayEnd:
     """The state of a run: all its `games` so far, of which earlier runs played `before`; speeds are of this run.
-    `store` is the path of the store that also has the games."""
+    `store` is the path of the store that also has the games, `path` their PGN file, `net` who plays itself."""
 
     games: Sequence[PlayedGame]
     planned: int
@@ -183,6 +183,8 @@ class SelfplayEnd:
     seconds: float
     fill: Fill | None
     store: str | None
+    path: str
+    net: str
 
     @property
     def speed(self) -> dict[str, Any]:
@@ -203,6 +205,7 @@ class SelfplayEnd:
     def lines(self) -> list[str]:
         """The figures of `as_json` as text, and the next command."""
         text, new = lines(figures(self.games)), len(self.games) - self.before
+        text.append(f"{self.path}: games of {self.net} against itself")
         if new and self.nodes:
             speed = self.speed
             filled, cached = speed["batch_fill"], speed["known_evaluations"]
@@ -279,7 +282,18 @@ def _play(plan: SelfplayPlan, source: GameSource, output: _GameOutput, before: i
         interrupted = signals.count() > 0
     output.end("interrupted" if interrupted else "finished")
     seconds, store = time.monotonic() - begun, None if output.store is None else output.store.path
-    return SelfplayEnd(output.games, plan.games, before, interrupted, nodes, seconds, source.fill, store)
+    return SelfplayEnd(
+        output.games,
+        plan.games,
+        before,
+        interrupted,
+        nodes,
+        seconds,
+        source.fill,
+        store,
+        output.path,
+        plan.side.partition(" ")[0],
+    )
 
 
 def _note(games: Sequence[PlayedGame], rate: float, remaining: Remaining | None) -> str:
@@ -298,6 +312,7 @@ class _GameOutput:
     ) -> None:
         self.games: list[PlayedGame] = []
         self._plan, self._writer, self.store, self._chunks = plan, writer, store, chunks
+        self.path = str(writer.path)
         self._run = None
         if store is not None:
             versions = {"valuerepair": __version__, "python": platform.python_version()}
