@@ -129,14 +129,6 @@ def ladder_options(**changes: Any) -> ScreenOptions:
     return ScreenOptions(**{"rungs": RUNGS, "recall": 0.9, **changes})
 
 
-class SteepNet(ShiftedNet):
-    """A net whose Q is `steep` of that: most of what it is wrong on is a matter of scale."""
-
-    def evaluate(self, batch: PositionBatch) -> NetValues:
-        found = super().evaluate(batch)
-        return NetValues(steep(found.q).astype(np.float32), *(getattr(found, name) for name in found.__slots__[1:]))
-
-
 def steep(q: ArrayLike) -> NDArray[np.float64]:
     """Q that is far from 0 sooner."""
     return np.asarray(np.tanh(3.0 * np.arctanh(np.asarray(q, np.float64))))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import chess
-import numpy as np
 
 from tests.mining_doubles import KeyNet, key_outcome, mine_by_key, random_games
 from valuerepair.chess.board import keys, parse_fens
@@ -136,9 +135,3 @@ def guessed(score: DeepResult) -> DeepResult:
     if score.cp is None or score.cp % 5:
         return DeepResult(score.cp, score.mate, score.wdl, depth=5, seldepth=5, pv=score.pv)
     return DeepResult(-score.cp, None, score.wdl, depth=5, seldepth=5, pv=score.pv)
-
-
-def off_of(net_q: float, cp: float, mate: float, alpha: float) -> float:
-    """|net Q - deep Q| by the definition, for tests that count themselves."""
-    deep = np.sign(mate) if np.isfinite(mate) else 2 / (1 + np.exp(-cp / alpha)) - 1
-    return abs(float(net_q - deep))

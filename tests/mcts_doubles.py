@@ -232,11 +232,6 @@ def _twig(trees: layout.Trees, node: int, names: list[str], edge: tuple[int, flo
     )
 
 
-def tree_below(tree: Tree, *moves: str) -> Tree:
-    """What is below a node of a tree."""
-    return {path[len(moves) :]: twig for path, twig in tree.items() if path[: len(moves)] == moves}
-
-
 def position(fen: str = STARTPOS_FEN, moves: str = "") -> Position:
     """A position with its history, from the moves that led to it."""
     board = chess.Board(fen)

@@ -23,16 +23,13 @@ import pytest
 from click.testing import CliRunner
 
 import valuerepair as vr
-from valuerepair.api.asking import EvaluatedPosition
 from valuerepair.cli import cli
-from valuerepair.oracles.searching import Searched
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from typing_extensions import assert_type
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "data" / "sample.db"
@@ -97,17 +94,6 @@ def test_every_public_name_is_there_and_seen_by_type_checkers() -> None:
     absent = "nothing"
     with pytest.raises(AttributeError, match="attribute nothing"):
         getattr(vr, absent)
-
-
-def test_types_are_those_that_are_said(store: vr.MinedStore) -> None:
-    candidate = next(store.iter_candidates(vr.Question(threshold=THRESHOLD)))
-    evaluated, searched = (next(vr.evaluate_each(FEN, nodes=nodes)) for nodes in (1, 2))
-    assert (type(candidate), type(evaluated), type(searched)) == (vr.Candidate, EvaluatedPosition, Searched)
-    if TYPE_CHECKING:  # mypy fails where a name of the package is not typed
-        assert_type(vr.open_store(SAMPLE), vr.MinedStore)
-        assert_type(store.frame(), pd.DataFrame)
-        assert_type(candidate, vr.Candidate)
-        assert_type(searched, EvaluatedPosition | Searched)
 
 
 # -- frames and candidates --------------------------------------------------------------------------------------------

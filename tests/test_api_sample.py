@@ -71,45 +71,6 @@ def script() -> ModuleType:
     return module
 
 
-def test_it_was_made_by_the_commands_of_its_script(sql: sqlite3.Connection, script: ModuleType) -> None:
-    kept = [row[0] for row in sql.execute("SELECT command FROM runs ORDER BY id")]
-    # Only commands that run long leave a run; a program's path before the words would be one of the machine.
-    words = [command.split(" ", 1)[1] for command in kept]
-    # The file was made before these options got the names that the script has now.
-    for before, now in (
-        ("--silent", "--quiet"),
-        ("--certainty", "--set certainty=1"),
-        ("--audit 0.1", "--screen auto,audit=0.1"),
-        (" --show 0", ""),
-        ("remeasure ", "compare "),
-    ):
-        words = [command.replace(before, now) for command in words]
-    expected = [c for c in script.COMMANDS if c.split()[0] in ("mine", "confirm", "selfplay")]
-    assert words[: len(expected)] == expected
-    assert {command.split()[0] for command in words[len(expected) :]} == {"compare"}
-    states = {row[0] for row in sql.execute("SELECT state FROM runs")}
-    assert states == {"finished"}
-
-
-@pytest.mark.slow
-def test_the_script_makes_a_store(
-    script: ModuleType, stockfish: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smaller = {"1500": "60", "=50000": "=3000", "200000": "9000", "--limit 50": "--limit 2", "--nodes 50": "--nodes 4"}
-    commands = [re.sub("|".join(smaller), lambda match: smaller[match[0]], call) for call in script.COMMANDS]
-    commands = [call.replace("0.35", "0.15").replace("--save-alpha slope ", "") for call in commands]
-    monkeypatch.setattr(script, "COMMANDS", commands)
-    path = script.make(tmp_path, [])
-    script.settle(path)
-    with vr.open_store(path) as store:
-        assert store_figures(store)["positions"] == 60
-        candidates = store.candidates(Question(threshold=0.15), labels=True, verdicts=True, outcomes=True)
-    assert candidates["verdict"].notna().all()
-    assert candidates["z_games"].sum() == 2
-    assert candidates["blind"].notna().any()
-    assert not Path(f"{path}-wal").exists()
-
-
 @pytest.mark.slow
 def test_reading_writes_nothing_beside_it(tmp_path: Path) -> None:
     path = Path(shutil.copy(SAMPLE, tmp_path))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vr_runs import here, in_a_process
+from tests.vr_runs import here
 
 GAME = b'[Event "x"]\n[Result "*"]\n\n'
 PLAYED = GAME + b"1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 6. Re1 b5 7. Bb3 d6 *\n"
@@ -72,12 +72,6 @@ def test_one_line_and_the_exit_code(folder: Path, call: str, code: int, named: s
     assert sorted(folder.iterdir()) == before
 
 
-def test_a_process_says_and_returns_what_its_main_function_does(folder: Path) -> None:
-    apart, done = (run("mine", "missing.pgn", cwd=folder) for run in (in_a_process, here))
-    assert apart.stderr
-    assert (apart.returncode, apart.stdout, apart.stderr) == (done.returncode, done.stdout, done.stderr)
-
-
 @pytest.mark.usefixtures("stockfish")
 @pytest.mark.parametrize(
     ("archive", "reason"),
@@ -98,19 +92,3 @@ def test_the_filter_that_rejected_most_is_named(folder: Path) -> None:
     done = here("mine", "played.pgn", "--db", "filtered.db", *QUICK, "--min-elo", "4000", cwd=folder)
     assert done.stderr.splitlines()[-1].startswith("vr: played.pgn: ")
     assert done.stderr.endswith("relax --min-elo\n")
-
-
-@pytest.mark.usefixtures("stockfish")
-@pytest.mark.slow
-def test_typed_exactly_so_in_an_empty_folder(tmp_path: Path) -> None:
-    """`vr mine games.pgn` and then `vr books`, here with a short search and a threshold that one game can meet."""
-    (tmp_path / "games.pgn").write_bytes(PLAYED)
-    mined = in_a_process("mine", "games.pgn", *QUICK, cwd=tmp_path)
-    assert mined.returncode == 0, mined.stderr
-    assert (tmp_path / "valuerepair.db").is_file()
-    booked = in_a_process("books", "--threshold", "0.0001", cwd=tmp_path)
-    assert booked.returncode == 0, booked.stderr
-    assert here("doctor", "valuerepair-books/book.pgn", cwd=tmp_path).returncode == 0
-    none = here("books", "--threshold", "1.99", cwd=tmp_path)
-    assert none.returncode == 1
-    assert "1.99" in none.stderr

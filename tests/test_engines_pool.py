@@ -248,18 +248,6 @@ def test_cancelling_close_is_quick(opened: Opener, what: str) -> None:
             future.result(0)
 
 
-def test_a_pool_can_be_given_up_while_an_engine_starts(opened: Opener, tmp_path: Path) -> None:
-    pool = opened(fake("slow-restart=30", f"mark={tmp_path / 'mark'}", "think=30"), workers=2)
-    futures = [ask(pool) for _ in range(2)]
-    time.sleep(0.5)
-    started = time.monotonic()
-    pool.close(cancel=True)
-    assert time.monotonic() - started < 2.0
-    for future in futures:
-        with pytest.raises(CancelledError):
-            future.result(0)
-
-
 def test_stockfish_gives_the_same_whatever_the_order_and_the_number_of_engines(opened: Opener, stockfish: str) -> None:
     setup = EngineSetup(stockfish, (), {"Hash": "16"}, {"UCI_ShowWDL": "true"})
     lines = [f"position startpos moves {' '.join(m)}" for m in (["e2e4"], ["e2e4", "e7e5"], ["d2d4"], ["d2d4", "g8f6"])]

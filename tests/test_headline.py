@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from tests.expanded_store import expanded_store
-from valuerepair.cli import cli
 from valuerepair.question import Expanded, Question
-from valuerepair.report.stats import headline, stats_lines, store_figures
+from valuerepair.report.stats import headline, store_figures
 from valuerepair.store.store import Store
 
 SAMPLE = Path(__file__).parents[1] / "data" / "sample.db"
@@ -56,14 +54,6 @@ def test_the_interval_is_that_of_the_table() -> None:
     assert numbers(headline(figures))[3:] == [round(1000 * row["low"]), round(1000 * row["high"])]
 
 
-def test_no_candidate_says_how_many_there_may_be() -> None:
-    figures = figures_of(SAMPLE, threshold=0.9)
-    (row,) = (row for row in figures["scored"]["by_threshold"] if row["threshold"] == 0.9)
-    said = headline(figures)
-    assert said.startswith("No position of these games was found to be misjudged by 0.9 or more (at most ")
-    assert said.endswith(f" {1000 * row['high']:.0f} of 1,000)")
-
-
 @pytest.mark.parametrize("expanded", ["searched", "all"])
 def test_positions_reached_from_candidates_do_not_count(tmp_path: Path, expanded: Expanded) -> None:
     path = expanded_store(tmp_path)
@@ -73,22 +63,3 @@ def test_positions_reached_from_candidates_do_not_count(tmp_path: Path, expanded
 def test_nothing_scored_says_nothing(tmp_path: Path) -> None:
     with Store.open(tmp_path / "new.db", create=True) as store:
         assert headline(store_figures(store)) == ""
-
-
-def test_vr_stats_begins_with_it_and_says_why_its_upper_end_is_far() -> None:
-    figures = figures_of(SAMPLE, threshold=0.55)
-    with Store.open(SAMPLE) as store:
-        query = "SELECT count(*) FROM screened WHERE cut_at IS NOT NULL AND searched"
-        (audited,) = store.connection.execute(query).fetchone()
-    assert figures["scored"]["screening"]["audited"] == audited > 100
-    first, second, third = CliRunner().invoke(cli, ["stats", "--db", str(SAMPLE)]).stdout.splitlines()[:3]
-    assert first == headline(figures)
-    assert second == "  (the upper bound is loose because few screened-out positions were searched in full)"
-    assert third == ""
-
-
-def test_without_screening_it_says_nothing_of_it(tmp_path: Path) -> None:
-    first, second, *others = stats_lines(figures_of(expanded_store(tmp_path)))
-    assert SENTENCE.fullmatch(first)
-    assert second == ""
-    assert not any("loose because" in line for line in others)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from statsmodels.duration.survfunc import SurvfuncRight
 
 from tests.mining_doubles import KeyNet, KeyOracle, random_games
@@ -21,10 +16,9 @@ from tests.test_cli_terminal import environment, on_a_terminal
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.progress import Progress
-from valuerepair.chess.time_left import PieceSizes
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
-from valuerepair.runs.progress import Pace, RunCounts, RunProgress, search_sizes
+from valuerepair.runs.progress import RunCounts, RunProgress, search_sizes
 from valuerepair.runs.workers import ArchiveReader
 from valuerepair.store.store import Store
 
@@ -48,122 +42,6 @@ def test_what_searches_still_cost_is_the_estimate_of_kaplan_and_meier(seed: int)
         beyond = grid > so_far
         here = alive[np.searchsorted(times, so_far, side="right") - 1]
         assert sizes.remaining(np.array([so_far]))[0] == pytest.approx(500 * survival[beyond].sum() / here, rel=1e-6)
-
-
-def costs(dice: np.random.Generator, positions: int, *, learning: int, kept: float) -> list[tuple[int, bool]]:
-    """What each position costs, and whether it is cut: the first ones are searched in full, then a share, and most
-    others end at a rung."""
-    costs_and_cuts = []
-    for number in range(positions):
-        whole = number < learning or dice.random() < kept
-        costs_and_cuts.append(
-            (WHOLE, False) if whole else (int(dice.choice(RUNGS, p=(0.5, 0.2, 0.1, 0.1, 0.05, 0.03, 0.02))), True)
-        )
-    return costs_and_cuts
-
-
-@dataclass
-class Look:
-    """What is said at one moment, and the truth."""
-
-    at: float
-    said: float | None
-    left: float
-
-
-def by_engines(positions: Sequence[tuple[int, bool]], engines: int, *, cuts: bool) -> list[Look]:
-    """A run with engines of a million nodes a second, twice as many searches submitted; a look at every end."""
-    now = 0.0
-    pace = Pace(WHOLE, cuts=cuts, now=lambda: now)
-    free, ends = [0.0] * engines, []
-    for nodes, cut in positions:
-        begin = heapq.heappop(free)
-        heapq.heappush(free, begin + nodes / 1e6)
-        ends.append((begin + nodes / 1e6, nodes, cut))
-    looks = []
-    for done, (now, nodes, cut) in enumerate(sorted(ends), 1):
-        pace.ended(nodes, cut=cut)
-        searching = min(2 * engines, len(ends) - done)
-        looks.append(Look(now, pace.seconds(len(ends) - done - searching, searching), max(ends)[0] - now))
-    return looks
-
-
-def by_trees(positions: Sequence[tuple[int, bool]], trees: int, *, cuts: bool) -> list[Look]:
-    """A forest: each round every tree gets a visit, and takes the longer the more trees there are."""
-    now = 0.0
-    pace = Pace(200, cuts=cuts, now=lambda: now)
-    waiting = [(max(1, nodes * 200 // WHOLE), cut) for nodes, cut in positions]
-    growing: list[tuple[int, int, bool]] = []  # visits, nodes, cut
-    looks = []
-    while waiting or growing:
-        while waiting and len(growing) < trees:
-            nodes, cut = waiting.pop(0)
-            growing.append((0, nodes, cut))
-        now += 0.01 + 0.0004 * len(growing)
-        grown = [(visits + 1, nodes, cut) for visits, nodes, cut in growing]
-        growing = [tree for tree in grown if tree[0] < tree[1]]
-        under_way = [visits for visits, _, _ in growing]
-        for visits, nodes, cut in grown:
-            if visits >= nodes:
-                pace.ended(nodes, cut=cut, under_way=under_way)
-        looks.append(Look(now, pace.seconds(len(waiting), len(growing), under_way), now))
-    return [Look(look.at, look.said, now - look.at) for look in looks]
-
-
-def judged(looks: Iterable[Look]) -> tuple[float, float]:
-    """The share of the run in which a time was said, and of those looks the share within a factor of two (or 5 s)."""
-    every = list(looks)
-    estimated = [look for look in every if look.said is not None]
-    near = [max(look.said or 0, 5) / max(look.left, 5) for look in estimated]
-    spoken = sum(b.at - a.at for a, b in pairwise(every) if a.said is not None) / every[-1].at
-    return spoken, float(np.mean([0.5 <= ratio <= 2 for ratio in near]))
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("positions", "engines"), [(200, 2), (300, 2), (1000, 16), (3000, 64)])
-@pytest.mark.slow
-def test_the_time_left_of_engines(positions: int, engines: int, seed: int) -> None:
-    searches = costs(np.random.default_rng(seed), positions, learning=64, kept=0.25)
-    looks = by_engines(searches, engines, cuts=True)
-    first_cut = next(number for number, (_, cut) in enumerate(searches) if cut)
-    assert all(look.said is None for look in looks[:first_cut])
-    spoken, near = judged(looks)
-    assert spoken > 0.25
-    assert near > 0.95
-
-
-def test_the_time_left_where_nothing_is_cut() -> None:
-    searches = [(WHOLE, False)] * 100
-    assert judged(by_engines(searches, 4, cuts=False))[1] == 1
-    spoken, near = judged(by_trees(searches, 32, cuts=False))
-    assert spoken > 0.98
-    assert near == 1
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("positions", "trees", "learning"), [(300, 512, 0), (600, 128, 0), (3000, 512, 64)])
-def test_the_time_left_of_trees(positions: int, trees: int, learning: int, seed: int) -> None:
-    searches = costs(np.random.default_rng(seed), positions, learning=learning, kept=0.25)
-    spoken, near = judged(by_trees(searches, trees, cuts=True))
-    assert spoken > 0.8
-    assert near > 0.9
-
-
-@pytest.mark.parametrize(("positions", "trees", "learning"), [(600, 128, 0), (3000, 512, 64)])
-def test_what_the_estimate_is_worth(monkeypatch: pytest.MonkeyPatch, positions: int, trees: int, learning: int) -> None:
-    """By the mean of the searches that have ended, which are the short ones, the time left would often be wrong."""
-
-    class ByMean(PieceSizes):
-        def left(self, so_far: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.maximum(self.mean - so_far, 0.0)
-
-    def by_mean(ended: Sequence[int], under_way: Sequence[int], whole: int | None) -> PieceSizes:
-        return ByMean(np.array(ended, np.float64), np.ones(len(ended)), np.array([]))
-
-    searches = costs(np.random.default_rng(0), positions, learning=learning, kept=0.25)
-    assert judged(by_trees(searches, trees, cuts=True))[1] > 0.9
-    monkeypatch.setattr("valuerepair.runs.progress.search_sizes", by_mean)
-    assert judged(by_trees(searches, trees, cuts=True))[1] < 0.8
 
 
 class Shown(Progress):

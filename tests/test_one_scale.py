@@ -1,4 +1,4 @@
-"""Whether a position is a candidate, and how a bootstrap over games is drawn, is decided in one place each."""
+"""Whether a position is a candidate is decided in one place."""
 
 from __future__ import annotations
 
@@ -20,14 +20,6 @@ def test_the_pages_scripts_compare_in_one_place_too() -> None:
     scripts = {path.name: path.read_text("utf-8") for path in (_HOUSE / "report" / "page_template").glob("*.js")}
     comparing = {name: len(_IN_SCRIPT.findall(text)) for name, text in scripts.items() if _IN_SCRIPT.search(text)}
     assert comparing == {"data.js": 1}
-
-
-def test_bootstraps_over_games_are_drawn_and_bounded_in_one_place() -> None:
-    drawing = {}
-    for path in _HOUSE.rglob("*.py"):
-        if calls := re.findall(r"\w*percentile\(|multinomial\(", path.read_text("utf-8")):
-            drawing[path.relative_to(_HOUSE).as_posix()] = calls
-    assert drawing == {"intervals.py": ["nanpercentile("]}
 
 
 def test_a_candidate() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from valuerepair.arrays import Floats
 from valuerepair.chess.progress import Progress, RecentRate
-from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU, Turns, games_remaining
+from valuerepair.chess.time_left import Turns, games_remaining
 
 Draw = Callable[[np.random.Generator, int], Floats]
 
@@ -22,10 +22,6 @@ DURATIONS: dict[str, Draw] = {
     "uniform": lambda rng, n: rng.uniform(8, 160, n),
     "normal": lambda rng, n: rng.normal(80, 24, n).clip(5),
 }
-
-
-def without_memory(rng: np.random.Generator, n: int) -> Floats:
-    return rng.exponential(80, n)
 
 
 class Moment(NamedTuple):
@@ -71,36 +67,12 @@ def size(errors: list[float]) -> float:
     return float(np.mean(np.abs(errors)))
 
 
-@pytest.mark.parametrize("jobs", [8, 16])
-@pytest.mark.parametrize("kind", DURATIONS)
-def test_half_the_error_of_time_by_count_in_the_first_tenth(kind: str, jobs: int) -> None:
-    seen = looks(DURATIONS[kind], jobs)
-    assert size([m.ours for m in seen]) <= 0.5 * size([m.naive for m in seen])
-    assert np.mean([m.held for m in seen]) > 0.7
-
-
 @pytest.mark.parametrize("kind", ["gamma", "lognormal"])
 def test_one_job(kind: str) -> None:
     """One after another, chance is most of any error, and no estimate is without it; what errs to one side is less."""
     seen = looks(DURATIONS[kind], 1, matches=60, games=400)
     assert abs(np.mean([m.ours for m in seen])) <= 0.7 * abs(np.mean([m.naive for m in seen]))
     assert size([m.ours for m in seen]) <= size([m.naive for m in seen])
-
-
-def test_where_age_says_nothing_it_is_about_as_good_as_time_by_count() -> None:
-    """Exponential durations have no memory: then time by count is the best estimate there is."""
-    seen = looks(without_memory, 8)
-    assert size([m.ours for m in seen]) <= 1.2 * size([m.naive for m in seen])
-
-
-@pytest.mark.parametrize("jobs", [1, 8])
-def test_late_in_a_match_of_two_kinds_of_games(jobs: int) -> None:
-    """What no Weibull distribution resembles is learnt from the games."""
-    rng = np.random.default_rng(2)
-    durations = np.where(rng.random(400) < 0.4, rng.normal(20, 3, 400), rng.normal(120, 15, 400)).clip(1)
-    match = play(durations, jobs)
-    moments = [look(match, jobs, match[:, 1].max() * share) for share in (0.5, 0.7, 0.8)]
-    assert all(m is not None and abs(m.ours) < 0.15 for m in moments)
 
 
 def test_the_end_waits_for_the_last_game() -> None:
@@ -121,31 +93,6 @@ def test_games_that_last_longer_than_any_before() -> None:
 def test_what_can_be_said_of_nothing() -> None:
     assert games_remaining(4, [], 10, [1.0, 2.0]) is None
     assert games_remaining(4, [], 0, []) == (0, 0, 0)
-
-
-@pytest.mark.parametrize("kind", DURATIONS)
-def test_of_games_that_begin_together_the_first_to_end_say_nothing(kind: str) -> None:
-    """A few early mates among hundreds of games: silence, where it would have been wrong by 2 to 25 times the truth."""
-    rng, errors = np.random.default_rng(4), []
-    for _ in range(10):
-        games = play(np.append(DURATIONS[kind](rng, 396), [2, 3, 4, 5]), 400)
-        ends = np.sort(games[:, 1])
-        assert look(games, 400, float(ends[30])) is None
-        errors += [moment.ours for place in (40, 80, 160) if (moment := look(games, 400, float(ends[place])))]
-    assert len(errors) == 30
-    assert size(errors) < 1
-
-
-def test_the_same_state_gives_the_same_answer() -> None:
-    lengths = [30.0, 50.0, 80.0]
-    assert games_remaining(4, lengths, 20, [10, 20, 30, 40]) == games_remaining(4, lengths, 20, [40, 30, 20, 10])
-
-
-def test_many_games_take_no_longer_to_foresee() -> None:
-    """A million games ahead are a sum, not a million draws."""
-    found = games_remaining(8, [50.0 + i % 7 for i in range(600)], 1_000_000, [5.0] * 8)
-    assert found is not None
-    assert found.seconds == pytest.approx(53 * 1e6 / 8, rel=0.02)
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -188,18 +135,6 @@ def test_a_game_that_never_had_its_turn_says_nothing() -> None:
     assert turns.remaining(1) is not None
 
 
-def test_games_of_very_unequal_length() -> None:
-    """Lognormal with sigma 0.8, 64 at once: nine of ten looks are right within a factor of two."""
-    rng, moments = np.random.default_rng(1), []
-    for _ in range(4):
-        games = play(80 * rng.lognormal(0, 0.8, 2000), 64)
-        times = games[:, 1].max() * np.linspace(0.02, 0.95, 25)
-        moments += [moment for at in times if (moment := look(games, 64, float(at)))]
-    assert len(moments) > 90
-    assert np.mean([0.5 <= 1 + moment.ours <= 2 for moment in moments]) >= 0.9
-    assert np.mean([0.5 <= 1 + moment.naive <= 2 for moment in moments]) < 0.9
-
-
 def test_the_first_step_of_training_is_not_in_the_rate() -> None:
     """It compiles, and takes 50 times as long as the others."""
     now, rate = 0.0, RecentRate()
@@ -239,45 +174,8 @@ def test_progress_says_no_time_left_from_its_first_step(
     assert lines[1] == "Training: 11/1000 steps, 1:00, 16:29 left"
 
 
-def shared_looks(games: int, alone: float, together: float, share: float) -> list[float]:
-    """Time left as said over time left, after each game of 64 at once; a ply takes `alone` + `together` n seconds."""
-    rng, time, begun, looks = np.random.default_rng(1), 0.0, 0, []
-    plies = np.maximum(5, rng.lognormal(np.log(100), 0.5, games)).astype(int)
-    so_far: dict[int, int] = {}
-    turns = Turns(64, lambda: time, share=share)
-    for ended in range(1, games + 1):
-        while len(so_far) < 64 and begun < games:
-            so_far[begun] = 0
-            turns.add(begun)
-            begun += 1
-        next_plies = min(int(plies[number]) - done for number, done in so_far.items())
-        time += next_plies * (alone + together * len(so_far))
-        so_far = {number: done + next_plies for number, done in so_far.items()}
-        number = next(number for number, done in so_far.items() if done == plies[number])
-        del so_far[number]
-        turns.ended(number)
-        left = turns.remaining(games - ended)
-        if left is not None and games - ended > 3:
-            looks.append((time, left.seconds))
-    return [seconds / max(time - at, 1e-9) for at, seconds in looks]
-
-
 @pytest.mark.parametrize("age", [2.9, 3.0, 30.0, 3000.0])
 def test_a_game_that_hangs_after_short_ones_has_bounds(age: float) -> None:
     found = games_remaining(1, [0.0157, 0.0108], 1, [age])
     assert found is not None
     assert 0 <= found.low <= found.seconds <= found.high < 1e6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("alone", "together", "share"), [(0.0, 1.0, SHARE_ON_CPU), (30.0, 1.0, SHARE_ON_GPU)])
-@pytest.mark.parametrize("games", [64, 200, 400])
-def test_games_that_share_a_machine(games: int, alone: float, together: float, share: float) -> None:
-    """One core, and a device half full: most looks are right within a factor of two."""
-    looks = shared_looks(games, alone, together, share)
-    assert np.mean([0.5 <= look <= 2 for look in looks]) > 0.7
-    assert max(looks) < 4
-
-
-def test_games_on_one_core_are_no_games_on_workers_of_their_own() -> None:
-    assert max(shared_looks(64, 0.0, 1.0, 0.0)) > 6
