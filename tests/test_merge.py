@@ -1,4 +1,4 @@
-"""`vr store merge`: shards mined apart are as if mined into one; contradictions; screening; stores of all kinds."""
+"""`vr merge`: shards mined apart are as if mined into one; contradictions; screening; stores of all kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of two rows `vr store merge` keeps, and which history, rule by rule: docs/methods.md, "Merging"."""
+"""Which of two rows `vr merge` keeps, and which history, rule by rule: docs/methods.md, "Merging"."""
 
 from __future__ import annotations
 

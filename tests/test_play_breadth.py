@@ -51,7 +51,7 @@ def nets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=20).filter(any))
 def test_effective_moves_are_the_exponential_of_the_entropy(visits: list[int]) -> None:
-    """As the Hill number of order 1 that other code of this project counts families by; n of n equal ones."""
+    """As the Hill number of order 1; n of n equal ones."""
     plain = searched(position(), 2).result(0)
     result = replace(plain, moves=tuple(replace(plain.moves[0], visits=n) for n in visits))
     assert result.effective_moves == pytest.approx(np.exp(entropy(visits)))
