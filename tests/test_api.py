@@ -357,6 +357,7 @@ def test_mining_is_what_vr_mine_does(tmp_path: Path) -> None:
     assert again.earlier == 6
 
 
+@pytest.mark.slow
 def test_comparing_is_what_vr_compare_does(tmp_path: Path) -> None:
     path = Path(shutil.copy(SAMPLE, tmp_path))
     words = ["maia-1900", "maia-1100", "--threshold", "0.35", "--json", "-q"]

@@ -89,6 +89,7 @@ def board_after(start_fen: str, moves: tuple[str, ...]) -> chess.Board:
     return board
 
 
+@pytest.mark.slow
 def test_positions_moves_and_results_are_those_of_the_games(played: list[Played]) -> None:
     for game in played:
         assert game.chunk is not None

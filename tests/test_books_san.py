@@ -92,6 +92,7 @@ def games() -> list[list[str]]:
     return [_game(seed, 20 + seed) for seed in range(140)] + [_queens_game(seed) for seed in range(4)]
 
 
+@pytest.mark.slow
 def test_lines_are_those_of_python_chess(games: list[list[str]]) -> None:
     starts = [STARTPOS_FEN] * len(games)
     for number, start in enumerate(10 * (*STARTS, *EP_STARTS)):

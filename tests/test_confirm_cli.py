@@ -130,6 +130,7 @@ def test_stockfish_finds_who_was_right(known: list[Path], stockfish: str, side: 
     assert (again["searches"], again["alpha_of_first"]["value"]) == (0, 100)
 
 
+@pytest.mark.slow
 def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
     done = run("confirm", "--db", known[0], "--deep", "stockfish:nodes=20000", cwd=known[0].parent)
     assert done.returncode == 0, done.stderr

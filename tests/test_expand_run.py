@@ -95,6 +95,7 @@ JOIN positions p ON p.id = e.position_id JOIN net_values n ON n.position_id = p.
 # -- what is found ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_position_is_reached_as_it_says(expanded: Path) -> None:
     of = {row["id"]: row for row in table(expanded, "SELECT * FROM positions")}
     reached = table(expanded, REACHED)
@@ -175,6 +176,7 @@ def test_nodes_go_where_most_is_found(archive: Path, tmp_path: Path) -> None:
     assert hits[~drawn].mean() > hits[drawn].mean()
 
 
+@pytest.mark.slow
 def test_what_is_drawn_by_chance_says_the_rate_of_all(expanded: Path) -> None:
     reached = [row for row in table(expanded, REACHED) if row["step"] != "line"]
     hits = np.array([abs(net_q(row["fen"]) - true_q(row["fen"])) >= QUESTION.threshold for row in reached])
@@ -316,6 +318,7 @@ def test_poorer_is_what_chance_does_not_explain(db: Path) -> None:
         assert start.is_poorer(candidates, int(1.02 * upper / rate))
 
 
+@pytest.mark.slow
 def test_later_mining_learns_nothing_from_what_was_reached(archive: Path, expanded: Path, tmp_path: Path) -> None:
     """The archive's ladder, fitted on further games, is the same with and without an expansion before."""
     more = random_games(tmp_path / "more.pgn", 60, seed=11)

@@ -65,6 +65,7 @@ def check_proofs(start: Position, nodes: int, options: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=ids)
+@pytest.mark.slow
 def test_bounds_are_those_of_minimax_over_what_was_tried(options: dict[str, Any]) -> None:
     proofs = sum(check_proofs(start, 250, options) for start in endings(MEN, (0, 0, 90, 97, 98), 12, 7))
     assert proofs > 50
@@ -102,6 +103,7 @@ def assert_solved(start: Position, seen: dict[str, int], **options: Any) -> bool
 
 
 @pytest.mark.parametrize("lookahead", [False, True])
+@pytest.mark.slow
 def test_searches_to_the_end_find_the_value_of_exhaustive_play(lookahead: bool) -> None:
     seen: dict[str, int] = {}
     starts = endings(SHORT, (97, 98, 99), 80, 1)

@@ -88,6 +88,7 @@ THREE = root([move("e2e4", 60, 0.10), move("d2d4", 30, 0.06), move("g1f3", 10, -
         ({"temperature": 1.0, "temp_value_cutoff": 1.5}, [1, 0, 0, 0]),
     ],
 )
+@pytest.mark.slow
 def test_moves_are_drawn_by_their_visits(changes: dict[str, Any], weights: list[float]) -> None:
     found = shares(THREE, **changes)
     for name, weight in zip(("e2e4", "d2d4", "g1f3", "c2c4"), weights, strict=True):

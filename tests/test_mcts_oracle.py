@@ -68,6 +68,7 @@ def test_lc0_golden_numbers(net: Net) -> None:
         assert result.pv[0] == best
 
 
+@pytest.mark.slow
 def test_values_do_not_depend_on_the_company_nor_on_the_number_of_trees(net: Net) -> None:
     dice = random.Random(3)
     positions = [random_position(dice) for _ in range(24)]
@@ -217,6 +218,7 @@ def test_memory_is_bounded(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
         open_oracle("mcts:nodes=1000M", net_path=None, net=net)
 
 
+@pytest.mark.slow
 def test_vr_mine_searches_every_position_once(shared_data: Path, tmp_path: Path) -> None:
     random_games(tmp_path / "games.pgn", 40)
     net = shared_data / "nets" / "maia-1900.pb.gz"

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -106,6 +107,7 @@ def test_one_store_merged_is_itself(drawn: Drawn) -> None:
 
 @law
 @given(stores, stores)
+@pytest.mark.slow
 def test_any_order_and_again_is_the_same(first: Drawn, second: Drawn) -> None:
     def check(folder: Folder, first: Drawn, second: Drawn) -> None:
         a, b = folder.store(first), folder.store(second)
@@ -145,6 +147,7 @@ def test_of_two_judges_with_as_many_positions_the_last_one_stays_the_one_that_is
 
 @law
 @given(stores, stores, stores)
+@pytest.mark.slow
 def test_three_stores_have_one_history_in_any_order(first: Drawn, second: Drawn, third: Drawn) -> None:
     def check(folder: Folder, *drawn: Drawn) -> None:
         parts = [folder.store(drawn_store) for drawn_store in drawn]
@@ -185,6 +188,7 @@ def test_all_keys_are_there_and_nothing_points_nowhere(first: Drawn, second: Dra
 
 @settings(law, max_examples=4)
 @given(stores, stores)
+@pytest.mark.slow
 def test_frames_are_the_same_in_any_order(first: Drawn, second: Drawn) -> None:
     def check(folder: Folder, first: Drawn, second: Drawn) -> None:
         a, b = folder.store(first), folder.store(second)

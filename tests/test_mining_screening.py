@@ -155,6 +155,7 @@ def test_every_position_is_scored_or_cut_or_has_failed(whole: Climbed) -> None:
     assert len(true & full) >= 0.8 * len(true) > 10
 
 
+@pytest.mark.slow
 def test_the_store_is_the_same_whatever_the_speed(archive: Path, whole: Climbed, db: Path) -> None:
     assert whole.oracle.workers not in (1, 5)
     for workers, delay in ((1, 0.0), (5, 0.004)):

@@ -109,6 +109,7 @@ def test_games_are_those_that_lc0_plays_by_itself(lc0: str, maia: Path, book: Pa
     assert len(list((tmp_path / "chunks").iterdir())) >= 2
 
 
+@pytest.mark.slow
 def test_thoughts_are_the_records_values(lc0: str, maia: Path, book: Path, tmp_path: Path) -> None:
     settings = Lc0Settings(maia, visits=4, parallel=4, resign=15, lc0=lc0)
     games = list(

@@ -345,6 +345,7 @@ def test_a_run_that_breaks_keeps_its_games(
     assert len(plays(tmp_path / "a.db")) == 4
 
 
+@pytest.mark.slow
 def test_resignations_are_measured(tmp_path: Path, net: str, book: Path) -> None:
     more = ["--resign", "20", "--repeat", "8", "--json", "--set", "max_plies=120"]
     told = json.loads(run(tmp_path, net, *more).stdout)

@@ -301,6 +301,7 @@ def test_what_follows_a_book_goes_by_the_split_of_the_store(sampled: Path, tmp_p
         assert vr([*book, *named], capsys)[1].splitlines()[-1].count(f"--split {file}") == 1
 
 
+@pytest.mark.slow
 def test_expansion_goes_out_from_train_alone(tmp_path: Path) -> None:
     db = mined(tmp_path)
     split = chosen(db, games=0.4, families=0.1)
@@ -351,6 +352,7 @@ def test_a_book_is_of_train(path: Path, tmp_path: Path) -> None:
     assert len(own) + sum(manifest.left_out.values()) == len(candidates)
 
 
+@pytest.mark.slow
 def test_a_book_keeps_away_from_held_out_positions_that_are_no_candidates(tmp_path: Path) -> None:
     split, question = Split(games=0.5), Question(threshold=0.1)
     with Store.open(SAMPLE) as store:

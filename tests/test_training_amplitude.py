@@ -63,6 +63,7 @@ def of_value(net: LinearNet) -> dict[str, NDArray[np.float32]]:
 
 
 @pytest.mark.parametrize("factor", [0.37, 0.8, 1.0, 1.45])
+@pytest.mark.slow
 def test_lambda_is_that_of_least_squares(factor: float, samples: Samples) -> None:
     """Labels are old + factor (new - old) and noise; the solution is numpy's, of the noisy ones."""
     net = StraightNet()

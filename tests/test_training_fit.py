@@ -190,6 +190,7 @@ def test_128_positions_are_learned_by_heart(samples: Samples, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("value", ["wdl", pytest.param("scalar", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_what_is_there_to_learn_is_learned_of_other_games(value: str, samples: Samples, tmp_path: Path) -> None:
     labelled = learn(samples, by_side(samples))
     train, held = labelled.take(np.arange(500)), labelled.take(np.arange(500, 700))
@@ -224,6 +225,7 @@ def test_it_stops_when_held_out_games_get_no_better(samples: Samples, tmp_path: 
     assert outcome.curve[best]["step"] == outcome.best_step
 
 
+@pytest.mark.slow
 def test_a_learning_rate_of_0_changes_nothing(samples: Samples, tmp_path: Path) -> None:
     net = LinearNet()
     outcome = run(samples, tmp_path, samples.take(np.arange(100)), net, lr=0.0, policy_kl=1.0)

@@ -113,6 +113,7 @@ def test_without_winograd_it_is_the_same(tmp_path: Path, positions: PositionBatc
         pytest.param("resnet-attention-policy", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_in_double_precision_it_is_the_graph_to_all_digits(
     name: str, tmp_path: Path, positions: PositionBatch, double: None
 ) -> None:
@@ -139,6 +140,7 @@ def test_in_double_precision_it_is_the_graph_to_all_digits(
         assert (np.asarray(gradient[name]) * step).sum() * 2 == pytest.approx(ahead - back, rel=2e-3, abs=1e-9), name
 
 
+@pytest.mark.slow
 def test_encoders_behind_residual_blocks(
     tmp_path: Path, positions: PositionBatch, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

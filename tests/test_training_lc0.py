@@ -155,6 +155,7 @@ def test_every_field_is_lc0s_in_whole_games(
     assert assert_equal_to_lc0(any_maia, evaluator, tmp_path, LONG_BOOK, visits, games) > 100
 
 
+@pytest.mark.slow
 def test_the_nets_own_values_and_divergence_are_lc0s(any_maia: Path, evaluator: NetEvaluator, tmp_path: Path) -> None:
     """With lc0's cache on. It does not see history, so some of its values are of the position by another way."""
     forest, apart, records = forest_of(evaluator), [], 0

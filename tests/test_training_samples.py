@@ -366,6 +366,7 @@ def test_what_was_reached_is_learned_if_asked_for_and_judges_no_net(expanded: An
 
 
 @pytest.mark.parametrize("expanded", ["no", "searched"])
+@pytest.mark.slow
 def test_positions_beside_the_games_are_learned_and_judged_with_their_games(expanded: Any, tmp_path: Path) -> None:
     """Once in a pass like all others, whatever is asked of what was reached."""
     db = store_beside_games(tmp_path)
