@@ -146,6 +146,19 @@ def test_of_two_judges_with_as_many_positions_the_last_one_stays_the_one_that_is
 
 
 @law
+@given(stores, stores, stores)
+@pytest.mark.slow
+def test_three_stores_have_one_history_in_any_order(first: Drawn, second: Drawn, third: Drawn) -> None:
+    def check(folder: Folder, *drawn: Drawn) -> None:
+        parts = [folder.store(drawn_store) for drawn_store in drawn]
+        merged = [contents(folder.merged(*(parts[i] for i in order))) for order in ((0, 1, 2), (2, 0, 1), (1, 0, 2))]
+        for table in ("positions", "net_values", "deep_values", "failures", "alpha_fits", "plays", "runs", "priors"):
+            assert merged[0][table] == merged[1][table] == merged[2][table], table
+
+    in_folder(check)(first, second, third)
+
+
+@law
 @given(stores, stores)
 def test_all_keys_are_there_and_nothing_points_nowhere(first: Drawn, second: Drawn) -> None:
     def check(folder: Folder, first: Drawn, second: Drawn) -> None:

@@ -226,6 +226,15 @@ def test_it_stops_when_held_out_games_get_no_better(samples: Samples, tmp_path: 
 
 
 @pytest.mark.slow
+def test_a_learning_rate_of_0_changes_nothing(samples: Samples, tmp_path: Path) -> None:
+    net = LinearNet()
+    outcome = run(samples, tmp_path, samples.take(np.arange(100)), net, lr=0.0, policy_kl=1.0)
+    for name, value in net.parameters.items():
+        np.testing.assert_array_equal(outcome.parameters[name], value)
+    assert len({row["loss"] for row in outcome.curve}) == 1
+
+
+@pytest.mark.slow
 def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
     """Positions without visits leave the policy alone only as far as they are told to."""
     labelled = learn(samples, by_side(samples))
