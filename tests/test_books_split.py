@@ -1,4 +1,4 @@
-"""What a split holds out of a book: nothing of it, nor near it, is in the book; positions reached from candidates."""
+"""A book has no position that a split holds out, nor one near it; positions reached from candidates."""
 
 from __future__ import annotations
 

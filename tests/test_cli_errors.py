@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vr_runs import here
+from tests.vr_runs import here, in_a_process
 
 GAME = b'[Event "x"]\n[Result "*"]\n\n'
 PLAYED = GAME + b"1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 6. Re1 b5 7. Bb3 d6 *\n"
@@ -92,3 +92,9 @@ def test_the_filter_that_rejected_most_is_named(folder: Path) -> None:
     done = here("mine", "played.pgn", "--db", "filtered.db", *QUICK, "--min-elo", "4000", cwd=folder)
     assert done.stderr.splitlines()[-1].startswith("vr: played.pgn: ")
     assert done.stderr.endswith("relax --min-elo\n")
+
+
+def test_a_process_says_and_returns_what_its_main_function_does(folder: Path) -> None:
+    apart, done = (run("mine", "missing.pgn", cwd=folder) for run in (in_a_process, here))
+    assert apart.stderr
+    assert (apart.returncode, apart.stdout, apart.stderr) == (done.returncode, done.stdout, done.stderr)

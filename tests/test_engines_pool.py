@@ -289,7 +289,10 @@ def test_kill_9_of_the_parent_ends_stockfish_in_the_middle_of_a_search(stockfish
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "searching\n"
-        engines = psutil.Process(parent.pid).children(recursive=True)
+        until = time.monotonic() + 20  # a future runs before its engine has started
+        while len(engines := psutil.Process(parent.pid).children(recursive=True)) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.5)
         parent.kill()
     assert len(engines) == 2
     _, alive = psutil.wait_procs(engines, timeout=5)
@@ -334,3 +337,15 @@ def test_the_environment_says_which_stockfish_or_none(tmp_path: Path, monkeypatc
     monkeypatch.setenv("VALUEREPAIR_STOCKFISH", str(tmp_path / "three"))
     with pytest.raises(UsageError, match=r"VALUEREPAIR_STOCKFISH=.*three: no such engine"):
         find_engine("stockfish")
+
+
+def test_a_pool_can_be_given_up_while_an_engine_starts(opened: Opener, tmp_path: Path) -> None:
+    pool = opened(fake("slow-restart=30", f"mark={tmp_path / 'mark'}", "think=30"), workers=2)
+    futures = [ask(pool) for _ in range(2)]
+    time.sleep(0.5)
+    started = time.monotonic()
+    pool.close(cancel=True)
+    assert time.monotonic() - started < 2.0
+    for future in futures:
+        with pytest.raises(CancelledError):
+            future.result(0)

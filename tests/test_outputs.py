@@ -1,4 +1,4 @@
-"""What commands write: nothing of the user's is lost, files appear whole or not at all."""
+"""Commands never replace a user's file, and what they write appears whole or not at all."""
 
 from __future__ import annotations
 

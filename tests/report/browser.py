@@ -90,7 +90,7 @@ class Visit:
         self.page.click(button)
 
     def nothing_happened(self, path: Path) -> None:
-        """No request but the file itself, no dialog, no error, and nothing of an attack ran."""
+        """No request but the file itself, no dialog, no error, and no script of an attack ran."""
         assert self.requests == [path.absolute().as_uri()]
         assert (self.dialogs, self.errors) == ([], [])
         assert self.evaluate("() => 'pwned' in window") is False

@@ -67,14 +67,14 @@ def show(position: tuple[str, ...], svg: str | None, json: bool, db: str, questi
       vr show 17 --svg board.svg
       vr show "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3" --json
     """
-    shown = vr.show(db, " ".join(position), question, svg=svg)
+    position_shown = vr.show(db, " ".join(position), question, svg=svg)
     if json:
-        click.echo(dumps(shown.as_json(), indent=2))
+        click.echo(dumps(position_shown.as_json(), indent=2))
         return
     wanted = click.get_current_context().color  # by NO_COLOR and similar variables
     coloured = sys.stdout.isatty() if wanted is None else wanted
     # Without `color` click may strip the escape sequences, which only the board has.
-    click.echo("\n".join(shown.lines(colours=coloured)), color=coloured)
+    click.echo("\n".join(position_shown.lines(colours=coloured)), color=coloured)
 
 
 HELP = """Draw a store, a match, an experiment or a training: KIND is one of those below, scatter unless given.
