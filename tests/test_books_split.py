@@ -25,8 +25,8 @@ from valuerepair.books.write import write_books
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
-from valuerepair.judge.material import near_keys
-from valuerepair.judge.openings import material_family
+from valuerepair.chess.material import near_keys
+from valuerepair.chess.openings import material_family
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 

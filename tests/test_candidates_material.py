@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from valuerepair.chess.board import parse_fens
-from valuerepair.judge.material import balances_of, material_signature, near_keys, pawn_skeleton
+from valuerepair.chess.material import balances_of, material_signature, near_keys, pawn_skeleton
 
 PIECES = (chess.KING, chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT, chess.PAWN)
 

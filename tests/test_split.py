@@ -28,7 +28,7 @@ from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.compared_nets import find_oracle, measure
-from valuerepair.judge.openings import UNKNOWN, family, material_family, named_positions
+from valuerepair.chess.openings import UNKNOWN, family, material_family, named_positions
 from valuerepair.judge.split import HELD_OUT, JUDGED, PARTS, HeldPart, Split, choose_split, read_split, write_split
 from valuerepair.question import Question
 from valuerepair.store.store import Store

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 QFrom = Literal["cp", "wdl"]
-Expanded = Literal["no", "searched", "all"]
 DEFAULT_THRESHOLD = 0.55
 
 
@@ -25,9 +24,8 @@ class Question:
     `net`: a name, a file's path or the beginning of its SHA-256; `oracle`: a label, the beginning of its digest, or the
     text of ``--deep``; None for the pair with the most scored positions (`Store.pick`). `alpha`: centipawns of the
     logistic to Q; None for the stored or fitted ones (`Store.alpha`). `q_from`: whether deep Q comes from centipawns or
-    from the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``. `expanded`: whether to include positions
-    that were not drawn from games, which are those beside the games (`vr mine --off-game`) and those reached from
-    candidates (`vr expand`): ``no``; ``searched``, those searched in full; ``all``, also those whose value is inferred.
+    from the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``. `beside`: whether to include positions
+    that are not of games: those beside the games (`vr mine --off-game`) and the neighbours of candidates (`vr expand`).
     Rates and alpha always use positions of games only.
 
     Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, and unknown words.
@@ -38,7 +36,7 @@ class Question:
     alpha: float | None = None
     q_from: QFrom = "cp"
     threshold: float = DEFAULT_THRESHOLD
-    expanded: Expanded = "no"
+    beside: bool = False
 
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
@@ -46,8 +44,7 @@ class Question:
             raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns, or auto (None)")
         if self.oracle == "":
             raise UsageError("--oracle '': is empty, which all oracles would fit; give a part of its name or digest")
-        for name, words in (("q_from", QFrom), ("expanded", Expanded)):
-            check_word(name, getattr(self, name), get_args(words))
+        check_word("q_from", self.q_from, get_args(QFrom))
 
     @classmethod
     def answered_by(cls, attrs: Mapping[Any, Any], threshold: float = DEFAULT_THRESHOLD) -> Question:
@@ -58,7 +55,7 @@ class Question:
             alpha=attrs["alpha"]["value"],
             q_from=attrs["q_from"],
             threshold=threshold,
-            expanded=attrs["expanded"],
+            beside=attrs["beside"],
         )
 
 

@@ -23,7 +23,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import decode_moves
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.openings import first_moves, opening_families
+from valuerepair.chess.openings import first_moves, opening_families
 from valuerepair.question import Question
 from valuerepair.report import page
 from valuerepair.report.page import MODULES, REST_SHARE, WORST, bundle, plotly_script

@@ -23,8 +23,8 @@ from valuerepair.chess.reached import boards_after
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labelled import labels_of, names
 from valuerepair.judge.labels import KINDS, NAMES
-from valuerepair.judge.material import near_keys
-from valuerepair.judge.openings import material_family
+from valuerepair.chess.material import near_keys
+from valuerepair.chess.openings import material_family
 from valuerepair.judge.split import HELD_OUT, PARTS, TRAIN, Split, seeded_hash
 from valuerepair.judge.verdict import SEARCH_RIGHT, evidence
 from valuerepair.judge.weights import weights_of

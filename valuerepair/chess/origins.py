@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 # How a position was reached. A position of the kind "game" occurred in a game or in a list of positions. The others
-# were reached from one of these (`archives.off_game`): "aside" by a random legal move, "policy" by the policy's 3rd to
-# 6th move, "search" by the moves to a node of a short search.
-Kind = Literal["game", "aside", "policy", "search"]
+# were reached from one of these (`archives.off_game`): by a random legal move, by the policy's 3rd to 6th move, by the
+# moves to a node of a short search; or it is a neighbour of a candidate (`vr expand`).
+Kind = Literal["game", "random_move", "policy_move", "search_node", "neighbour"]
 GAME: Kind = "game"
-BESIDE: tuple[Kind, ...] = ("aside", "policy", "search")
+BESIDE: tuple[Kind, ...] = ("random_move", "policy_move", "search_node")
+NEIGHBOUR: Kind = "neighbour"
 KINDS: tuple[Kind, ...] = (GAME, *BESIDE)
 
 
@@ -48,13 +49,17 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class OriginGame:
-    """A game that positions come from. The fields are as in `Origin`, where `number` is called `game`."""
+    """A game that positions come from. The fields are as in `Origin`, where `number` is called `game`.
+
+    `key` is a 64-bit hash of its moves, so that a copy in another archive is the same game.
+    """
 
     source: str = ""
     number: int = 0
     offset: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
     result: str | None = None
+    key: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.board import in_check, keys, legal_moves, parse_fens, white_to_move
 from valuerepair.chess.rows import Boards
 from valuerepair.intervals import Interval, rare_changes
-from valuerepair.judge.material import balances_of, material_signature
-from valuerepair.judge.openings import boards_by_ply, family, family_of_signature, first_moves, openings_of
+from valuerepair.chess.material import balances_of, material_signature
+from valuerepair.chess.openings import boards_by_ply, family, family_of_signature, first_moves, openings_of
 from valuerepair.text import table_lines
 
 if TYPE_CHECKING:

@@ -160,7 +160,7 @@ def built_in_openings() -> tuple[Opening, ...]:
 
     No line ends in check. Their order mixes the codes and is always the same.
     """
-    from valuerepair.judge.openings import named_positions
+    from valuerepair.chess.openings import named_positions
 
     shortest: dict[str, tuple[str, tuple[str, ...], str]] = {}
     for eco, name, moves in named_positions():

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.store.cells import beside_sum
 from valuerepair.store.rows import Run, signed
 
 if TYPE_CHECKING:
@@ -54,10 +53,10 @@ def add_plays(store: Store, run: Run, plays: Iterable[Play]) -> None:
 
 def outcomes(store: Store) -> Outcomes:
     """The results of all runs' decided games whose position is in the store."""
-    query = f"""
-        SELECT p.id, count(*), avg(g.z), {beside_sum("g.z", "plays.z")}
+    query = """
+        SELECT p.id, count(*), avg(g.z)
         FROM plays g CROSS JOIN positions p ON p.key = g.key WHERE g.z IS NOT NULL GROUP BY p.id ORDER BY p.id
     """
     rows = store.connection.execute(query).fetchall()
-    ids, games, z, _ = zip(*rows, strict=True) if rows else ((), (), (), ())
+    ids, games, z = zip(*rows, strict=True) if rows else ((), (), ())
     return Outcomes(np.array(ids, np.int64), np.array(games, np.int64), np.array(z, np.float64))

@@ -1,4 +1,4 @@
-"""`Store`: opening a store, writing to it, and querying it."""
+"""`Store`: one SQLite file with positions, the values of nets and judges, and the runs that made them."""
 
 from __future__ import annotations
 
@@ -7,107 +7,103 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import replace
-from itertools import pairwise
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from valuerepair.chess import values
-from valuerepair.chess.origins import GAME, Kind, OriginGame
-from valuerepair.chess.positions import PositionBatch, joined
+from valuerepair.arrays import Flags, Ids
+from valuerepair.chess.origins import GAME, OriginGame, Origins
+from valuerepair.chess.positions import PositionBatch, boards, cuts_of, phases, piece_counts
 from valuerepair.errors import ValueRepairError
-from valuerepair.question import Question
-from valuerepair.store import files, queries, scale
-from valuerepair.store.connection import StoreConnection, WriteLock, check_file, connect, upgrade
+from valuerepair.files import HeldError, claimed
+from valuerepair.store import parts
 from valuerepair.store.rows import (
-    EXPANDED,
-    FULL,
-    POSITION_CELLS,
-    Admission,
     DeepColumns,
     DeepResult,
-    OracleIdentity,
+    JudgeIdentity,
     Run,
     RunRecord,
-    StoredValues,
-    game_row,
     json_text,
     now,
     or_none,
-    position_batch,
-    position_rows,
     signed,
+    unsigned,
 )
-from valuerepair.store.scale import TrainingScale
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from valuerepair.nets.net import NetIdentity, NetValues
 
+APPLICATION_ID = 0x56527374  # "VRst"; `file` and other tools show it
+VERSION = 11
+_CACHE_KIB = 65536
 S = TypeVar("S", bound="Store")
 
 
 class Store:
     """One store, open for reading, or for reading and writing by one writer at a time.
 
-    Writes collect in a transaction until `commit` (or `commit_if_due`); readers see what is committed, also while a
-    writer is at work. Use from one thread, as a context manager: leaving it commits, also after an error, so that
-    finished work is kept.
+    Writes collect in a transaction until `commit`, or `commit_if_due` about once a second; readers see what is
+    committed. Use it from one thread, as a context manager: leaving it commits, also after an error.
     """
 
-    def __init__(self, path: str, connection: StoreConnection, lock: WriteLock | None, created: bool) -> None:
-        self.path = path
-        self.connection = connection
-        self._lock, self._created = lock, created
+    def __init__(self, path: str, connection: sqlite3.Connection, lock: ExitStack) -> None:
+        self.path, self.connection = path, connection
+        self._lock = lock
         self._committed = time.monotonic()
+        self.cache: dict[Any, Any] = {}  # of `view.columns`
 
     @classmethod
-    def open(
-        cls: type[S],
-        path: str | os.PathLike[str],
-        *,
-        create: bool = False,
-        write: bool = False,
-        is_raw: bool = False,
-    ) -> S:
+    def open(cls: type[S], path: str | os.PathLike[str], *, create: bool = False, write: bool = False) -> S:
         """Opens the store at `path`; `create` (which implies `write`) makes it if it does not exist.
 
-        Older versions are migrated. Raises ValueRepairError, in one line each: no such file, not a store, tables that
-        differ from a store's, a newer version, another writer at work, no permission. Reading from the store later
-        raises it for a damaged file and for a cell that its column cannot have; with `is_raw` not for cells, so that
-        `vr doctor` can look for them.
+        Raises ValueRepairError, one line each: no such file, no store, one of another version, another writer at work.
         """
-        name = os.fspath(path)
-        write = write or create
-        exists = check_file(name, create=create)
-        with ExitStack() as held:  # released if the store cannot be opened
-            lock = held.enter_context(closing(WriteLock(name))) if write else None
-            connection = held.enter_context(closing(connect(name, write, is_raw=is_raw)))
-            if lock is not None:
-                lock.check_undamaged(connection)
-            upgrade(connection, write)
-            held.pop_all()
-        return cls(name, connection, lock, created=not exists)
+        name, write = os.fspath(path), write or create
+        if not create and not os.path.isfile(name):
+            raise ValueRepairError(f"there is no store at {name}; make one with vr mine, or give another --db")
+        with ExitStack() as held:
+            if write:
+                try:
+                    held.enter_context(claimed(os.path.realpath(name) + ".lock"))
+                except HeldError:
+                    raise ValueRepairError(
+                        f"{name} is being written by another vr; wait until it is done, or give another --db"
+                    ) from None
+                except OSError as error:
+                    raise ValueRepairError(f"{name} cannot be written: {error.strerror}; give another --db") from None
+            try:
+                connection = sqlite3.connect(name, timeout=30, isolation_level=None)
+                held.callback(connection.close)
+                _check(connection, name, create=create)
+                if write:
+                    connection.executescript(
+                        f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;"
+                        f"PRAGMA cache_size = -{_CACHE_KIB}"
+                    )
+                else:
+                    connection.execute("PRAGMA query_only = ON")
+            except sqlite3.Error as error:
+                raise ValueRepairError(f"{name} is no store of valuerepair ({error}); give another --db") from None
+            return cls(name, connection, held.pop_all())
 
     def close(self) -> None:
-        """Commits and closes. Removes a store that `open` has just created, if it has no position."""
+        """Commits and closes. A store without a position and a game played is removed."""
         try:
-            if self._lock is not None:
-                self.commit()
+            self.commit()
+            tables = ("positions", "plays")
+            empty = self.is_writable and not any(
+                self.connection.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0] for table in tables
+            )
+        except sqlite3.Error:
+            empty = False
+            raise
         finally:
-            # A failed commit must not lose the file and the lock too.
-            empty = self._created and self._is_empty()
-            self.connection.close()
-            if self._lock is not None:
-                for suffix in ("", "-wal", "-shm") if empty else ():
-                    Path(self._lock.file + suffix).unlink(missing_ok=True)
-                self._lock.close()
-                self._lock = None
+            self._lock.close()
+        if empty:
+            Path(os.path.realpath(self.path)).unlink(missing_ok=True)
 
     def __fspath__(self) -> str:
         """Its path: an open store can be given in place of the path of a store."""
@@ -116,13 +112,20 @@ class Store:
     @property
     def is_writable(self) -> bool:
         """Whether it was opened for writing."""
-        return self._lock is not None
+        return not self.connection.execute("PRAGMA query_only").fetchone()[0]
 
     def __enter__(self: S) -> S:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The connection, within a transaction that stays open until the next commit."""
+        if not self.connection.in_transaction:
+            self.connection.execute("BEGIN IMMEDIATE")
+        yield self.connection
 
     def commit(self) -> None:
         """Makes what was written so far permanent and visible to readers."""
@@ -135,412 +138,281 @@ class Store:
         if time.monotonic() - self._committed >= 1:
             self.commit()
 
-    # -- runs, nets, oracles ------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def running(self, record: RunRecord) -> Iterator[Run]:
-        """A run in the list of runs; an error marks it there as interrupted, with its counts."""
-        run = self.begin_run(record)
-        try:
-            yield run
-        except BaseException:
-            # Report the error that ended the run, not a failure to record its end.
-            with suppress(ValueRepairError):
-                self.end_run(run, "interrupted", run.counts)
-            raise
-
-    def begin_run(self, record: RunRecord) -> Run:
-        """Records the beginning of a run; a run of the same identity resumes under its old id."""
-        with self.writing() as connection:
-            row = connection.execute(
-                "SELECT id, state, counts FROM runs WHERE identity = ?", (record.identity,)
-            ).fetchone()
-            if row is not None:
-                connection.execute("UPDATE runs SET state = 'running', finished = NULL WHERE id = ?", (row[0],))
-                query = "SELECT count(*) FROM deep_values WHERE run_id = ? AND stage IN ('full', 'expanded')"
-                (scored,) = connection.execute(query, (row[0],)).fetchone()
-                return Run(row[0], True, row[1], scored, json.loads(row[2]))
-            options, versions = json_text(record.options), json_text(record.versions)
-            cursor = connection.execute(
-                "INSERT INTO runs (identity, command, options, seed, versions, started, state) "
-                "VALUES (?, ?, ?, ?, ?, ?, 'running')",
-                (record.identity, record.command, options, record.seed, versions, now()),
-            )
-            return Run(int(cursor.lastrowid or 0))
-
-    def end_run(self, run: Run, state: str, counts: Mapping[str, Any]) -> None:
-        """Records how a run ended (``finished``, ``interrupted``) and what it counted, and commits."""
-        with self.writing() as connection:
-            connection.execute(
-                "UPDATE runs SET state = ?, finished = ?, counts = ? WHERE id = ?",
-                (state, now(), json_text(counts), run.id),
-            )
-        self.commit()
-
-    def add_net(self, identity: NetIdentity, history_fill: str) -> int:
-        """The id of a net with this history fill, which is recorded on first use; records the path of its file too."""
-        names = "sha256, history_fill, name, value_head, input_format, size"
-        row = (identity.key, history_fill, identity.name, identity.value_head, identity.input_format, identity.size)
-        with self.writing() as connection:
-            if identity.path:
-                files.record_path(connection, files.NET, identity.sha256, identity.path)
-            return _id_of(connection, "nets", names, row, key=2)
-
-    def add_oracle(self, identity: OracleIdentity) -> int:
-        """The id of an oracle, which is recorded on first use; records the path of its net too."""
-        names = "digest, label, kind, engine, sha256, limits, options"
-        words = (identity.digest, identity.label, identity.kind, identity.engine, identity.sha256)
-        row = (*words, json_text(dict(identity.limits)), json_text(dict(identity.options)))
-        with self.writing() as connection:
-            if identity.net_file is not None:
-                files.record_path(connection, files.NET, *identity.net_file)
-            return _id_of(connection, "oracles", names, row, key=1)
-
-    # -- positions and values -----------------------------------------------------------------------------------------
-
-    def add_positions(self, batch: PositionBatch, run: Run, *, reached: bool = False) -> Admission:
-        """Records positions that are new, and returns all of them as the store has them.
-
-        A position is identified by its board key. One that the store has already keeps its first history, which is the
-        one to evaluate. Of several kinds ``game`` is kept, else the first; positions that were only `reached` from
-        candidates have none.
-        """
-        with self.writing() as connection:
-            return _admit(connection, batch, run.id, reached=reached)
-
-    def positions(self, ids: Sequence[int] | NDArray[np.int64]) -> PositionBatch:
-        """The positions `ids` [n], in that order, without their origins. Raises ValueRepairError if one is missing."""
-        query = f"SELECT {POSITION_CELLS} FROM json_each(:ids) j JOIN positions p ON p.id = j.value"
-        rows = self.connection.rows_of(np.asarray(ids, np.int64).tolist(), query)
-        return position_batch(rows) if rows else PositionBatch.from_positions([])
-
-    def stored_values(
-        self, ids: NDArray[np.int64], net_id: int, oracle_id: int, stage: str = FULL
-    ) -> list[StoredValues]:
-        """The values that the store has already of each position, in the order of `ids` [n]."""
-        query = """
-            SELECT n.q, v.position_id IS NOT NULL, v.cp, v.mate, v.w, v.d, v.l, v.q, f.reason
-            FROM json_each(:ids) j
-            LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = j.value
-            LEFT JOIN deep_values v ON v.oracle_id = :oracle AND v.stage = :stage AND v.position_id = j.value
-            LEFT JOIN failures f ON f.oracle_id = :oracle AND f.stage = :stage AND f.position_id = j.value
-            ORDER BY j.key
-        """
-        parameters = {"ids": json.dumps(ids.tolist()), "net": net_id, "oracle": oracle_id, "stage": stage}
-        return [
-            StoredValues(net_q, tuple(deep) if scored else None, failure)
-            for net_q, scored, *deep, failure in self.connection.execute(query, parameters)
-        ]
-
-    def take_over_expanded(self, ids: NDArray[np.int64], oracle_id: int) -> None:
-        """Turns searches of positions that were reached from candidates, and are now sampled, into full searches of
-        sampled positions."""
-        with self.writing() as connection:
-            connection.execute(
-                "UPDATE OR IGNORE deep_values SET stage = ? WHERE oracle_id = ? AND stage = ? "
-                "AND position_id IN (SELECT value FROM json_each(?))",
-                (FULL, oracle_id, EXPANDED, json.dumps(ids.tolist())),
-            )
-
-    def add_net_values(self, ids: NDArray[np.int64], net_id: int, net_values: NetValues, run: Run) -> None:
-        """Records the net's values of the positions `ids` [n]."""
-        with self.writing() as connection:
-            wins, draws, losses = (or_none(column) for column in net_values.wdl.T)
-            connection.executemany(
-                "INSERT OR REPLACE INTO net_values VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                zip(
-                    [net_id] * len(ids),
-                    ids.tolist(),
-                    net_values.q.astype(np.float64).tolist(),
-                    wins,
-                    draws,
-                    losses,
-                    [move or None for move in net_values.best_move.tolist()],
-                    or_none(net_values.best_p),
-                    or_none(net_values.entropy),
-                    or_none(net_values.moves_left),
-                    [run.id] * len(ids),
-                    strict=True,
-                ),
-            )
-
-    def add_deep(self, position_id: int, oracle_id: int, score: DeepResult, run: Run, stage: str = FULL) -> None:
-        """Records one deep search; it replaces an earlier failure of the same position."""
-        self.add_deep_columns(np.array([position_id], np.int64), oracle_id, DeepColumns.of([score]), run, stage)
-
-    def add_deep_columns(
-        self, ids: NDArray[np.int64], oracle_id: int, scores: DeepColumns, run: Run, stage: str = FULL
-    ) -> None:
-        """Records deep searches of the positions `ids` [n]; they replace earlier failures of the same ones."""
-        numbers = ids.tolist()
-        with self.writing() as connection:
-            same = ([cell] * len(numbers) for cell in (oracle_id, stage))
-            connection.executemany(
-                "INSERT OR REPLACE INTO deep_values VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                zip(*same, numbers, *scores, [run.id] * len(numbers), strict=True),
-            )
-            where = "oracle_id = ? AND stage = ?"
-            if connection.execute(f"SELECT 1 FROM failures WHERE {where} LIMIT 1", (oracle_id, stage)).fetchone():
-                delete = f"DELETE FROM failures WHERE {where} AND position_id = ?"
-                connection.executemany(delete, ((oracle_id, stage, number) for number in numbers))
-
-    def add_failure(self, position_id: int, oracle_id: int, reason: str, attempts: int, run: Run, stage: str) -> None:
-        """Records that the oracle could not evaluate a position, and why."""
-        with self.writing() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?, ?, ?)",
-                (oracle_id, stage, position_id, reason, attempts, run.id),
-            )
-
-    # -- queries ------------------------------------------------------------------------------------------------------
-
-    def nets(self) -> pd.DataFrame:
-        """One row per net: id, name, sha256, history_fill, value_head, input_format, size, evaluated (positions)."""
-        import pandas as pd
-
-        query = """
-            SELECT id, name, sha256, history_fill, value_head, input_format, size,
-                   (SELECT count(*) FROM net_values WHERE net_id = nets.id) AS evaluated FROM nets ORDER BY id
-        """
-        return pd.read_sql_query(query, self.connection)
-
-    def oracles(self) -> pd.DataFrame:
-        """One row per oracle: id, label, digest, kind, engine, sha256, limits, options, scored, failed (positions)."""
-        import pandas as pd
-
-        query = """
-            SELECT id, label, digest, kind, engine, sha256, limits, options,
-                   (SELECT count(*) FROM deep_values WHERE oracle_id = oracles.id AND stage = 'full') AS scored,
-                   (SELECT count(*) FROM failures WHERE oracle_id = oracles.id AND stage = 'full') AS failed
-            FROM oracles ORDER BY id
-        """
-        frame = pd.read_sql_query(query, self.connection)
-        for column in ("limits", "options"):
-            frame[column] = frame[column].map(json.loads)
-        return frame
-
-    def names(self, net_id: int, oracle_id: int) -> tuple[str, str]:
-        """The names by which `pick` finds exactly these two: the net's SHA-256 and the oracle's digest."""
-        query = "SELECT n.sha256, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
-        sha256, digest = self.connection.execute(query, (net_id, oracle_id)).fetchone()
-        return str(sha256), str(digest)
-
-    def pick(self, net: str | None = None, oracle: str | None = None) -> tuple[int, int]:
-        """(net_id, oracle_id) of the pair with the most scored positions among those that `net` and `oracle` fit.
-
-        Of equal pairs it takes the net that was mined last, whatever nets were compared with it since (`vr compare`);
-        then the oracle whose last run began last. `net` is a name, a file's path or the beginning of its SHA-256;
-        `oracle` a label, the beginning of its digest, or a value of ``--deep`` (``stockfish:nodes=20000``). Raises
-        ValueRepairError if no pair fits.
-        """
-        return queries.pick(self.connection, net, oracle)
-
-    def pair_of(self, question: Question) -> tuple[int, int] | None:
-        """The numbers of the question's net and oracle; None if it names neither and nothing is scored yet.
-
-        Otherwise raises as `pick`.
-        """
-        try:
-            return self.pick(question.net, question.oracle)
-        except ValueRepairError:
-            if question.net is not None or question.oracle is not None:
-                raise
-            return None
-
-    def pair_options(self, net_id: int, oracle_id: int) -> list[str]:
-        """The options by which a command of the store chooses this pair: ``--net KEY``, ``--oracle DIGEST``, both, or
-        neither if `pick` chooses it by default. Raises ValueRepairError if the pair has no scored position."""
-        query = "SELECT n.sha256, n.name, o.digest FROM nets n, oracles o WHERE n.id = ? AND o.id = ?"
-        ((key, name, digest),) = self.connection.execute(query, (net_id, oracle_id))
-        query = "SELECT count(*) FROM nets WHERE name = ? COLLATE NOCASE"
-        ((namesakes,),) = self.connection.execute(query, (name,))
-        short, begin = name if namesakes == 1 else key[:12], digest[:12]
-        for net, oracle in ((None, None), (None, begin), (short, None), (short, begin), (key, begin)):
-            if self.pick(net, oracle) == (net_id, oracle_id):
-                break
-        return [word for name, value in (("--net", net), ("--oracle", oracle)) if value for word in (name, value)]
-
-    def alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
-        """The alpha of all commands: `requested`, else the stored fit, else a fit to the slope, else the default.
-
-        A fit needs `values.AUTO_MIN_POSITIONS` positions with a centipawn score.
-        """
-        return scale.alpha(self.connection, net_id, oracle_id, requested)
-
-    def chosen_alpha(self, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha | None:
-        """The alpha `requested`, else the stored fit, else None."""
-        return scale.chosen_alpha(self.connection, net_id, oracle_id, requested)
-
-    def training_scale(self, net_id: int, oracle_id: int, question: Question) -> TrainingScale | None:
-        """What training by the question's alpha, or by `alpha`, does to the scale of the net's Q; None if fewer than
-        `values.AUTO_MIN_POSITIONS` positions have both values."""
-        trained_by = self.alpha(net_id, oracle_id, question.alpha)
-        return scale.training_scale(self.connection, net_id, oracle_id, trained_by, question.q_from)
-
-    def for_training(self, question: Question) -> tuple[Question, list[str]]:
-        """The question with the alpha to train by, if one is used; and lines for the user: what the training targets
-        are computed from and why, and what training does to the scale of the net's Q."""
-        pair = self.pick(question.net, question.oracle)
-        trained_by, trained = self.alpha(*pair, question.alpha), self.training_scale(*pair, question)
-        alpha = trained_by.value if trained_by.is_of_centipawns(question.q_from) else None
-        lines = [f"training targets: {trained_by.source(question.q_from)}"]
-        if trained is not None:
-            lines.append(trained.line())
-        return replace(question, alpha=alpha), lines
-
-    def set_alpha(self, net_id: int, oracle_id: int, fit: values.AlphaFit) -> None:
-        """Stores a fit for this net and oracle and commits; it replaces an earlier one."""
-        interval = or_none(np.array([fit.low, fit.high]))
-        row = (net_id, oracle_id, fit.alpha, *interval, fit.norm, fit.n, fit.residual, now())
-        with self.writing() as connection:
-            connection.execute("INSERT OR REPLACE INTO alpha_fits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        self.commit()
-
-    def frame(
-        self,
-        question: Question | None = None,
-        *,
-        text: bool = True,
-        only: Sequence[str] | None = None,
-        cut: bool = False,
-    ) -> pd.DataFrame:
-        """All positions scored by both net and oracle, one row each, by position_id; with `cut` also those that a
-        ladder cut. See `queries.frame`."""
-        return queries.frame(self.connection, question or Question(), text=text, only=only, cut=cut)
-
-    def candidates(self, question: Question | None = None, *, cut: bool = False) -> pd.DataFrame:
-        """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first; `cut` as there."""
-        return queries.candidates(self.connection, question or Question(), cut=cut)
-
-    @contextmanager
-    def writing(self) -> Iterator[StoreConnection]:
-        """The connection, within a transaction that stays open until the next commit."""
-        if self._lock is None:
-            raise ValueError("the store is open for reading only")
-        if not self.connection.in_transaction:
-            self.connection.execute("BEGIN IMMEDIATE")
-        yield self.connection
-
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """All queries within see the same state, whatever another process commits meanwhile."""
-        # A store that is open for writing has no other writer.
-        with queries.snapshot(self.connection) if self._lock is None else nullcontext():
+        if self.connection.in_transaction:
             yield
-
-    def _is_empty(self) -> bool:
+            return
+        self.connection.execute("BEGIN")
         try:
-            # A run without a position, for example of a file without games, has nothing to resume.
-            rows = (f"SELECT 1 FROM {table}" for table in ("positions", "alpha_fits", "plays"))
-            (is_kept,) = self.connection.execute("SELECT " + " OR ".join(f"EXISTS ({row})" for row in rows)).fetchone()
-            return not is_kept
-        except sqlite3.Error:
-            return False
+            yield
+        finally:
+            self.connection.execute("COMMIT")
 
+    # -- settings, runs, nets, judges ---------------------------------------------------------------------------------
 
-_INSERT = f"""
-INSERT INTO positions (id, key, fen, start_fen, moves, history_known, ply, side, phase, pieces, game_id, played,
-eval_cp, eval_mate, run_id, kind) VALUES ({", ".join("?" * 16)})
-"""
-_HISTORIES = """
-SELECT id, fen, start_fen, moves, ply, history_known, kind FROM positions
-WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id
-"""
+    def setting(self, name: str) -> Any:
+        """What is in use: ``net`` (its key), ``judge`` (its digest), ``alpha``, ``threshold``; or ``split``. None if it
+        was never set."""
+        row = self.connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+        return None if row is None else json.loads(row[0])
 
+    def use(self, **settings: Any) -> None:
+        """Sets settings; None removes one."""
+        with self.writing() as connection:
+            for name, value in settings.items():
+                connection.execute("DELETE FROM settings WHERE name = ?", (name,))
+                if value is not None:
+                    connection.execute("INSERT INTO settings VALUES (?, ?)", (name, json_text(value)))
 
-def _admit(connection: StoreConnection, batch: PositionBatch, run_id: int, *, reached: bool) -> Admission:
-    """Records positions that are new, in the order of the batch."""
-    (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
-    ids, rows = _numbered(connection, batch.key, newest)
-    games = _games(connection, batch)
-    connection.executemany(
-        _INSERT,
-        position_rows(batch.take(rows), ids[rows].tolist(), [games[i] for i in rows.tolist()], run_id, reached=reached),
-    )
-    added = np.zeros(len(ids), np.bool_)
-    added[rows] = True
-    if not reached:
-        _settle_kinds(connection, ids[~added], batch.take(np.flatnonzero(~added)).origin.kind)
-    fresh = ids > newest
-    return Admission(ids, _with_stored_history(connection, batch, ids, ~added), fresh)
+    @contextmanager
+    def running(self, record: RunRecord) -> Iterator[Run]:
+        """A run in the list of runs, under its old number if one of the same identity is there.
 
+        It is marked there as finished when the block ends, as interrupted after an error, with its counts.
+        """
+        with self.writing() as connection:
+            row = connection.execute("SELECT id, counts FROM runs WHERE identity = ?", (record.identity,)).fetchone()
+            if row is None:
+                cells = (record.identity, record.command, json_text(record.options), json_text(record.versions), now())
+                names = "identity, command, options, versions, started, state"
+                cursor = connection.execute(f"INSERT INTO runs ({names}) VALUES (?, ?, ?, ?, ?, 'running')", cells)
+                run = Run(int(cursor.lastrowid or 0))
+            else:
+                run = Run(row[0], True, json.loads(row[1]))
+        state = "interrupted"
+        try:
+            yield run
+            state = "finished"
+        finally:
+            with suppress(sqlite3.Error), self.writing() as connection:  # an error of the run is told before this one
+                query = "UPDATE runs SET state = ?, finished = ?, counts = ? WHERE id = ?"
+                connection.execute(query, (state, now(), json_text(run.counts), run.id))
+                self.commit()
 
-def _settle_kinds(connection: StoreConnection, ids: NDArray[np.int64], kinds: Sequence[Kind]) -> None:
-    """Updates the kinds of positions that the store had: to ``game`` if they are in a game, to any if they had none."""
-    for kind in {*kinds}:
-        numbers = json.dumps([number for number, own in zip(ids.tolist(), kinds, strict=True) if own == kind])
-        connection.execute(
-            "UPDATE positions SET kind = :kind WHERE id IN (SELECT value FROM json_each(:ids)) "
-            "AND (kind IS NULL OR (:kind = 'game' AND kind <> 'game'))",
-            {"kind": kind, "ids": numbers},
+    def add_net(self, identity: NetIdentity) -> int:
+        """The id of a net, which is recorded on first use, with the path of its file."""
+        row = (
+            identity.key,
+            identity.name,
+            identity.value_head,
+            identity.input_format,
+            identity.size,
+            identity.path or None,
+        )
+        with self.writing() as connection:
+            connection.execute(
+                "INSERT INTO nets (sha256, name, value_head, input_format, size, path) VALUES (?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET path = coalesce(excluded.path, path)",
+                row,
+            )
+            return int(connection.execute("SELECT id FROM nets WHERE sha256 = ?", (identity.key,)).fetchone()[0])
+
+    def add_judge(self, identity: JudgeIdentity, short_id: int | None = None) -> int:
+        """The id of a judge, which is recorded on first use; `short_id` is that of the search that screens for it."""
+        words = (identity.digest, identity.label, identity.kind, identity.engine, identity.sha256)
+        row = (*words, json_text(dict(identity.limits)), json_text(dict(identity.options)), identity.net_path, short_id)
+        with self.writing() as connection:
+            connection.execute(
+                "INSERT INTO judges (digest, label, kind, engine, sha256, limits, options, net_path, short_id) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                "net_path = coalesce(excluded.net_path, net_path), short_id = coalesce(excluded.short_id, short_id)",
+                row,
+            )
+            return int(connection.execute("SELECT id FROM judges WHERE digest = ?", (identity.digest,)).fetchone()[0])
+
+    # -- positions and values -----------------------------------------------------------------------------------------
+
+    def add_positions(self, batch: PositionBatch, run: Run, parents: Sequence[int | None] | None = None) -> Ids:
+        """int64[n]: the ids of the positions, of which the store keeps those that are new.
+
+        A position is known by its board key, and keeps its first history. Only one that was beside the games, or a
+        neighbour, and now occurs in a game, is replaced, with its values. `parents` are the candidates from which
+        neighbours were reached.
+        """
+        with self.writing() as connection:
+            keys = signed(batch.key)
+            listed = json.dumps(keys)
+            query = "SELECT key, origin FROM positions WHERE key IN (SELECT value FROM json_each(?))"
+            known = dict(connection.execute(query, (listed,)))
+            kinds = batch.origin.kind
+            row_of: dict[int, int] = {}
+            for i, key in enumerate(keys):
+                if key not in row_of or (kinds[i] == GAME != kinds[row_of[key]]):
+                    row_of[key] = i
+            rows = sorted(i for key, i in row_of.items() if key not in known or (kinds[i] == GAME != known[key]))
+            if replaced := [keys[i] for i in rows if keys[i] in known]:
+                self._forget_values(replaced)
+            new = batch.take(rows)
+            games = self._add_games(new.origin.game)
+            connection.executemany(_INSERT, _position_rows(new, games, run.id, parents and [parents[i] for i in rows]))
+            if rows:
+                parts.assign(self, sorted({*games}))
+            query = "SELECT p.id FROM json_each(?) j JOIN positions p ON p.key = j.value ORDER BY j.key"
+            return np.fromiter(chain.from_iterable(connection.execute(query, (listed,))), np.int64, len(keys))
+
+    def _forget_values(self, keys: Sequence[int]) -> None:
+        of_keys = "position_id IN (SELECT id FROM positions WHERE key IN (SELECT value FROM json_each(?)))"
+        for table in ("net_values", "deep_values"):
+            self.connection.execute(f"DELETE FROM {table} WHERE {of_keys}", (json.dumps(keys),))
+
+    def _add_games(self, games: Sequence[OriginGame]) -> list[int]:
+        """The ids of the games of all rows, which are recorded on first use; rows of a game are consecutive."""
+        numbers: list[int] = []
+        last: OriginGame | None = None
+        for game in games:
+            if game is not last:
+                last, row = game, _game_row(game)
+                self.connection.execute(
+                    f"INSERT OR IGNORE INTO games ({_GAME}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row
+                )
+                numbers.append(self.connection.execute("SELECT id FROM games WHERE key = ?", row[:1]).fetchone()[0])
+            else:
+                numbers.append(numbers[-1])
+        return numbers
+
+    def positions(self, ids: Sequence[int] | Ids) -> PositionBatch:
+        """The positions `ids` [n], in that order, with their games and kinds, without recorded evaluations.
+
+        Raises ValueRepairError if one is missing.
+        """
+        query = """
+            SELECT p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known, p.played, p.origin,
+                   g.source, g.number, g.key, g.headers, g.result
+            FROM json_each(?) j JOIN positions p ON p.id = j.value JOIN games g ON g.id = p.game_id ORDER BY j.key
+        """
+        rows = self.connection.execute(query, (json.dumps(np.asarray(ids, np.int64).tolist()),)).fetchall()
+        if len(rows) != len(ids):
+            raise ValueRepairError(f"{self.path}: has no position of one of these numbers")
+        if not rows:
+            return PositionBatch.from_positions([])
+        fens, starts, moves, plies, keys, known, played, kinds, *of_games = (list(c) for c in zip(*rows, strict=True))
+        games = [
+            OriginGame(source, number, 0, json.loads(headers), result, int(unsigned([key])[0]))
+            for source, number, key, headers, result in zip(*of_games, strict=True)
+        ]
+        return PositionBatch(
+            fens,
+            starts,
+            np.frombuffer(b"".join(moves), "<u2").astype(np.uint16),
+            cuts_of([len(blob) // 2 for blob in moves]),
+            np.array(plies, np.int32),
+            unsigned(keys),
+            np.array(known, np.bool_),
+            Origins(games, played, None, None if all(kind == GAME for kind in kinds) else kinds),
         )
 
+    def add_net_values(self, ids: Ids, net_id: int, net_values: NetValues) -> None:
+        """Adds the net's values of the positions `ids` [n]."""
+        wins, draws, losses = (or_none(column) for column in net_values.wdl.T)
+        cells = np.zeros(net_values.moves.shape, [("move", "<u2"), ("p", "<f4")])
+        cells["move"], cells["p"] = net_values.moves, net_values.priors
+        policies = [row[row["move"] != 0].tobytes() or None for row in cells]
+        with self.writing() as connection:
+            connection.executemany(
+                "INSERT OR REPLACE INTO net_values VALUES (?, ?, ?, ?, ?, ?, ?)",
+                zip([net_id] * len(ids), ids.tolist(), net_values.q.astype(np.float64).tolist(), wins, draws, losses,
+                    policies, strict=True),
+            )  # fmt: skip
 
-def _numbered(
-    connection: StoreConnection, keys: NDArray[np.uint64], newest: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ids of the positions with these board keys, new ones after `newest`, and the rows of the new ones."""
-    query = "SELECT key, id FROM positions WHERE key IN (SELECT value FROM json_each(?))"
-    by_key: dict[int, int] = dict(connection.execute(query, (json.dumps(signed(keys)),)))
-    ids, rows = [], []
-    for i, key in enumerate(signed(keys)):
-        number = by_key.get(key)
-        if number is None:
-            newest += 1
-            number = by_key[key] = newest
-            rows.append(i)
-        ids.append(number)
-    return np.array(ids, np.int64), np.array(rows, np.int64)
+    def add_deep(self, position_id: int, judge_id: int, result: DeepResult, run: Run, weight: float = 1.0) -> None:
+        """Adds a judge's value of a position; it replaces a failure."""
+        self.add_deep_columns(np.array([position_id], np.int64), judge_id, DeepColumns.of([result]), run, weight)
+
+    def add_deep_columns(self, ids: Ids, judge_id: int, results: DeepColumns, run: Run, weight: float = 1.0) -> None:
+        """Adds a judge's values of the positions `ids` [n]; they replace failures."""
+        n = len(ids)
+        with self.writing() as connection:
+            connection.executemany(
+                f"INSERT OR REPLACE INTO deep_values ({_DEEP}) VALUES ({', '.join('?' * 16)})",
+                zip([judge_id] * n, ids.tolist(), *results, [weight] * n, [run.id] * n, strict=True),
+            )
+
+    def add_failure(self, position_id: int, judge_id: int, reason: str, run: Run) -> None:
+        """Records why the judge could not evaluate a position; a value that is there stays."""
+        with self.writing() as connection:
+            connection.execute(
+                "INSERT INTO deep_values (judge_id, position_id, failed, run_id) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET failed = excluded.failed, run_id = excluded.run_id WHERE failed IS NOT NULL",
+                (judge_id, position_id, reason, run.id),
+            )
+
+    def without_net_value(self, net_id: int, ids: Ids) -> Flags:
+        """bool[n]: which of the positions `ids` [n] have no value of the net."""
+        return self._without("net_values WHERE net_id = ?", net_id, ids)
+
+    def without_value(self, judge_id: int, ids: Ids) -> Flags:
+        """bool[n]: which of the positions `ids` [n] have no value of the judge; a failure is none."""
+        return self._without("deep_values WHERE failed IS NULL AND judge_id = ?", judge_id, ids)
+
+    def _without(self, where: str, owner: int, ids: Ids) -> Flags:
+        query = f"""
+            SELECT NOT EXISTS (SELECT 1 FROM {where} AND position_id = j.value) FROM json_each(?) j ORDER BY j.key
+        """
+        rows = self.connection.execute(query, (owner, json.dumps(ids.tolist())))
+        return np.fromiter(chain.from_iterable(rows), np.bool_, len(ids))
 
 
-def _games(connection: StoreConnection, batch: PositionBatch) -> list[int]:
-    """The ids of the games of all rows, which are recorded on first use; rows of a game are consecutive."""
-    numbers: list[int] = []
-    last: OriginGame | None = None
-    row: tuple[Any, ...] = ()
-    for game in batch.origin.game:
-        if game is not last:
-            last, before, row = game, row, game_row(game)
-            number = numbers[-1] if row == before else _id_of(connection, "games", _OF_GAME, row, key=3)
-        numbers.append(number)
-    return numbers
+def _check(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
+    """Makes the tables of an empty file. Raises ValueRepairError for a file that is no store of this version."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if not tables and create:
+        script = Path(__file__).with_name("schema.sql").read_text("utf-8")
+        header = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+        connection.executescript(f"BEGIN IMMEDIATE; {script} {header} COMMIT")
+    elif application != APPLICATION_ID:
+        raise ValueRepairError(f"{path} is not a valuerepair store; give another --db")
+    elif version != VERSION:
+        other = "an older" if version < VERSION else "a newer"
+        raise ValueRepairError(f"{path} was written by {other} valuerepair (store version {version}); mine again")
 
 
-_OF_GAME = "source, number, digest, byte_offset, white, black, event, date, result, headers"
+_GAME = "key, source, number, white, black, event, date, result, headers"
+_DEEP = "judge_id, position_id, cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv, weight, run_id"
+_INSERT = f"""
+INSERT INTO positions (key, fen, start_fen, moves, history_known, ply, side, phase, pieces, origin, parent_id, game_id,
+played, eval_cp, eval_mate, run_id) VALUES ({", ".join("?" * 16)})
+ON CONFLICT (key) DO UPDATE SET fen = excluded.fen, start_fen = excluded.start_fen, moves = excluded.moves,
+history_known = excluded.history_known, ply = excluded.ply, side = excluded.side, phase = excluded.phase,
+pieces = excluded.pieces, origin = excluded.origin, parent_id = excluded.parent_id, game_id = excluded.game_id,
+played = excluded.played, eval_cp = excluded.eval_cp, eval_mate = excluded.eval_mate, run_id = excluded.run_id
+"""
 
 
-def _id_of(connection: StoreConnection, table: str, names: str, row: tuple[Any, ...], *, key: int) -> int:
-    """The id of the row of a table with the same first `key` cells as this row, which is added if there is none."""
-    marks = ", ".join("?" * len(row))
-    connection.execute(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})", row)
-    same = " AND ".join(f"{name} = ?" for name in names.split(", ")[:key])
-    return int(connection.execute(f"SELECT id FROM {table} WHERE {same}", row[:key]).fetchone()[0])
+def _game_row(game: OriginGame) -> tuple[Any, ...]:
+    headers: Mapping[str, str] = dict(game.headers)
+    words = (headers.get("White"), headers.get("Black"), headers.get("Event"))
+    date, result = headers.get("Date") or headers.get("UTCDate"), game.result or headers.get("Result")
+    key = signed(np.array([game.key], np.uint64))[0]
+    return (key, game.source, game.number, *words, date, result, json_text(headers))
 
 
-def _with_stored_history(
-    connection: StoreConnection, batch: PositionBatch, ids: NDArray[np.int64], is_old: NDArray[np.bool_]
-) -> PositionBatch:
-    """`batch`, with the history and kind from the store in the rows `is_old`, whose positions the store had."""
-    old = np.flatnonzero(is_old)
-    if not len(old):
-        return batch
-    numbers, place = np.unique(ids[old], return_inverse=True)
-    stored = connection.execute(_HISTORIES, (json.dumps(numbers.tolist()),)).fetchall()
-    fen, start_fen, kinds = list(batch.fen), list(batch.start_fen), list(batch.origin.kind)
-    ply, history_known = batch.ply.copy(), batch.history_known.copy()
-    pieces = [batch.moves[a:b] for a, b in pairwise(batch.offsets.tolist())]
-    for i, row in zip(old.tolist(), place.tolist(), strict=True):
-        _, fen[i], start_fen[i], moves, ply[i], history_known[i], kind = stored[row]
-        kinds[i] = kind or GAME
-        pieces[i] = np.frombuffer(moves, "<u2").astype(np.uint16)
-    joined_moves, offsets = joined(pieces)
-    return replace(
-        batch,
-        fen=fen,
-        start_fen=start_fen,
-        moves=joined_moves,
-        offsets=offsets,
-        ply=ply,
-        history_known=history_known,
-        origin=replace(batch.origin, kinds=None if all(kind == GAME for kind in kinds) else kinds),
+def _position_rows(
+    batch: PositionBatch, games: Sequence[int], run_id: int, parents: Sequence[int | None] | None
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of the table of positions, in the order of `_INSERT`."""
+    men, n = boards(batch.fen), len(batch)
+    data, cuts = batch.moves.astype("<u2").tobytes(), (2 * batch.offsets).tolist()
+    origins = batch.origin
+    return zip(
+        signed(batch.key),
+        batch.fen,
+        batch.start_fen,
+        [data[a:b] for a, b in pairwise(cuts)],
+        batch.history_known.astype(np.int64).tolist(),
+        batch.ply.tolist(),
+        [int(fen.split(" ", 2)[1] == "b") for fen in batch.fen],
+        phases(men).tolist(),
+        piece_counts(men).tolist(),
+        origins.kind,
+        parents if parents is not None else [None] * n,
+        games,
+        origins.played,
+        origins.scores("cp"),
+        origins.scores("mate"),
+        [run_id] * n,
+        strict=True,
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import zstandard
@@ -21,10 +21,7 @@ from numpy.typing import NDArray
 from valuerepair.chess.board import keys, legal_moves, men, parse_fens, replay
 from valuerepair.chess.positions import STARTPOS_FEN, cuts_of, encode_move
 from valuerepair.chess.rows import Boards
-from valuerepair.judge.material import material_signature
-
-if TYPE_CHECKING:
-    pass
+from valuerepair.chess.material import material_signature
 
 UNKNOWN = "unknown"
 # The longest named line has 36 plies; a few more are for lines that lose a move on the way.
@@ -99,7 +96,7 @@ def all_families() -> frozenset[str]:
 
 def named_positions() -> list[tuple[str, str, tuple[str, ...]]]:
     """(ECO code, name, moves in UCI) of every named position."""
-    packed = resources.files("valuerepair.judge").joinpath("openings.tsv.zst").read_bytes()
+    packed = resources.files("valuerepair.chess").joinpath("openings.tsv.zst").read_bytes()
     rows = (line.split("\t") for line in zstandard.ZstdDecompressor().decompress(packed).decode().splitlines())
     return [(eco, name, tuple(moves.split(" "))) for eco, name, moves in rows]
 

@@ -1,64 +1,76 @@
-"""The scale of Q for readers of a store: which alpha judges a net and an oracle, and what training by it does.
+"""The scale of Q for readers of a store: which alpha judges a net and a judge, and what training by it does.
 
 See docs/methods.md, "Alpha".
 """
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import dataclass
-from typing import Any, get_args
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from valuerepair.chess import values
 from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import UsageError
-from valuerepair.question import QFrom
-from valuerepair.store.columns import both_q, columns, facts
-from valuerepair.store.connection import StoreConnection
+from valuerepair.question import QFrom, Question
+from valuerepair.store.columns import both_q, columns
+from valuerepair.store.pairs import Pair, judge_of, pick
+from valuerepair.store.store import Store
 
 # Alphas whose logarithms differ by at most a tenth count as the same scale.
 _ALIKE = 0.1
 # A slope that differs from 1 by less leaves the scale as it is.
 _SLOPE_ALIKE = 0.05
-# The fits that count. Version 0.1.0 also stored fits to net Q by distance, which flatten what a net learns.
-FITS = get_args(values.FitTo)
 # The columns that `values.fit_alpha` takes, in its order.
 _TO_FIT = ("net_q", "cp", "mate", "weight", "game_id")
 
 
-def alpha(connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None) -> values.Alpha:
-    """The alpha and its origin; see `Store.alpha`."""
-    chosen = chosen_alpha(connection, net_id, oracle_id, requested)
+def alpha(store: Store, pair: Pair, requested: float | None = None) -> values.Alpha:
+    """The alpha of all commands: `requested`, else the one in use with this judge, else a fit to the slope of 1, which
+    needs `values.AUTO_MIN_POSITIONS` positions with a centipawn score, else the default."""
+    chosen = chosen_alpha(store, pair, requested)
     if chosen is not None:
         return chosen
-    cache = facts(connection, net_id, oracle_id)
-    if "alpha" not in cache:
-        scored = columns(connection, net_id, oracle_id, _TO_FIT)
-        cache["alpha"] = values.auto_alpha(*(scored[name] for name in _TO_FIT))
-    fitted: values.Alpha = cache["alpha"]
+    scored = columns(store, pair, _TO_FIT)  # empties the store's cache if the store has changed
+    if ("alpha", pair) not in store.cache:
+        store.cache["alpha", pair] = values.auto_alpha(*(scored[name] for name in _TO_FIT))
+    fitted: values.Alpha = store.cache["alpha", pair]
     return fitted
 
 
-def chosen_alpha(
-    connection: StoreConnection, net_id: int, oracle_id: int, requested: float | None = None
-) -> values.Alpha | None:
-    """The requested alpha, else the stored fit, else None. For an oracle that gives Q itself, alpha has no effect."""
+def chosen_alpha(store: Store, pair: Pair, requested: float | None = None) -> values.Alpha | None:
+    """The requested alpha, else the one in use, else None. For a judge that gives Q itself, alpha has no effect."""
     if requested is not None and not 0 < requested < float("inf"):
         raise UsageError(f"alpha must be a positive number of centipawns, not {requested:g}")
-    kind, options = connection.execute("SELECT kind, options FROM oracles WHERE id = ?", (oracle_id,)).fetchone()
-    if kind_of(kind).gives_q(json.loads(options)):
+    judge = judge_of(store, pair[1])
+    if kind_of(judge.kind).gives_q(judge.options):
         return values.Alpha(float(requested or values.DEFAULT_ALPHA), values.OWN_Q)
     if requested is not None:
         return values.Alpha(float(requested), "given")
-    query = f"SELECT alpha, norm, n, fitted FROM alpha_fits WHERE net_id = ? AND oracle_id = ? AND norm IN {FITS}"
-    stored = connection.execute(query, (net_id, oracle_id)).fetchone()
-    if stored is None:
+    used = store.setting("alpha")
+    if used is None or used["judge"] != judge.digest:
         return None
-    value, norm, n, fitted = stored
-    return values.Alpha(value, f"stored fit of {fitted[:10]} on {n:,} positions ({norm})")
+    return values.Alpha(used["value"], used["origin"])
+
+
+def use_alpha(store: Store, pair: Pair, used: values.Alpha) -> None:
+    """Puts an alpha in use with the pair's judge."""
+    store.use(alpha={**asdict(used), "judge": judge_of(store, pair[1]).digest})
+
+
+def for_training(store: Store, question: Question) -> tuple[Question, list[str]]:
+    """The question with the alpha to train by, if one is used; and lines for the user: what the training targets are
+    computed from and why, and what training does to the scale of the net's Q."""
+    pair = pick(store, question.net, question.oracle)
+    trained_by = alpha(store, pair, question.alpha)
+    trained = training_scale(store, pair, trained_by, question.q_from)
+    value = trained_by.value if trained_by.is_of_centipawns(question.q_from) else None
+    lines = [f"training targets: {trained_by.source(question.q_from)}"]
+    if trained is not None:
+        lines.append(trained.line())
+    return replace(question, alpha=value), lines
 
 
 def are_alike(alpha: float, other_alpha: float) -> bool:
@@ -104,13 +116,11 @@ class TrainingScale:
         return f"by {source} the net's Q would become {steep}{level}"
 
 
-def training_scale(
-    connection: StoreConnection, net_id: int, oracle_id: int, trained_by: values.Alpha, q_from: QFrom
-) -> TrainingScale | None:
-    """What training by this alpha does to the scale of the net's Q, by the sampled positions; None if fewer than
+def training_scale(store: Store, pair: Pair, trained_by: values.Alpha, q_from: QFrom) -> TrainingScale | None:
+    """What training by this alpha does to the scale of the net's Q, by positions of games; None if fewer than
     `values.AUTO_MIN_POSITIONS` of them have both values."""
-    scored = columns(connection, net_id, oracle_id, _TO_FIT)
-    net_q, deep_q = both_q(connection, net_id, oracle_id, trained_by.value, q_from)
+    scored = columns(store, pair, _TO_FIT)
+    net_q, deep_q = both_q(store, pair, trained_by.value, q_from)
     if int((~np.isnan(net_q + deep_q)).sum()) < values.AUTO_MIN_POSITIONS:
         return None
     slope = values.slope_of(net_q, deep_q, scored["weight"], scored["game_id"])

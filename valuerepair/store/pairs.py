@@ -1,0 +1,116 @@
+"""Which net and which judge of a store are meant."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+from valuerepair.errors import ValueRepairError
+from valuerepair.files import file_sha256
+from valuerepair.store.rows import StoredJudge
+from valuerepair.store.store import Store
+
+Pair = tuple[int, int]  # the ids of a net and a judge
+
+
+def pick(store: Store, net: str | None = None, judge: str | None = None) -> Pair:
+    """The ids of the net and the judge that these words name; by default those in use (`Store.setting`).
+
+    `net` is a name, a file's path or the beginning of its SHA-256; `judge` a label, the beginning of its digest, or a
+    value of ``--deep`` (``stockfish:nodes=20000``). If several pairs fit and none is in use, the one with most values
+    counts. Raises ValueRepairError if nothing fits.
+    """
+    used = store.setting("net"), store.setting("judge")
+    pairs = {
+        (net_id, known.id): (key == used[0]) + (known.digest == used[1])
+        for net_id, key, _ in fitting_nets(store, net)
+        for known in fitting_judges(store, judge)
+        if _scored(store, net_id, known.id, "EXISTS (SELECT 1 {})")
+    }
+    if not pairs:
+        by = f" by {net or 'any net'} and {judge or 'any judge'}" if net or judge else ""
+        raise ValueRepairError(f"no position in {store.path} is scored{by} yet; run vr mine first")
+    best = [pair for pair, fit in pairs.items() if fit == max(pairs.values())]
+    return best[0] if len(best) == 1 else max(best, key=lambda pair: _scored(store, *pair, "(SELECT count(*) {})"))
+
+
+def _scored(store: Store, net_id: int, judge_id: int, words: str) -> int:
+    rows = """
+        FROM deep_values v JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
+        WHERE v.judge_id = ? AND v.failed IS NULL
+    """
+    return int(store.connection.execute(f"SELECT {words.format(rows)}", (net_id, judge_id)).fetchone()[0])
+
+
+def fitting_nets(store: Store, net: str | None) -> list[tuple[int, str, str]]:
+    """Id, SHA-256 and name of the nets that these words fit; None fits all. Raises ValueRepairError if none does."""
+    nets: list[tuple[int, str, str]] = store.connection.execute("SELECT id, sha256, name FROM nets").fetchall()
+    if net is None:
+        return nets
+    digest = file_sha256(net) if os.path.isfile(net) else None  # nets before and after training often share a name
+    fits = [row for row in nets if row[1] in (net.lower(), digest)]
+    fits = fits or [row for row in nets if (row[1].startswith(digest) if digest else _is_net(net, row[2], row[1]))]
+    if not fits:
+        has = ", ".join(sorted({net_label(store, i) for i, _, _ in nets})) or "none"
+        raise ValueRepairError(f"no net {net} in {store.path}; it has {has}")
+    return fits
+
+
+def _is_net(words: str, name: str, sha256: str) -> bool:
+    """Whether the words are the net's name, a path ending in it, or the beginning of its SHA-256."""
+    lowered = words.lower()
+    begins = len(lowered) >= 6 and sha256.startswith(lowered)
+    return lowered == name.lower() or _bare(words) == _bare(name) or begins
+
+
+def _bare(name: str) -> str:
+    """``nets/maia-1900.pb.gz`` -> ``maia-1900``."""
+    return re.sub(r"(\.pb)?(\.gz)?(\.onnx)?$", "", os.path.basename(name).lower())
+
+
+def net_label(store: Store, net_id: int) -> str:
+    """A net's name, with 12 digits of its SHA-256 if the store has another net of this name."""
+    query = "SELECT name, sha256, (SELECT count(*) FROM nets o WHERE o.name = n.name) FROM nets n WHERE id = ?"
+    name, sha256, namesakes = store.connection.execute(query, (net_id,)).fetchone()
+    return str(name) if namesakes == 1 else f"{name} ({sha256[:12]})"
+
+
+_JUDGE = "id, label, digest, kind, engine, sha256, limits, options, short_id"
+
+
+def judges(store: Store) -> list[StoredJudge]:
+    """All judges of a store, in the order of their ids."""
+    rows = store.connection.execute(f"SELECT {_JUDGE} FROM judges ORDER BY id").fetchall()
+    return [StoredJudge(*row[:6], json.loads(row[6]), json.loads(row[7]), row[8]) for row in rows]
+
+
+def judge_of(store: Store, judge_id: int) -> StoredJudge:
+    """The judge with this id."""
+    return next(judge for judge in judges(store) if judge.id == judge_id)
+
+
+def fitting_judges(store: Store, words: str | None) -> list[StoredJudge]:
+    """The judges that these words fit, without short searches if others fit; None fits all.
+
+    Raises ValueRepairError if none does.
+    """
+    every = judges(store)
+    short = {judge.short_id for judge in every}
+    fits = [judge for judge in every if words is None or _is_judge(words, judge)]
+    exact = [judge for judge in fits if words is not None and words.lower() in (judge.label.lower(), judge.digest)]
+    fits = exact or [judge for judge in fits if judge.id not in short] or fits
+    if not fits and words is not None:
+        has = ", ".join(judge.label for judge in every) or "none"
+        raise ValueRepairError(f"no judge {words} in {store.path}; it has {has}")
+    return fits
+
+
+def _is_judge(words: str, judge: StoredJudge) -> bool:
+    """Whether the words are the label or words of it, the beginning of the digest, or a ``--deep`` of this judge."""
+    lowered = words.lower()
+    if len(lowered) >= 6 and judge.digest.startswith(lowered):
+        return True
+    # stockfish:nodes=20000 fits "stockfish 15.1 nodes=20000": the label has every word of it.
+    label = re.split(r"[\s,]+", judge.label.lower())
+    return all(word in label for word in re.split(r"[\s,:]+", lowered) if word)
