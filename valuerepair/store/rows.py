@@ -81,9 +81,9 @@ class JudgeIdentity:
     `kind` is ``stockfish``, ``mcts``, ``lc0``, ``uci`` or ``recorded``; `engine` the name and version that the engine
     gives; `sha256` of its program, or of the net if the search is our own. `limits` bound one search (``nodes``,
     ``depth``, ``movetime`` in ms). `options` are those set, and for lc0 its backend and the SHA-256 of its net. `net`
-    is the net's name, if any. `plain` are the usual options of the kind, which the label does not name; None if they are
-    unknown: then the label names no options. `net_path` is the file of the net that it searches with; None if there is
-    none, or it is found by its name.
+    is the net's name, if any. `plain` are the usual options of the kind, which the label does not name; None if they
+    are unknown: then the label names no options. `net_path` is the file of the net that it searches with; None if
+    there is none, or it is found by its name.
     """
 
     kind: str
