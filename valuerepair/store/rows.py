@@ -154,11 +154,12 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run in the store. `resumed`: it was begun before; `counts` are those of that time. What it counts now is put
+    """A run in the store. `resumed`: it was begun before, with these `options` and `counts`. What it counts now is put
     into `counts`, which the store keeps when it ends."""
 
     id: int
     resumed: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
     counts: dict[str, Any] = field(default_factory=dict)
 
 

@@ -173,14 +173,15 @@ class Store:
         It is marked there as finished when the block ends, as interrupted after an error, with its counts.
         """
         with self.writing() as connection:
-            row = connection.execute("SELECT id, counts FROM runs WHERE identity = ?", (record.identity,)).fetchone()
+            query = "SELECT id, options, counts FROM runs WHERE identity = ?"
+            row = connection.execute(query, (record.identity,)).fetchone()
             if row is None:
                 cells = (record.identity, record.command, json_text(record.options), json_text(record.versions), now())
                 names = "identity, command, options, versions, started, state"
                 cursor = connection.execute(f"INSERT INTO runs ({names}) VALUES (?, ?, ?, ?, ?, 'running')", cells)
-                run = Run(int(cursor.lastrowid or 0))
+                run = Run(int(cursor.lastrowid or 0), options=dict(record.options))
             else:
-                run = Run(row[0], True, json.loads(row[1]))
+                run = Run(row[0], True, json.loads(row[1]), json.loads(row[2]))
         state = "interrupted"
         try:
             yield run

@@ -1,0 +1,120 @@
+"""Screening: a short search first, and the full one where net and short search differ, or for an audit.
+
+A position is doubtful if |net Q - short Q| is at least `margin` times the threshold. Of the others a fixed share is
+searched in full, too, drawn by the hash of the position's key: these audits stand for all that were left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from valuerepair.archives.select import in_share, salt, scrambled
+from valuerepair.arrays import Flags
+from valuerepair.chess import values
+from valuerepair.oracles.oracle import Judge
+from valuerepair.question import QFrom, is_candidate
+from valuerepair.store.rows import DeepResult, JudgeIdentity, unsigned
+from valuerepair.store.store import Store
+
+if TYPE_CHECKING:
+    from valuerepair.mining.search import Task
+
+MARGIN = 0.5
+AUDITED = 0.02  # of the positions that are not doubtful
+FEWEST_AUDITS = 30  # of the positions that one run drew
+_FEWEST_NODES, _SHORTEST, _SHARE = 100_000, 20_000, 20
+
+
+def short_nodes(judge: JudgeIdentity) -> int | None:
+    """The nodes of the short search that screens for a judge: the larger of 20,000 and a twentieth of its own.
+
+    None if there is no screening: it is not limited by nodes alone, has fewer than 100,000, or is the own search.
+    """
+    nodes = judge.limits.get("nodes", 0)
+    if set(judge.limits) != {"nodes"} or nodes < _FEWEST_NODES or judge.kind == "mcts":
+        return None
+    return max(_SHORTEST, nodes // _SHARE)
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """The short search, its `judge_id` in the store, and when a position is doubtful: by `alpha` and `q_from`, from
+    `margin` times the `threshold` on."""
+
+    judge: Judge
+    judge_id: int
+    threshold: float
+    alpha: float
+    q_from: QFrom = "cp"
+    margin: float = MARGIN
+
+    def is_doubtful(self, net_q: NDArray[np.float64] | float, scores: object) -> Flags:
+        """bool[n]: whether net Q [n] and the short search's raw `scores` [n, 6] (`chess.values.deep_q`) differ so much
+        that the position is searched in full; so is one without a score of this kind."""
+        disagreement = net_q - values.deep_q(np.asarray(scores, np.float64), self.alpha, self.q_from)
+        return is_candidate(disagreement, self.margin * self.threshold) | np.isnan(disagreement)
+
+    def weight(self, task: Task, short: DeepResult) -> float:
+        """The weight of the full search that a position gets after its short one; 0: none."""
+        if bool(self.is_doubtful(task.net_q, short.scores)):
+            return 1.0
+        return 1 / AUDITED if is_audited(np.array([task.position.key], np.uint64))[0] else 0.0
+
+
+def is_audited(keys: NDArray[np.uint64]) -> Flags:
+    """bool[n]: which positions, by their board keys, are searched in full although they are not doubtful."""
+    return in_share(_draws(keys), AUDITED)
+
+
+def _draws(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return scrambled(keys ^ salt("audit"))
+
+
+_LEFT = """
+FROM deep_values s JOIN positions p ON p.id = s.position_id
+LEFT JOIN deep_values f ON f.judge_id = :full AND f.position_id = s.position_id AND f.failed IS NULL
+WHERE s.judge_id = :short AND s.failed IS NULL AND (f.position_id IS NULL OR f.weight > 1)
+"""  # positions that are doubtful for no net that was mined here: without a full search, or audited
+
+
+def audits_to_come(store: Store, full_id: int, short_id: int) -> Iterator[int]:
+    """The positions that must be audited, too, so that each run's positions have `FEWEST_AUDITS`: by their draws."""
+    pair = {"full": full_id, "short": short_id}
+    query = f"SELECT p.run_id, count(*), count(f.position_id) {_LEFT} GROUP BY p.run_id"
+    for run_id, of_run, audits in store.connection.execute(query, pair).fetchall():
+        missing = min(FEWEST_AUDITS, of_run) - audits
+        if missing > 0:
+            rows = f"SELECT p.id, p.key {_LEFT} AND f.position_id IS NULL AND p.run_id = :run ORDER BY p.id"
+            found = store.connection.execute(rows, {**pair, "run": run_id}).fetchall()
+            order = np.argsort(_draws(unsigned([key for _, key in found])), kind="stable")
+            yield from (found[i][0] for i in order[:missing].tolist())
+
+
+def weigh_audits(store: Store, full_id: int, short_id: int) -> None:
+    """Has the audits of each run's positions stand for all of them that are not doubtful."""
+    with store.writing() as connection:
+        pair = {"full": full_id, "short": short_id}
+        query = f"SELECT p.run_id, count(*), count(f.position_id) {_LEFT} GROUP BY p.run_id"
+        for run_id, of_run, audits in connection.execute(query, pair).fetchall():
+            if audits:
+                weight = max(of_run / audits, 1 + 1e-9)  # above 1: an audit, even if it stands for itself alone
+                ids = f"SELECT p.id {_LEFT} AND p.run_id = :run AND f.position_id IS NOT NULL"
+                connection.execute(
+                    f"UPDATE deep_values SET weight = :weight WHERE judge_id = :full AND position_id IN ({ids})",
+                    {**pair, "run": run_id, "weight": weight},
+                )
+
+
+def settle_doubtful(store: Store, full_id: int, ids: list[int]) -> None:
+    """Has audited positions that turned out doubtful for another net stand for themselves alone."""
+    with store.writing() as connection:
+        connection.execute(
+            "UPDATE deep_values SET weight = 1 WHERE judge_id = ? AND position_id IN (SELECT value FROM json_each(?))",
+            (full_id, json.dumps(ids)),
+        )
