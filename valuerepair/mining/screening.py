@@ -103,11 +103,10 @@ def weigh_audits(store: Store, full_id: int, short_id: int) -> None:
         query = f"SELECT p.run_id, count(*), count(f.position_id) {_LEFT} GROUP BY p.run_id"
         for run_id, of_run, audits in connection.execute(query, pair).fetchall():
             if audits:
-                weight = max(of_run / audits, 1 + 1e-9)  # above 1: an audit, even if it stands for itself alone
                 ids = f"SELECT p.id {_LEFT} AND p.run_id = :run AND f.position_id IS NOT NULL"
                 connection.execute(
                     f"UPDATE deep_values SET weight = :weight WHERE judge_id = :full AND position_id IN ({ids})",
-                    {**pair, "run": run_id, "weight": weight},
+                    {**pair, "run": run_id, "weight": of_run / audits},
                 )
 
 

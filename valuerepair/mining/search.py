@@ -137,6 +137,6 @@ def search(
 def hopeless(judge: Judge, done: Searched) -> ValueRepairError:
     """The error of a judge that fails on everything."""
     return ValueRepairError(
-        f"the deep search ({judge.identity.label}) failed on each of the {done.failed} positions it was given; the last "
-        f"error: {done.last_failure}; fix the engine or choose another with --deep"
+        f"the deep search ({judge.identity.label}) failed on each of the {done.failed} positions it was given; "
+        f"the last error: {done.last_failure}; fix the engine or choose another with --deep"
     )
