@@ -1,4 +1,4 @@
-"""Stockfish under the oracle and in whole runs of mining against Stockfish fed by hand; and what Dask costs."""
+"""Stockfish under the judge and in whole runs of mining against Stockfish fed by hand; and what Dask costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from valuerepair.cores import usable_cores
 from valuerepair.engines.spec import find_engine
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import open_net
-from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.open import open_judge
 from valuerepair.runs.evaluators import Opened, open_evaluators
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
@@ -30,16 +30,16 @@ CLUSTER_WORKERS = 2
 CLUSTER_NODES = 20_000  # a fiftieth of the default: what Dask costs a position weighs fifty times as much
 
 
-def oracle_alone(data: BenchData) -> Comparison:
-    """Nodes/s of the whole oracle path (queue, history, hash cleared, parsing, checking) over those of bare pipes."""
+def judge_alone(data: BenchData) -> Comparison:
+    """Nodes/s of the whole judge path (queue, history, hash cleared, parsing, checking) over those of bare pipes."""
     # A repeat takes a tenth of the time: five on either side, and the first of ours, which is not measured.
     with (
         ByHand(data, seconds=data.seconds / 10, at_least=4) as by_hand,
-        open_oracle(by_hand.deep, net_path=None, workers=by_hand.workers) as oracle,
+        open_judge(by_hand.deep, net_path=None, workers=by_hand.workers) as judge,
     ):
 
         def ours() -> float:
-            results = [f.result() for f in [oracle.submit(p) for p in by_hand.positions]]
+            results = [f.result() for f in [judge.submit(p) for p in by_hand.positions]]
             return sum(r.nodes for r in results if isinstance(r, DeepResult))
 
         return by_hand.compare("Stockfish", ours)
@@ -53,12 +53,12 @@ def whole_run(data: BenchData) -> Comparison:
     with (
         ByHand(data, seconds=data.seconds / 5, at_least=16) as by_hand,
         open_net(data.net) as net,
-        open_oracle(by_hand.deep, net_path=None, workers=by_hand.workers) as oracle,
+        open_judge(by_hand.deep, net_path=None, workers=by_hand.workers) as judge,
         tempfile.TemporaryDirectory(prefix="vr-bench-") as folder,
     ):
         # The first positions that this draws are those of `by_hand`.
         options = MineOptions(sample=SAMPLE, limit=len(by_hand.positions))
-        ours = _mining(data.archive, options, Opened(net, oracle), folder)
+        ours = _mining(data.archive, options, Opened(net, judge), folder)
         return by_hand.compare("vr mine", ours)
 
 
@@ -91,7 +91,7 @@ def _mining(archive: str, options: MineOptions, opened: Opened, folder: str) -> 
     def run() -> float:
         name = os.path.join(folder, f"{len(os.listdir(folder))}.db")
         with Store.open(name, create=True) as store:
-            summary = mine([archive], options, store, opened.net, opened.oracle)
+            summary = mine([archive], options, store, opened.net, opened.judge)
         if summary.state == "interrupted":  # a signal, which ends the run and not yet the benchmark
             raise KeyboardInterrupt
         return float(summary.nodes)
@@ -102,7 +102,7 @@ def _mining(archive: str, options: MineOptions, opened: Opened, folder: str) -> 
 class ByHand:
     """One bare Stockfish a core, and positions of the archive for some `seconds`, but `at_least` so many a process.
 
-    A context manager that ends the processes. `deep` is what `open_oracle` needs to search alike.
+    A context manager that ends the processes. `deep` is what `open_judge` needs to search alike.
     """
 
     deep = f"stockfish:nodes={NODES}"
@@ -167,7 +167,7 @@ class _Pipe:
         self._process.stdin.flush()
 
     def search(self, position: str) -> int:
-        """Searches with an empty hash, as the oracle does; returns the nodes."""
+        """Searches with an empty hash, as the judge does; returns the nodes."""
         self._write(f"ucinewgame\n{position}\ngo nodes {NODES}\n")
         nodes = 0
         assert self._process.stdout is not None

@@ -44,7 +44,7 @@ def run(db: Path, cluster: str | None, options: MineOptions, said: list[str], ne
         Store.open(db, create=True) as store,
         opening(deep, net, None, device="cpu", threads=1) as opened,
     ):
-        return mine([GAMES], options, store, opened.net, opened.oracle)
+        return mine([GAMES], options, store, opened.net, opened.judge)
 
 
 @pytest.fixture(scope="module")

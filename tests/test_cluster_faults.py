@@ -52,11 +52,11 @@ def run(db: Path, address: str, deep: str, remarks: list[str], options: MineOpti
         Store.open(db, create=True) as store,
         open_on_cluster(parse_cluster(address), deep, "maia-1900", None, device="cpu") as opened,
     ):
-        return mine([GAMES], options, store, opened.net, opened.oracle)
+        return mine([GAMES], options, store, opened.net, opened.judge)
 
 
 def accounts(db: Path, cut: int = 0) -> tuple[int, int, int]:
-    """(positions, those scored by net and oracle, those recorded as failed); none may be both, `cut` are neither."""
+    """(positions, those scored by net and judge, those recorded as failed); none may be both, `cut` are neither."""
     with Store.open(db) as store:
         ask = store.connection.execute
         positions = {i for (i,) in ask("SELECT id FROM positions")}

@@ -39,7 +39,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.weights import NetFile
 from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.runs.workers import Evaluated, Events, NetBroke, net_line
-from valuerepair.store.rows import OracleIdentity
+from valuerepair.store.rows import JudgeIdentity
 from valuerepair.version import __version__
 
 GAMES = str(Path(__file__).parents[1] / "data" / "games.pgn.zst")
@@ -200,9 +200,9 @@ def test_a_driver_leaves_at_once_however_often_it_is_woken(monkeypatch: pytest.M
         assert time.monotonic() - began < 5
 
 
-def identity(**changes: object) -> OracleIdentity:
+def identity(**changes: object) -> JudgeIdentity:
     facts = {"kind": "stockfish", "engine": "Stockfish 15.1", "sha256": "ab" * 32, "limits": {"nodes": 1}}
-    return OracleIdentity(**{**facts, "options": {"Hash": "16"}, **changes})  # type: ignore[arg-type]  # any field
+    return JudgeIdentity(**{**facts, "options": {"Hash": "16"}, **changes})  # type: ignore[arg-type]  # any field
 
 
 def test_what_differs_is_named() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError, Future, wait
 from typing import cast
 
@@ -49,7 +49,7 @@ class CountingForest:
         self.growing[tag] = position.ply
         return 0
 
-    def step(self, more: Callable[[object, SearchResult], int]) -> list[tuple[object, SearchResult]]:
+    def step(self) -> list[tuple[object, SearchResult]]:
         assert self.growing
         self.sizes.append(len(self.growing))
         self.rounds.set()

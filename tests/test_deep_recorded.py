@@ -1,4 +1,4 @@
-"""Recorded evaluations as oracles: identities, settings, and what is said of their point of view."""
+"""Recorded evaluations as judges: identities, settings, and what is said of their point of view."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from valuerepair.store.store import Store
 # -- identities and settings ------------------------------------------------------------------------------------------
 
 
-def test_what_changes_values_makes_another_oracle() -> None:
+def test_what_changes_values_makes_another_judge() -> None:
     options = [
         RecordedOptions("eval"),
         RecordedOptions("eval", depth=False),
@@ -101,7 +101,7 @@ def test_a_given_kind_is_taken_without_a_look_at_the_archives(said: list[str]) -
 EVALS = "1. e4 {[%eval 0.2]} e5 {[%eval 0.3,20]} 2. Nf3 {[%eval 0.1]} Nc6 {[%eval 0.4,18]} 3. Bb5"
 
 
-def test_evaluations_with_and_without_depth_are_never_one_oracle_unsaid(tmp_path: Path, said: list[str]) -> None:
+def test_evaluations_with_and_without_depth_are_never_one_judge_unsaid(tmp_path: Path, said: list[str]) -> None:
     path = tmp_path / "a.pgn"
     path.write_text(f'[Result "*"]\n\n{EVALS} *\n')
     for text in ("recorded", "recorded:kind=eval"):
@@ -114,7 +114,7 @@ def test_evaluations_with_and_without_depth_are_never_one_oracle_unsaid(tmp_path
         done = import_recorded([str(path)], options, store, RecordedSource.of(both), KeyNet())
     assert done.remarks == [
         "recorded evaluations: depth 18 to 20, median 19 (2 do not say); nodes not recorded",
-        "warning: 2 of 4 evaluations do not say how deep they looked and are in one oracle with the others; "
+        "warning: 2 of 4 evaluations do not say how deep they looked and are in one judge with the others; "
         "recorded:min-depth=1 leaves them out",
     ]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from valuerepair.engines.kinds import KINDS, STOCKFISH, kind_of, parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.files import file_sha256
-from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.open import open_judge
 from valuerepair.play.lineup import parse_side
-from valuerepair.store.rows import OracleIdentity
+from valuerepair.store.rows import JudgeIdentity
 
 FAKE = str(Path(__file__).with_name("fake_engine.py"))
 
@@ -46,20 +46,20 @@ def test_a_kind_is_one_object_on_every_machine() -> None:
     assert all(pickle.loads(pickle.dumps(kind)) is kind for kind in KINDS.values())
     assert kind_of("of-tomorrow").searches
     with pytest.raises(UsageError, match="does not know where this engine is"):
-        kind_of("of-tomorrow").spec_of(OracleIdentity("of-tomorrow", "E", "", {"nodes": 1}, {}))
+        kind_of("of-tomorrow").spec_of(JudgeIdentity("of-tomorrow", "E", "", {"nodes": 1}, {}))
 
 
 def test_a_store_has_no_engine_write_files_nor_say_a_second_command() -> None:
     options = {"Debug Log File": "/home/me/.profile", "Hash": "32"}
-    assert STOCKFISH.spec_of(OracleIdentity("stockfish", "S", "", {"nodes": 5}, options)).options == {"Hash": "32"}
+    assert STOCKFISH.spec_of(JudgeIdentity("stockfish", "S", "", {"nodes": 5}, options)).options == {"Hash": "32"}
     with pytest.raises(UsageError, match="printable"):
-        STOCKFISH.spec_of(OracleIdentity("stockfish", "S", "", {"nodes": 5}, {"Hash": "1\nsetoption name X value y"}))
+        STOCKFISH.spec_of(JudgeIdentity("stockfish", "S", "", {"nodes": 5}, {"Hash": "1\nsetoption name X value y"}))
 
 
 def test_a_file_that_an_option_names_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "book").write_bytes(b"moves")
     text = f"uci:{sys.executable},arg={FAKE},option.Book Path=book,nodes=9"
-    with open_oracle(text, net_path=None, workers=1) as oracle:
-        assert oracle.identity.options["Book Path"] == f"book#{file_sha256(str(tmp_path / 'book'))[:12]}"
-        assert oracle.identity.options["program"] == f"fake_engine.py#{file_sha256(FAKE)[:12]}"
+    with open_judge(text, net_path=None, workers=1) as judge:
+        assert judge.identity.options["Book Path"] == f"book#{file_sha256(str(tmp_path / 'book'))[:12]}"
+        assert judge.identity.options["program"] == f"fake_engine.py#{file_sha256(FAKE)[:12]}"

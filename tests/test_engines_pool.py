@@ -14,7 +14,7 @@ import chess.engine
 import psutil
 import pytest
 
-from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, one_search, search_seconds
+from valuerepair.engines.pool import BadAnswer, EnginePool, PoolCounts, search_seconds
 from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.spec import find_engine
 from valuerepair.engines.uci import BadOption, EngineSetup, SearchReport
@@ -52,7 +52,8 @@ def opened() -> Iterator[Opener]:
 def ask(pool: EnginePool, position: str = "position startpos") -> Future[Answer]:
     return pool.submit(
         position,
-        lambda: one_search("go nodes 1000", lambda report: report.cp),
+        "go nodes 1000",
+        lambda report: report.cp,
         lambda reason, attempts: f"{reason} [{attempts}]",
     )
 
@@ -114,7 +115,8 @@ def test_an_answer_its_taker_refuses_is_a_failure_too(opened: Opener) -> None:
 
     refused = pool.submit(
         "position startpos",
-        lambda: one_search("go nodes 1000", refuse),
+        "go nodes 1000",
+        refuse,
         lambda reason, attempts: f"{reason} [{attempts}]",
     )
     assert refused.result(20) == "gave the illegal best move e2e4 [3]"
@@ -136,35 +138,27 @@ def test_any_white_space_is_between_words(opened: Opener) -> None:
 def test_a_second_answer_and_late_lines_do_not_belong_to_the_next_search(opened: Opener) -> None:
     """fastchess drops them by the isready that it sends before every go, python-chess and cutechess ignore them."""
 
-    def twice() -> Plan[list[tuple[int, int | None]]]:
-        found = []
-        for nodes in (1000, 2000, 3000):
-            report = yield f"go nodes {nodes}"
-            found.append((report.nodes, report.cp))
-        return found
-
     pool = opened(fake("twice-on=startpos", "late-on=startpos"))
-    found = pool.submit("position startpos", twice, lambda reason, attempts: [(attempts, None)])
-    assert found.result(20) == [(nodes, len("position startpos")) for nodes in (1000, 2000, 3000)]
+    found = [
+        pool.submit(
+            "position startpos",
+            f"go nodes {nodes}",
+            lambda report: (report.nodes, report.cp),
+            lambda reason, attempts: (attempts, None),
+        )
+        for nodes in (1000, 2000, 3000)
+    ]
+    expected = [(nodes, len("position startpos")) for nodes in (1000, 2000, 3000)]
+    assert [future.result(20) for future in found] == expected
 
 
-def test_an_engine_is_asked_once_before_each_search_and_at_once_after_ucinewgame(
-    opened: Opener, tmp_path: Path
-) -> None:
+def test_every_search_is_a_new_game_and_the_engine_is_asked_once_before_it(opened: Opener, tmp_path: Path) -> None:
     log = tmp_path / "log"
-
-    def twice() -> Plan[Answer]:
-        yield "go nodes 1000"
-        report = yield "go nodes 2000"
-        return report.cp
-
     pool = opened(fake(f"log={log}"))
-    assert pool.submit("position startpos", twice, lambda reason, attempts: reason).result(20) == 17
-    assert ask(pool).result(20) == 17
+    assert [ask(pool).result(20) for _ in range(2)] == [17, 17]
     pool.close()
-    position, new, first = "position startpos", ["ucinewgame", "isready"], "go nodes 1000"
-    searches = [position, first, "isready", position, "go nodes 2000", *new, position, first, *new]
-    assert log.read_text().splitlines() == ["uci", *new, *searches, "stop", "quit"]
+    search, new = ["position startpos", "go nodes 1000"], ["ucinewgame", "isready"]
+    assert log.read_text().splitlines() == ["uci", *new, *search, *new, *search, *new, "stop", "quit"]
 
 
 def test_a_line_that_uci_does_not_know_is_passed_over(opened: Opener) -> None:
@@ -258,10 +252,7 @@ def test_stockfish_gives_the_same_whatever_the_order_and_the_number_of_engines(o
     def searches(workers: int, order: list[str]) -> dict[str, tuple[object, ...]]:
         pool = EnginePool(setup, 60, workers)
         opened.pools.append(pool)
-        futures = {
-            line: pool.submit(line, lambda: one_search("go nodes 40000", scores), lambda reason, _: (reason,))
-            for line in order
-        }
+        futures = {line: pool.submit(line, "go nodes 40000", scores, lambda reason, _: (reason,)) for line in order}
         return {line: future.result(60) for line, future in futures.items()}
 
     once = searches(1, lines)
@@ -272,10 +263,10 @@ def test_stockfish_gives_the_same_whatever_the_order_and_the_number_of_engines(o
 
 PARENT = """
 import sys, time
-from valuerepair.engines.pool import EnginePool, one_search
+from valuerepair.engines.pool import EnginePool
 from valuerepair.engines.uci import EngineSetup
 pool = EnginePool(EngineSetup(sys.argv[1]), 600, 2)
-futures = [pool.submit("position startpos", lambda: one_search("go infinite", str), lambda *_: "") for _ in range(2)]
+futures = [pool.submit("position startpos", "go infinite", str, lambda *_: "") for _ in range(2)]
 while not all(future.running() for future in futures):
     time.sleep(0.01)
 print("searching", flush=True)

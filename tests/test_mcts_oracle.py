@@ -1,4 +1,4 @@
-"""The oracle of this project's own search: its values, what its identity depends on, sharing, failures, memory."""
+"""The judge of this project's own search: its values, what its identity depends on, sharing, failures, memory."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from valuerepair.mcts.forest import forest_bytes
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.oracles import mcts_oracle
-from valuerepair.oracles.mcts_oracle import MctsOracle, identity_of, open_mcts
-from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.mcts_oracle import MctsJudge, identity_of, open_mcts
+from valuerepair.oracles.open import open_judge
 from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.oracles.searching import search_positions
 from valuerepair.store.rows import DeepResult
@@ -58,8 +58,8 @@ def random_position(dice: random.Random) -> Position:
 
 
 def test_lc0_golden_numbers(net: Net) -> None:
-    with open_oracle(f"mcts:nodes=100,lc0_floats=1,{AS_LC0}", net_path=None, net=net) as oracle:
-        futures = [oracle.submit(bare(fen)) for fen, *_ in GOLDEN]
+    with open_judge(f"mcts:nodes=100,lc0_floats=1,{AS_LC0}", net_path=None, net=net) as judge:
+        futures = [judge.submit(bare(fen)) for fen, *_ in GOLDEN]
         results = [future.result(60) for future in futures]
     for result, (_, best, cp, wdl) in zip(results, GOLDEN, strict=True):
         assert isinstance(result, DeepResult)
@@ -74,8 +74,8 @@ def test_values_do_not_depend_on_the_company_nor_on_the_number_of_trees(net: Net
     positions = [random_position(dice) for _ in range(24)]
     by_trees = []
     for trees, order in ((1, positions), (7, positions), (64, positions[::-1])):
-        with MctsOracle(net, SearchParams(), 40, trees) as oracle:
-            futures = {p.fen: oracle.submit(p) for p in order}
+        with MctsJudge(net, SearchParams(), 40, trees) as judge:
+            futures = {p.fen: judge.submit(p) for p in order}
             results = {fen: f.result(120) for fen, f in futures.items()}
         assert all(isinstance(r, DeepResult) for r in results.values())
         by_trees.append({fen: replace(r, time_ms=0) for fen, r in results.items() if isinstance(r, DeepResult)})
@@ -91,8 +91,8 @@ def test_one_node_is_the_net_itself(net: Net) -> None:
     dice = random.Random(9)
     positions = [random_position(dice) for _ in range(8)]
     values = net.evaluate(PositionBatch.from_positions(positions))
-    with MctsOracle(net, SearchParams(), 1, 4) as oracle:
-        results = [f.result(60) for f in [oracle.submit(p) for p in positions]]
+    with MctsJudge(net, SearchParams(), 1, 4) as judge:
+        results = [f.result(60) for f in [judge.submit(p) for p in positions]]
     for result, q in zip(results, values.q.tolist(), strict=True):
         assert isinstance(result, DeepResult)
         assert result.q == pytest.approx(q, abs=1e-5)
@@ -100,10 +100,10 @@ def test_one_node_is_the_net_itself(net: Net) -> None:
 
 
 def test_a_mate_is_a_mate_and_q_is_one(net: Net) -> None:
-    with MctsOracle(net, SearchParams(certainty=True), 200, 2) as oracle:
-        won = oracle.submit(bare(MATE_IN_1)).result(60)
+    with MctsJudge(net, SearchParams(certainty=True), 200, 2) as judge:
+        won = judge.submit(bare(MATE_IN_1)).result(60)
         board = chess.Board(MATE_IN_1)
-        mirrored = oracle.submit(bare(board.mirror().fen())).result(60)
+        mirrored = judge.submit(bare(board.mirror().fen())).result(60)
     assert isinstance(won, DeepResult)
     assert (won.mate, won.cp, won.q, won.best_move, won.wdl) == (1, None, 1.0, "a1a8", (1000, 0, 0))
     assert isinstance(mirrored, DeepResult)
@@ -114,8 +114,8 @@ def test_its_q_is_the_one_that_vr_eval_gives(net: Net) -> None:
     """Whether it is proven or not."""
     positions = [bare(fen) for fen, *_ in GOLDEN] + [bare(MATE_IN_1)]
     params = SearchParams(certainty=True, lookahead=True)
-    with MctsOracle(net, params, 50, len(positions)) as oracle:
-        deep = [f.result(60) for f in [oracle.submit(p) for p in positions]]
+    with MctsJudge(net, params, 50, len(positions)) as judge:
+        deep = [f.result(60) for f in [judge.submit(p) for p in positions]]
     for result, searched in zip(deep, search_positions(net, params, positions, 50), strict=True):
         assert isinstance(result, DeepResult)
         assert searched.result is not None
@@ -134,8 +134,8 @@ def test_its_q_is_the_one_that_vr_eval_gives(net: Net) -> None:
     ],
 )
 def test_what_cannot_be_searched_fails_at_once(net: Net, fen: str, reason: str) -> None:
-    with MctsOracle(net, SearchParams(), 10, 1) as oracle:
-        outcome = oracle.submit(bare(fen)).result(0)
+    with MctsJudge(net, SearchParams(), 10, 1) as judge:
+        outcome = judge.submit(bare(fen)).result(0)
     assert isinstance(outcome, DeepFailure)
     assert outcome.reason.startswith(reason)
     assert outcome.attempts == 0
@@ -172,19 +172,19 @@ def test_trees_and_threads_change_no_identity(net: Net, shared_data: Path) -> No
     digests = set()
     with open_net(path, device="cpu", threads=1) as one:
         for trees, used in ((1, one), (5, net)):
-            with open_mcts(SearchParams(), 10, trees, used) as oracle:
-                assert oracle.workers == trees
-                digests.add(oracle.identity.digest)
+            with open_mcts(SearchParams(), 10, trees, used) as judge:
+                assert judge.workers == trees
+                digests.add(judge.identity.digest)
     assert len(digests) == 1
 
 
 def test_the_net_is_shared_when_it_is_the_same_and_opened_when_it_is_another(net: Net, shared_data: Path) -> None:
     folder = shared_data / "nets"
-    with open_oracle(f"mcts:nodes=2,weights={folder}/maia-1900.pb.gz", net_path=None, net=net) as oracle:
-        assert isinstance(oracle, MctsOracle)
-        assert oracle._net is net
-    other = open_oracle(f"mcts:nodes=2,weights={folder}/maia-1100.pb.gz", net_path=None, net=net)
-    assert isinstance(other, MctsOracle)
+    with open_judge(f"mcts:nodes=2,weights={folder}/maia-1900.pb.gz", net_path=None, net=net) as judge:
+        assert isinstance(judge, MctsJudge)
+        assert judge._net is net
+    other = open_judge(f"mcts:nodes=2,weights={folder}/maia-1100.pb.gz", net_path=None, net=net)
+    assert isinstance(other, MctsJudge)
     with other:
         assert other.identity.net == "maia-1100"
         assert isinstance(other.submit(bare(STARTPOS_FEN)).result(30), DeepResult)
@@ -195,11 +195,11 @@ def test_the_net_is_shared_when_it_is_the_same_and_opened_when_it_is_another(net
 
 
 def test_closing_with_cancel_gives_up_what_runs(net: Net) -> None:
-    oracle = MctsOracle(net, SearchParams(), 1_000_000, 2)
-    running = [oracle.submit(bare(STARTPOS_FEN)) for _ in range(3)]
+    judge = MctsJudge(net, SearchParams(), 1_000_000, 2)
+    running = [judge.submit(bare(STARTPOS_FEN)) for _ in range(3)]
     time.sleep(0.3)
     begun = time.monotonic()
-    oracle.close(cancel=True)
+    judge.close(cancel=True)
     assert time.monotonic() - begun < 3
     for future in running:
         with pytest.raises(CancelledError):
@@ -207,15 +207,15 @@ def test_closing_with_cancel_gives_up_what_runs(net: Net) -> None:
 
 
 def test_memory_is_bounded(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_mcts(SearchParams(), 1000, None, net) as oracle:
-        assert oracle.workers == net.session.streams * net.batch_size
+    with open_mcts(SearchParams(), 1000, None, net) as judge:
+        assert judge.workers == net.session.streams * net.batch_size
     monkeypatch.setattr(mcts_oracle, "available_memory", lambda: 6 * forest_bytes(1, 10_000))
-    with open_mcts(SearchParams(), 10_000, None, net) as oracle:
-        assert oracle.workers == 3  # half of the memory
+    with open_mcts(SearchParams(), 10_000, None, net) as judge:
+        assert judge.workers == 3  # half of the memory
     with pytest.raises(UsageError, match="7 trees of 10,000 nodes"):
         open_mcts(SearchParams(), 10_000, 7, net)
     with pytest.raises(UsageError, match="1,000,000,000 nodes"):
-        open_oracle("mcts:nodes=1000M", net_path=None, net=net)
+        open_judge("mcts:nodes=1000M", net_path=None, net=net)
 
 
 @pytest.mark.slow

@@ -23,8 +23,8 @@ from valuerepair.arrays import Floats
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.nets.net import open_net
-from valuerepair.oracles.mcts_oracle import MctsOracle
-from valuerepair.oracles.open import open_oracle
+from valuerepair.oracles.mcts_oracle import MctsJudge
+from valuerepair.oracles.open import open_judge
 from valuerepair.store.rows import DeepResult
 
 NODES = (25, 50, 100, 200, 400, 1000)
@@ -37,20 +37,21 @@ TREES = 128
 def search(batch: PositionBatch, net: str | None, settings: str) -> tuple[Floats, Floats, Floats]:
     """The net's Q [n], and for each number of nodes the search's Q and its visits [n, k]."""
     spec = ",".join(filter(None, [f"mcts:nodes={NODES[-1]}", f"trees={TREES}", settings]))
-    with open_net(net) as opened, open_oracle(spec, net_path=None, net=opened) as oracle:
-        assert isinstance(oracle, MctsOracle)
+    with open_net(net) as opened, open_judge(spec, net_path=None, net=opened) as judge:
+        assert isinstance(judge, MctsJudge)
         net_q = opened.evaluate(batch).q
-        climbs = [future.result() for future in [oracle.climb(p, NODES[:-1], lambda results: True) for p in batch]]
-    results = [climb.results for climb in climbs if not hasattr(climb, "reason")]
-    assert len(results) == len(batch)
-    q = np.array([[result.q for result in rungs] for rungs in results], np.float64)
-    visits = np.array([[result.nodes for result in rungs] for rungs in results], np.float64)
+        futures = [[judge.submit(p, nodes) for nodes in NODES] for p in batch]
+        results = [[future.result() for future in row] for row in futures]
+    q = np.array([[result.q for result in row if isinstance(result, DeepResult)] for row in results], np.float64)
+    visits = np.array(
+        [[result.nodes for result in row if isinstance(result, DeepResult)] for row in results], np.float64
+    )
     return net_q.astype(np.float64), q, visits
 
 
 def ask_stockfish(positions: list[Position]) -> list[DeepResult]:
-    with open_oracle("stockfish:nodes=1M", net_path=None) as oracle:
-        results = [future.result() for future in [oracle.submit(position) for position in positions]]
+    with open_judge("stockfish:nodes=1M", net_path=None) as judge:
+        results = [future.result() for future in [judge.submit(position) for position in positions]]
     assert all(isinstance(result, DeepResult) for result in results)
     return [result for result in results if isinstance(result, DeepResult)]
 

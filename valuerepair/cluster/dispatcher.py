@@ -51,7 +51,7 @@ _HOPELESS = 12  # workers that may die on the net before any batch has come back
 
 @dataclass(eq=False)
 class Job:
-    """A method of net or oracle with its arguments.
+    """A method of net or judge with its arguments.
 
     `fail` makes the result of a job that is given up, from the reason and the number of lost workers. `lost` counts the
     workers that died with the job. After `_SUSPICIOUS` of them it becomes a `suspect`, which is tried alone; after as

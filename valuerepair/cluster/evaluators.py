@@ -1,10 +1,10 @@
-"""A net and an oracle that work on a cluster, opened as `runs.evaluators` opens those of this machine."""
+"""A net and a judge that work on a cluster, opened as `runs.evaluators` opens those of this machine."""
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,10 +23,10 @@ from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.nets.net import HISTORY_FILL, NetIdentity, NetValues, Priors
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
-from valuerepair.oracles.open import open_oracle, without_remarks
-from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
+from valuerepair.oracles.open import open_judge, without_remarks
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, Judge
 from valuerepair.runs.evaluators import Opened
-from valuerepair.store.rows import OracleIdentity
+from valuerepair.store.rows import JudgeIdentity
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def open_on_cluster(
     workers: int | None = None,
     **net_options: Any,
 ) -> Iterator[Opened]:
-    """Opens net and oracle on the workers of a cluster, as `runs.evaluators.open_evaluators` does on this machine.
+    """Opens net and judge on the workers of a cluster, as `runs.evaluators.open_evaluators` does on this machine.
 
     Each worker runs `workers` searches at a time (default: one for each of its threads), and the net on `threads`
     threads. Workers must have the engine of this machine; if it has none, the one that most of them have. Raises
@@ -77,10 +77,10 @@ def open_on_cluster(
     try:
         dispatcher.start()
         cluster_net = ClusterNet(dispatcher)
-        oracle = ClusterOracle(dispatcher)
-        log.info(f"deep search: {oracle.identity.label}, {oracle.workers} at once on the cluster {address}, so far")
+        judge = ClusterJudge(dispatcher)
+        log.info(f"deep search: {judge.identity.label}, {judge.workers} at once on the cluster {address}, so far")
         log.info(f"net: {cluster_net.identity.name} on the cluster")
-        yield Opened(cluster_net, oracle)
+        yield Opened(cluster_net, judge)
     finally:
         dispatcher.close()
 
@@ -97,9 +97,9 @@ def _own_engine(assignment: Assignment) -> dict[Role, Offer]:
     try:
         with (
             without_remarks(),
-            open_oracle(assignment.deep, net_path=str(assignment.net.path), workers=1) as oracle,
+            open_judge(assignment.deep, net_path=str(assignment.net.path), workers=1) as judge,
         ):
-            return {Role.SEARCH: Offer(oracle.identity)}
+            return {Role.SEARCH: Offer(judge.identity)}
     except UsageError:
         raise
     except ValueRepairError as error:
@@ -161,13 +161,13 @@ def _raise_failed(reason: str, attempts: int) -> NoReturn:
     raise ValueRepairError(f"the net failed on {attempts} workers for the same position; the last error: {reason}")
 
 
-class ClusterOracle(Oracle):
+class ClusterJudge(Judge):
     """A deep evaluator on a cluster. `workers` is the number of searches that it now runs at a time."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         """Waits for the first worker that has the engine. Raises ValueRepairError."""
         self._dispatcher, identity = dispatcher, dispatcher.agreed(Role.SEARCH).identity
-        assert isinstance(identity, OracleIdentity)
+        assert isinstance(identity, JudgeIdentity)
         self.identity = identity
 
     @property
@@ -178,16 +178,9 @@ class ClusterOracle(Oracle):
     def capacity(self) -> int:
         return self._dispatcher.capacity(Role.SEARCH)
 
-    def submit(self, position: Position) -> Future[DeepOutcome]:
-        return self._search("submit", position)
-
-    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `Oracle`. The worker calls `go_on`, which must therefore pickle."""
-        return self._search("climb", position, tuple(rungs), go_on)
-
-    def _search(self, method: str, position: Position, *arguments: Any) -> Future[Any]:
-        call = method, replace(position, origin=Origin()), *arguments
-        return self._dispatcher.submit(Role.SEARCH, call, DeepFailure)
+    def submit(self, position: Position, nodes: int | None = None) -> Future[DeepOutcome]:
+        """As `Judge.submit`."""
+        return self._dispatcher.submit(Role.SEARCH, ("submit", replace(position, origin=Origin()), nodes), DeepFailure)
 
     def close(self, *, cancel: bool = False) -> None:
         """Leaves the cluster, which ends the net as well. Abandons searches in flight: wait for their futures first."""

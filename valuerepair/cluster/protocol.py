@@ -11,7 +11,7 @@ from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.weights import NetFile
-from valuerepair.store.rows import OracleIdentity
+from valuerepair.store.rows import JudgeIdentity
 
 
 class Role(Enum):
@@ -42,7 +42,7 @@ class Assignment:
 class Offer(NamedTuple):
     """A net or engine of a worker. `at_once` counts searches at a time, 1 for a net; `provider` is the net's."""
 
-    identity: NetIdentity | OracleIdentity
+    identity: NetIdentity | JudgeIdentity
     at_once: int = 1
     provider: str = ""
 
@@ -63,7 +63,7 @@ def reason_of(error: Exception) -> str:
     return line if isinstance(error, ValueRepairError) else f"{type(error).__name__}: {line}"
 
 
-def difference(offered: NetIdentity | OracleIdentity, agreed: NetIdentity | OracleIdentity) -> str | None:
+def difference(offered: NetIdentity | JudgeIdentity, agreed: NetIdentity | JudgeIdentity) -> str | None:
     """How a worker's net or engine differs from the agreed one, in one line; None if it does not."""
     if offered == agreed:
         return None

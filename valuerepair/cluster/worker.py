@@ -21,8 +21,8 @@ from valuerepair.files import cache_folder, file_sha256, written_whole
 from valuerepair.nets.devices import CPU
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.weights import NetFile
-from valuerepair.oracles.open import open_oracle
-from valuerepair.oracles.oracle import Oracle
+from valuerepair.oracles.open import open_judge
+from valuerepair.oracles.oracle import Judge
 from valuerepair.runs.beside import searched_lines
 from valuerepair.version import __version__
 
@@ -43,7 +43,7 @@ class WorkerEvaluators(WorkerPlugin):
         self._cores = assignment.cores or worker.state.nthreads
         self._opening, self._evaluating = threading.RLock(), threading.Lock()
         self._net: Net | None = None
-        self._oracle: Oracle | None = None
+        self._judge: Judge | None = None
         self._last_used, self._driver_left = time.monotonic(), False
 
     def setup(self, worker: Any) -> None:
@@ -66,9 +66,9 @@ class WorkerEvaluators(WorkerPlugin):
     def _close(self) -> None:
         """Aborts running searches, and closes engines and net."""
         with self._opening:
-            oracle, net, self._oracle, self._net = self._oracle, self._net, None, None
-        if oracle is not None:
-            oracle.close(cancel=True)
+            judge, net, self._judge, self._net = self._judge, self._net, None, None
+        if judge is not None:
+            judge.close(cancel=True)
         if net is not None:
             net.close()
 
@@ -78,8 +78,8 @@ class WorkerEvaluators(WorkerPlugin):
             if role is Role.NET:
                 net = self._open_net()
                 return Offer(net.identity, 1, net.provider)
-            oracle = self._open_oracle()
-            return Offer(replace(oracle.identity, plain=dict(oracle.identity.plain or {})), oracle.workers)
+            judge = self._open_judge()
+            return Offer(replace(judge.identity, plain=dict(judge.identity.plain or {})), judge.workers)
         except Exception as error:
             return reason_of(error)
 
@@ -95,26 +95,26 @@ class WorkerEvaluators(WorkerPlugin):
                 self._net = net
             return self._net
 
-    def _open_oracle(self) -> Oracle:
+    def _open_judge(self) -> Judge:
         assignment, spec = self._assignment, self._assignment.deep
         with self._opening:
             self._check_driver()
-            if self._oracle is None:
+            if self._judge is None:
                 if assignment.weights is not None:
                     spec = replace(spec, weights=_local_path(assignment.weights))
                 # Our own search, and lc0 on a graphics card, choose the number of simultaneous searches themselves.
                 chooses_itself = spec.kind.takes_net and (self._gpu or spec.kind.built_in)
                 searches = assignment.searches or (None if chooses_itself else self._cores)
                 net = self._open_net() if spec.kind.built_in else None
-                self._oracle = open_oracle(spec, net_path=_local_path(assignment.net), net=net, workers=searches)
-            return self._oracle
+                self._judge = open_judge(spec, net_path=_local_path(assignment.net), net=net, workers=searches)
+            return self._judge
 
     def _check_driver(self) -> None:
         if self._driver_left:  # nobody would close them later
             raise ValueRepairError("its driver has disconnected")
 
     def work(self, role: Role, calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The results of calls of the net or the oracle; each of `calls` is a method's name and its arguments."""
+        """The results of calls of the net or the judge; each of `calls` is a method's name and its arguments."""
         self._last_used = time.monotonic()
         try:
             if role is Role.NET:
@@ -122,8 +122,8 @@ class WorkerEvaluators(WorkerPlugin):
                 with self._evaluating:
                     net = self._open_net()
                     return [_call_net(net, *call) for call in calls]
-            oracle = self._open_oracle()
-            futures = [getattr(oracle, method)(*arguments) for method, *arguments in calls]
+            judge = self._open_judge()
+            futures = [getattr(judge, method)(*arguments) for method, *arguments in calls]
             return [future.result() for future in futures]
         finally:
             self._last_used = time.monotonic()

@@ -46,8 +46,8 @@ _LEFT_OUT = {"device", "precision", "moves_left", "WeightsFile", "VerboseMoveSta
 _DIGEST = 12  # characters, as in the names of Stockfish's nets
 
 
-class KnownOracle(Protocol):
-    """An oracle as a store describes it; see `store.rows.OracleIdentity`."""
+class KnownJudge(Protocol):
+    """A judge as a store describes it; see `store.rows.JudgeIdentity`."""
 
     @property
     def sha256(self) -> str: ...
@@ -64,7 +64,7 @@ class JudgeSetup:
     `sha256` is the program's. In the identity, `identity_options` replace the engine's settings of the same name (a
     net's path by its hash, for instance), and None removes a setting. `plain` are the usual options, which the label
     omits. `recorded_defaults` are options that the identity includes even at their defaults. `net` is the name of the
-    net that the engine reads, `net_file` its SHA-256 and path.
+    net that the engine reads, `net_path` its file.
     """
 
     spec: EngineSpec
@@ -74,7 +74,7 @@ class JudgeSetup:
     identity_options: Mapping[str, str | None] = field(default_factory=dict)
     plain: Mapping[str, str] = field(default_factory=dict)
     recorded_defaults: tuple[str, ...] = ()
-    net_file: tuple[str, str] | None = None
+    net_path: str | None = None
 
 
 class EngineKind:
@@ -84,16 +84,15 @@ class EngineKind:
     `default_nodes`: None if the text must have a limit. `install`: how to install it. `searches`: False for recorded
     evaluations. `built_in`: the search is this program's own. `takes_net`: it searches with a net, and is given one
     that the text does not name. `own_q`: it gives Q itself, without an alpha. `any_engine`: it is whatever program the
-    user names, so its scores may not be from the side to move. `in_package`: the package has searches of this kind,
-    with which screening begins; other kinds borrow them, and cut nothing before they have made searches themselves.
-    `first_word`: the first word of its text, as in an example, if that is not a setting.
+    user names, so its scores may not be from the side to move. `first_word`: the first word of its text,
+    as in an example, if that is not a setting.
     """
 
     settings: tuple[str, ...] = ("path",)
     default_nodes: int | None = None
     install = ""
     searches = True
-    built_in = takes_net = own_q = any_engine = in_package = False
+    built_in = takes_net = own_q = any_engine = False
     first_word = ""
 
     def __init__(self, name: str) -> None:
@@ -199,14 +198,9 @@ class EngineKind:
 
     # -- as a judge --
 
-    def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
-        """The engine as a deep evaluator; its hash has `hash_mb` megabytes, by default what its limit needs.
-
-        Raises UsageError and ValueRepairError.
-        """
-        nodes = spec.limits.get("nodes")
-        hash_mb = hash_mb or ("16" if nodes is not None and nodes <= _SMALL_HASH_NODES else "64")
-        usual = {"Threads": "1", "Hash": hash_mb, "UCI_ShowWDL": "true"}
+    def judge(self, spec: EngineSpec, net_path: str | None = None) -> JudgeSetup:
+        """The engine as a judge. Raises UsageError and ValueRepairError."""
+        usual = {"Threads": "1", "Hash": usual_hash(spec.limits), "UCI_ShowWDL": "true"}
         # If an interpreter runs the engine, the engine's file is one of the arguments.
         identified = [by_content(word, "") for word in spec.arguments]
         program = " ".join(new for new, old in zip(identified, spec.arguments, strict=True) if new != old)
@@ -215,36 +209,35 @@ class EngineKind:
         return JudgeSetup(spec, setup, file_sha256(setup.path), identity_options=identity, plain={**usual, **identity})
 
     def gives_q(self, options: Mapping[str, Any]) -> bool:
-        """Whether an oracle of this kind, with these options of its identity, gives Q itself."""
+        """Whether a judge of this kind, with these options of its identity, gives Q itself."""
         return self.own_q
 
     def on_gpu(self, options: Mapping[str, str]) -> bool:
         """Whether a search with these options is work for a graphics card."""
         return False
 
-    def net_of(self, oracle: KnownOracle) -> str | None:
-        """The key of the net that an oracle searches with: SHA-256, and whatever else changes values."""
+    def net_of(self, judge: KnownJudge) -> str | None:
+        """The key of the net that a judge searches with: SHA-256, and whatever else changes values."""
         return None
 
-    def spec_of(self, oracle: KnownOracle) -> EngineSpec:
-        """The spec that opens an oracle of a store again, with the same limits.
+    def spec_of(self, judge: KnownJudge) -> EngineSpec:
+        """The spec that opens a judge of a store again, with the same limits.
 
         Its program is looked up by the name of the kind: a store may come from anybody, and no program that it names is
         ever run. Raises UsageError for a kind whose program cannot be found by its name.
         """
-        limits = oracle.limits or {"nodes": self.default_nodes}
-        return parse_spec(EngineSpec(self, limits, options=self.options_of(oracle)).text)
+        limits = judge.limits or {"nodes": self.default_nodes}
+        return parse_spec(EngineSpec(self, limits, options=self.options_of(judge)).text)
 
-    def options_of(self, oracle: KnownOracle) -> dict[str, str]:
-        """The options of an oracle's identity as options of a spec, without `_LEFT_OUT` and the usual ones."""
-        options = {name: str(value) for name, value in oracle.options.items() if name not in _LEFT_OUT}
+    def options_of(self, judge: KnownJudge) -> dict[str, str]:
+        """The options of a judge's identity as options of a spec, without `_LEFT_OUT` and the usual ones."""
+        options = {name: str(value) for name, value in judge.options.items() if name not in _LEFT_OUT}
         return {name: value for name, value in options.items() if value not in _USUAL.get(name, ())}
 
 
 class _Stockfish(EngineKind):
     default_nodes = 1_000_000
     install = "apt-get install stockfish"
-    in_package = True
 
 
 class _Uci(EngineKind):
@@ -257,7 +250,7 @@ class _Uci(EngineKind):
     def words(self, spec: EngineSpec) -> list[str]:
         return [spec.path or "", *super().words(replace(spec, path=None))]
 
-    def spec_of(self, oracle: KnownOracle) -> EngineSpec:
+    def spec_of(self, judge: KnownJudge) -> EngineSpec:
         raise UsageError("the store does not know where this engine is; give it: --deep uci:/path/engine,nodes=N")
 
 
@@ -314,7 +307,7 @@ class _Lc0(_WithNet):
         setup = super().launch(spec, {name: value for name, value in usual.items() if name != "Hash"})
         return replace(setup, options={"WeightsFile": str(Path(net.path).absolute()), **setup.options})
 
-    def judge(self, spec: EngineSpec, net_path: str | None = None, hash_mb: str | None = None) -> JudgeSetup:
+    def judge(self, spec: EngineSpec, net_path: str | None = None) -> JudgeSetup:
         from valuerepair.nets.registry import path_to_record
 
         net = self.net(spec, net_path)
@@ -334,15 +327,15 @@ class _Lc0(_WithNet):
             identity_options={"WeightsFile": weights, "VerboseMoveStats": None},
             plain={**self.plain, "WeightsFile": weights, "Backend": "eigen", "HistoryFill": "fen_only"},
             recorded_defaults=("Backend", "HistoryFill"),
-            net_file=(net.sha256, net_path) if net_path else None,
+            net_path=net_path or None,
         )
 
     def on_gpu(self, options: Mapping[str, str]) -> bool:
         values = {name.lower(): value for name, value in options.items()}
         return values.get("backend", "eigen") not in self.on_cpu
 
-    def net_of(self, oracle: KnownOracle) -> str | None:
-        return str(oracle.options.get("WeightsFile", "")).removeprefix("sha256:")
+    def net_of(self, judge: KnownJudge) -> str | None:
+        return str(judge.options.get("WeightsFile", "")).removeprefix("sha256:")
 
 
 class _OwnSearch(_WithNet):
@@ -350,7 +343,7 @@ class _OwnSearch(_WithNet):
 
     settings = ("nodes", "movetime", "name", "weights", "trees")
     default_nodes = 200
-    built_in = in_package = True
+    built_in = True
     aliases: Mapping[str, str] = {"contempt": "n_scl", "net": "weights"}
 
     def parse(self, items: list[str], where: str, example: str = EXAMPLE) -> EngineSpec:
@@ -394,12 +387,12 @@ class _OwnSearch(_WithNet):
     def on_gpu(self, options: Mapping[str, str]) -> bool:
         return True
 
-    def net_of(self, oracle: KnownOracle) -> str | None:
-        return oracle.sha256
+    def net_of(self, judge: KnownJudge) -> str | None:
+        return judge.sha256
 
-    def options_of(self, oracle: KnownOracle) -> dict[str, str]:
+    def options_of(self, judge: KnownJudge) -> dict[str, str]:
         # An identity names only differences from lc0's search; today's defaults may be newer than the identity.
-        return dict.fromkeys(JUDGING, "0") | super().options_of(oracle)
+        return dict.fromkeys(JUDGING, "0") | super().options_of(judge)
 
 
 class _RecordedEvaluations(EngineKind):
@@ -428,13 +421,18 @@ class _RecordedEvaluations(EngineKind):
     def gives_q(self, options: Mapping[str, Any]) -> bool:
         return options.get("kind") in (CHUNKS, SELFPLAY)  # of searches with a net
 
-    def spec_of(self, oracle: KnownOracle) -> EngineSpec:
+    def spec_of(self, judge: KnownJudge) -> EngineSpec:
         raise UsageError("the values were recorded in archives, nothing was searched")
 
 
 STOCKFISH, OWN_SEARCH, LC0, UCI = _Stockfish("stockfish"), _OwnSearch("mcts"), _Lc0("lc0"), _Uci("uci")
 RECORDED = _RecordedEvaluations("recorded")
 KINDS: Mapping[str, EngineKind] = {kind.name: kind for kind in (STOCKFISH, OWN_SEARCH, LC0, UCI, RECORDED)}
+
+
+def usual_hash(limits: Mapping[str, int]) -> str:
+    """Megabytes of the hash table of a judge with these limits."""
+    return "16" if 0 < limits.get("nodes", 0) <= _SMALL_HASH_NODES else "64"
 
 
 def kind_of(name: str) -> EngineKind:

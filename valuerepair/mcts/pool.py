@@ -26,10 +26,8 @@ class _TreeJob(Generic[T]):
     on_result: Callable[[SearchResult, float], T]
     on_failure: Callable[[str], T]
     future: Future[T]
-    more: Callable[[SearchResult, float], int]
     seed: int
     begun_at: float = 0.0
-    visits: int = 0
 
 
 class ForestPool:
@@ -44,12 +42,11 @@ class ForestPool:
         self._wake = threading.Condition()
         self._waiting: deque[_TreeJob[Any]] = deque()
         self._running = 0
-        self._growing: list[set[_TreeJob[Any]]] = [set() for _ in forests]  # searches in progress, by forest
         self._closed = self._abandoned = False
         self._broken: ValueRepairError | None = None
         self._threads = [
-            threading.Thread(target=self._work, args=(forest, growing), name=f"forest-{i}", daemon=True)
-            for i, (forest, growing) in enumerate(zip(forests, self._growing, strict=True))
+            threading.Thread(target=self._work, args=(forest,), name=f"forest-{i}", daemon=True)
+            for i, forest in enumerate(forests)
         ]
         for thread in self._threads:
             thread.start()
@@ -60,7 +57,6 @@ class ForestPool:
         nodes: int,
         on_result: Callable[[SearchResult, float], T],
         on_failure: Callable[[str], T],
-        more: Callable[[SearchResult, float], int] = lambda result, seconds: 0,
         *,
         seed: int = 0,
     ) -> Future[T]:
@@ -69,11 +65,10 @@ class ForestPool:
         A round's time is shared among its trees, so that the seconds of all searches add up to those of the threads.
         For a position that cannot be searched (illegal, game over) it holds what `on_failure` returns for the reason.
         The future can be cancelled until the search begins. It raises ValueRepairError when the net or the search
-        as a whole broke, and any error that `on_result` or `on_failure` raised. When the tree has its visits, `more`
-        returns the number of visits to grow to, 0 to finish. `seed` is as in `Forest.add`.
-        `on_result`, `on_failure`, `more` and callbacks run in a forest's thread: keep them short.
+        as a whole broke, and any error that `on_result` or `on_failure` raised. `seed` is as in `Forest.add`.
+        `on_result`, `on_failure` and callbacks run in a forest's thread: keep them short.
         """
-        job = _TreeJob(position, nodes, on_result, on_failure, Future(), more, seed)
+        job = _TreeJob(position, nodes, on_result, on_failure, Future(), seed)
         with self._wake:
             if self._broken is not None:
                 job.future.set_exception(self._broken)
@@ -83,11 +78,6 @@ class ForestPool:
             self._waiting.append(job)
             self._wake.notify_all()
         return job.future
-
-    @property
-    def under_way(self) -> list[int]:
-        """Visits so far of each search that has begun and is not finished."""
-        return [job.visits for growing in self._growing for job in list(growing)]
 
     def close(self, *, cancel: bool = False) -> None:
         """Cancels the searches that have not begun, and finishes those in flight, or with `cancel` abandons them.
@@ -108,7 +98,8 @@ class ForestPool:
 
     # -- a forest's thread --------------------------------------------------------------------------------------------
 
-    def _work(self, forest: Forest, growing: set[_TreeJob[Any]]) -> None:
+    def _work(self, forest: Forest) -> None:
+        growing = set[_TreeJob[Any]]()
         clock = 0.0  # seconds, each round's divided by the number of its trees
         try:
             while (jobs := self._next_jobs(forest)) is not None:
@@ -116,10 +107,8 @@ class ForestPool:
                 if not growing:
                     continue
                 started, trees = time.perf_counter(), len(growing)
-                finished = forest.step(partial(self._more, clock))
+                finished = forest.step()
                 clock += (time.perf_counter() - started) / trees
-                for planted in growing:
-                    planted.visits += 1
                 for job, result in finished:
                     assert isinstance(job, _TreeJob)
                     self._finish(job, partial(job.on_result, result, clock - job.begun_at), growing)
@@ -157,10 +146,6 @@ class ForestPool:
                 forest.add(job.position, job.nodes, job, seed=job.seed)
             except ValueRepairError as error:
                 self._finish(job, partial(job.on_failure, str(error)), growing)
-
-    def _more(self, clock: float, job: object, result: SearchResult) -> int:
-        assert isinstance(job, _TreeJob)
-        return int(job.more(result, clock - job.begun_at))
 
     def _finish(self, job: _TreeJob[Any], answer: Callable[[], Any], growing: set[_TreeJob[Any]]) -> None:
         growing.discard(job)

@@ -1,1 +1,1 @@
-"""Deep evaluators (oracles) behind one protocol: UCI engines, and our own search."""
+"""Deep evaluators (judges) behind one protocol: UCI engines, and our own search."""

@@ -1,9 +1,9 @@
-"""The oracle that searches with the net itself: a forest of this project's own Monte-Carlo trees."""
+"""The judge that searches with the net itself: a forest of this project's own Monte-Carlo trees."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +21,8 @@ from valuerepair.mcts.pool import ForestPool
 from valuerepair.mcts.result import SearchResult, score_of
 from valuerepair.nets.devices import NAMES
 from valuerepair.nets.net import Net
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished, game_over
-from valuerepair.store.rows import DeepResult, OracleIdentity
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, Judge, finished, game_over
+from valuerepair.store.rows import DeepResult, JudgeIdentity
 from valuerepair.text import size_words
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _MOST_MEMORY = 4 << 30
 _SHARE_OF_MEMORY = 0.5
 
 
-class MctsOracle(Oracle):
+class MctsJudge(Judge):
     """Searches positions with a net, each in its own tree: `workers` is the number of trees.
 
     A result's `q` is `SearchResult.q`, Q of the best move of the root, ±1 or 0 if that is proven; with a single node
@@ -64,35 +64,11 @@ class MctsOracle(Oracle):
     def workers(self) -> int:
         return self._trees
 
-    @property
-    def under_way(self) -> list[int]:
-        return self._pool.under_way
-
-    def submit(self, position: Position) -> Future[DeepOutcome]:
-        """Queues a search; see `Oracle`. An illegal position or one without a move is a DeepFailure at once."""
+    def submit(self, position: Position, nodes: int | None = None) -> Future[DeepOutcome]:
+        """Queues a search; see `Judge`. An illegal position or one without a move is a DeepFailure at once."""
         if reason := cannot_be_searched(position):
             return finished(DeepFailure(reason))
-        return self._pool.submit(position, self._nodes, self._result, DeepFailure)
-
-    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `Oracle`. The tree keeps growing, so the whole search equals `submit`'s.
-
-        With a `minibatch_size` above 1 they are only about equal, because a batch ends at each rung.
-        """
-        if reason := cannot_be_searched(position):
-            return finished(DeepFailure(reason))
-        results: list[DeepResult] = []
-        remaining = [*rungs, self._nodes]
-
-        def next_limit(result: SearchResult, seconds: float) -> int:
-            results.append(self._result(result, seconds))
-            del remaining[0]
-            return remaining[0] if remaining and go_on(results) else 0
-
-        def finish(result: SearchResult, seconds: float) -> ClimbOutcome:
-            return Climb(tuple(results), whole=not remaining)
-
-        return self._pool.submit(position, remaining[0], finish, DeepFailure, next_limit)
+        return self._pool.submit(position, nodes or self._nodes, self._result, DeepFailure)
 
     def close(self, *, cancel: bool = False) -> None:
         """Cancels queued searches; finishes the searches in flight, or with `cancel` abandons them."""
@@ -125,7 +101,7 @@ def cannot_be_searched(position: Position) -> str | None:
     return game_over(chess.Board(position.fen))
 
 
-def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
+def identity_of(net: Net, params: SearchParams, nodes: int) -> JudgeIdentity:
     """What the values depend on: the net, the nodes, every parameter that differs from its default, and the device."""
     options = {k: v for k, v in params.changes().items() if not k.startswith("temp")}  # no value depends on those
     options["device"] = NAMES[net.provider]
@@ -133,7 +109,7 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         options["precision"] = precision
     if net.has_moves_left and params.moves_left_max_effect > 0:
         options["moves_left"] = "1"  # versions without it gave other values
-    return OracleIdentity(
+    return JudgeIdentity(
         OWN_SEARCH.name,
         SEARCH,
         net.identity.sha256,
@@ -142,12 +118,12 @@ def identity_of(net: Net, params: SearchParams, nodes: int) -> OracleIdentity:
         net.identity.name,
         # The net's name shows it too.
         plain={"device": "CPU", **{k: v for k, v in options.items() if k == "precision"}},
-        net_file=(net.identity.sha256, net.identity.path) if net.identity.path else None,
+        net_path=net.identity.path or None,
     )
 
 
-def open_mcts(params: SearchParams, nodes: int, trees: int | None, net: Net, *, owned: bool = False) -> MctsOracle:
-    """An oracle with `trees` trees, by default as many as fill the net's batches and fit into memory.
+def open_mcts(params: SearchParams, nodes: int, trees: int | None, net: Net, *, owned: bool = False) -> MctsJudge:
+    """A judge with `trees` trees, by default as many as fill the net's batches and fit into memory.
 
     Raises UsageError if `trees` need more memory than is free.
     """
@@ -157,10 +133,10 @@ def open_mcts(params: SearchParams, nodes: int, trees: int | None, net: Net, *, 
         fewer = "fewer trees or nodes" if count > 1 else "fewer nodes"
         trees_need = f"{count} trees of {nodes:,} nodes need" if count > 1 else f"a tree of {nodes:,} nodes needs"
         raise UsageError(f"--deep mcts: {trees_need} {size_words(need)}, and {size_words(free)} are free: take {fewer}")
-    oracle = MctsOracle(net, params, nodes, count, owned=owned)
+    judge = MctsJudge(net, params, nodes, count, owned=owned)
     at_once = "1 tree" if count == 1 else f"{count} trees at once"
-    log.info(f"deep search: {oracle.identity.label}, {at_once}, about {size_words(need)} of memory ({net.where})")
-    return oracle
+    log.info(f"deep search: {judge.identity.label}, {at_once}, about {size_words(need)} of memory ({net.where})")
+    return judge
 
 
 def _affordable(trees: int, nodes: int) -> int:

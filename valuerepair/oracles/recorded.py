@@ -1,6 +1,6 @@
 """Evaluations recorded in archives: which ones a run imports, their names in the store, and a position's values.
 
-The store keeps each kind of record as the values of a separate oracle, so that its centipawns have their own alpha.
+The store keeps each kind of record as the values of a separate judge, so that its centipawns have their own alpha.
 Training chunks also have values of the net that played: the store keeps these as the values of a net.
 """
 
@@ -23,7 +23,7 @@ from valuerepair.engines.kinds import RECORDED
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetIdentity, NetValues
-from valuerepair.store.rows import DeepColumns, DeepResult, OracleIdentity
+from valuerepair.store.rows import DeepColumns, DeepResult, JudgeIdentity
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class RecordedSource:
     the values in training chunks (None for other kinds)."""
 
     wanted: RecordedOptions
-    identity: OracleIdentity
+    identity: JudgeIdentity
     net: RecordedNet | None = None
 
     @staticmethod
@@ -131,8 +131,8 @@ def recorded_options(spec: EngineSpec, paths: Sequence[str]) -> RecordedOptions:
     return options
 
 
-def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:
-    """The oracle of these evaluations; for training chunks it includes the name of their net."""
+def identity_of(options: RecordedOptions, net: str = "") -> JudgeIdentity:
+    """The judge of these evaluations; for training chunks it includes the name of their net."""
     chosen: dict[str, str] = {"kind": options.kind}
     if options.view is not None and options.view != RECORD_KINDS[options.kind].view:
         chosen["view"] = options.view
@@ -144,7 +144,7 @@ def identity_of(options: RecordedOptions, net: str = "") -> OracleIdentity:
         chosen["depth"] = "any"
     minimums = {"min-depth": options.min_depth, "min-nodes": options.min_nodes}
     limits = {name: number for name, number in minimums.items() if number is not None}
-    return OracleIdentity(RECORDED.name, RECORDED.name, "", limits, chosen, net, plain={})
+    return JudgeIdentity(RECORDED.name, RECORDED.name, "", limits, chosen, net, plain={})
 
 
 def chunk_net_name(paths: Sequence[str], options: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The oracle made of a pool of UCI engines."""
+"""The judge made of a pool of UCI engines."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
-from functools import partial
 
 import chess
 
 from valuerepair.chess.positions import Position
 from valuerepair.engines.kinds import JudgeSetup, by_content
-from valuerepair.engines.pool import BadAnswer, EnginePool, Plan, PoolCounts, one_search, search_seconds
+from valuerepair.engines.pool import BadAnswer, EnginePool, PoolCounts, search_seconds
 from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.uci import BadOption, SearchReport
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle, finished, game_over
-from valuerepair.store.rows import DeepResult, OracleIdentity
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, Judge, finished, game_over
+from valuerepair.store.rows import DeepResult, JudgeIdentity
 
 _PROBE = {"nodes": 1, "depth": 1, "movetime": 10}  # the limits of the first search, which tests the engine
 
@@ -29,18 +27,16 @@ _ONE_NODE = re.compile(r"node\s+\(\s*\d+\s*\) N:\s+1 .*\(Q:\s*(-?[\d.]+)\)")
 _MOVE_STATS = re.compile(r"(\S+)\s+\(\s*\d+\s*\) N:\s+(\d+) .*\(U:\s*(-?[\d.]+)\) \(S:\s*(-?[\d.]+)\)")
 
 
-class UciOracle(Oracle):
+class UciJudge(Judge):
     """A pool of one-thread UCI engines that search positions with their history."""
 
     def __init__(self, setup: JudgeSetup, workers: int) -> None:
         """Starts the first engine. Raises ValueRepairError, or UsageError for an option the engine refuses."""
         self._setup, self._limits, self._kind = setup, setup.spec.limits, setup.spec.kind
-        limits = self._limits
-        seconds = search_seconds(limits, setup.spec.timeout)
-        probe = _go({name: min(value, _PROBE[name]) for name, value in limits.items()})
+        seconds = search_seconds(self._limits, setup.spec.timeout)
+        probe = _go({name: min(value, _PROBE[name]) for name, value in self._limits.items()})
         try:
-            probe_count = self._kind.any_engine and "nodes" in limits
-            self._pool = EnginePool(setup.engine, seconds, workers, probe=probe, probe_count=probe_count)
+            self._pool = EnginePool(setup.engine, seconds, workers, probe=probe)
         except BadOption as error:
             raise UsageError(f"{setup.engine.path}: the engine {error}") from None
         except EngineFailure as error:
@@ -56,35 +52,15 @@ class UciOracle(Oracle):
         """Searches, nodes, restarts and failed positions so far."""
         return self._pool.counts
 
-    def submit(self, position: Position) -> Future[DeepOutcome]:
-        """Queues a search; see `Oracle`. A position where the game is over is a DeepFailure at once."""
+    def submit(self, position: Position, nodes: int | None = None) -> Future[DeepOutcome]:
+        """Queues a search; see `Judge`. A position where the game is over is a DeepFailure at once."""
         board = _board(position)
         if isinstance(board, DeepFailure):
             return finished(board)
-        plan = partial(one_search, _go(self._limits), lambda report: self._result(report, board))
-        return self._pool.submit(position.uci, plan, DeepFailure, position.fen)
-
-    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        """Queues a search in steps; see `Oracle`. The hash tables are kept from step to step."""
-        board = _board(position)
-        if isinstance(board, DeepFailure):
-            return finished(board)
-        return self._pool.submit(position.uci, partial(self._steps, board, rungs, go_on), DeepFailure, position.fen)
-
-    def _steps(self, board: chess.Board, rungs: Sequence[int], go_on: GoOn) -> Plan[ClimbOutcome]:
-        full_nodes = self._limits["nodes"]
-        results: list[DeepResult] = []
-        nodes = time_ms = 0
-        counts_tree = self._kind.own_q or self._pool.counts_tree
-        for rung in (*rungs, full_nodes):
-            node_limit = rung if counts_tree else max(1, rung - nodes)
-            result = self._result((yield _go({**self._limits, "nodes": node_limit})), board)
-            nodes = result.nodes if counts_tree else nodes + result.nodes
-            time_ms += result.time_ms
-            results.append(replace(result, nodes=nodes, time_ms=time_ms))
-            if rung != full_nodes and not go_on(results):
-                return Climb(tuple(results), whole=False)
-        return Climb(tuple(results), whole=True)
+        go = _go(self._limits if nodes is None else {**self._limits, "nodes": nodes})
+        return self._pool.submit(
+            position.uci, go, lambda report: self._result(report, board), DeepFailure, position.fen
+        )
 
     def close(self, *, cancel: bool = False) -> None:
         """Cancels queued searches; finishes the searches in flight, or with `cancel` abandons them."""
@@ -112,7 +88,7 @@ class UciOracle(Oracle):
             report.pv,
         )
 
-    def _make_identity(self) -> OracleIdentity:
+    def _make_identity(self) -> JudgeIdentity:
         setup, pool = self._setup, self._pool
         folder = os.path.dirname(setup.engine.path)
         options: dict[str, str | None] = {name: by_content(value, folder) for name, value in pool.settings.items()}
@@ -125,8 +101,8 @@ class UciOracle(Oracle):
                 options[name] = pool.offered[name.lower()].default
         options.update(setup.identity_options)
         set_options = {name: value for name, value in sorted(options.items()) if value is not None}
-        return OracleIdentity(
-            self._kind.name, pool.name, setup.sha256, self._limits, set_options, setup.net, setup.plain, setup.net_file
+        return JudgeIdentity(
+            self._kind.name, pool.name, setup.sha256, self._limits, set_options, setup.net, setup.plain, setup.net_path
         )
 
 
