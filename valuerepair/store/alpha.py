@@ -16,7 +16,7 @@ from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import UsageError
 from valuerepair.question import QFrom, Question
 from valuerepair.store.columns import both_q, columns
-from valuerepair.store.pairs import Pair, judge_of, pick
+from valuerepair.store.pairs import Pair, judge_of, net_key, pick
 from valuerepair.store.store import Store
 
 # Alphas whose logarithms differ by at most a tenth count as the same scale.
@@ -28,8 +28,8 @@ _TO_FIT = ("net_q", "cp", "mate", "weight", "game_id")
 
 
 def alpha(store: Store, pair: Pair, requested: float | None = None) -> values.Alpha:
-    """The alpha of all commands: `requested`, else the one in use with this judge, else a fit to the slope of 1, which
-    needs `values.AUTO_MIN_POSITIONS` positions with a centipawn score, else the default."""
+    """The alpha of all commands: `requested`, else the one in use with this net and judge, else a fit to the slope of
+    1, which needs `values.AUTO_MIN_POSITIONS` positions with a centipawn score, else the default."""
     chosen = chosen_alpha(store, pair, requested)
     if chosen is not None:
         return chosen
@@ -50,14 +50,14 @@ def chosen_alpha(store: Store, pair: Pair, requested: float | None = None) -> va
     if requested is not None:
         return values.Alpha(float(requested), "given")
     used = store.setting("alpha")
-    if used is None or used["judge"] != judge.digest:
+    if used is None or (used["net"], used["judge"]) != (net_key(store, pair[0]), judge.digest):
         return None
     return values.Alpha(used["value"], used["origin"])
 
 
 def use_alpha(store: Store, pair: Pair, used: values.Alpha) -> None:
-    """Puts an alpha in use with the pair's judge."""
-    store.use(alpha={**asdict(used), "judge": judge_of(store, pair[1]).digest})
+    """Puts an alpha in use with this net and this judge: a slope of 1 is that of one net."""
+    store.use(alpha={**asdict(used), "net": net_key(store, pair[0]), "judge": judge_of(store, pair[1]).digest})
 
 
 def for_training(store: Store, question: Question) -> tuple[Question, list[str]]:

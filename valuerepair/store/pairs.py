@@ -76,6 +76,11 @@ def net_label(store: Store, net_id: int) -> str:
     return str(name) if namesakes == 1 else f"{name} ({sha256[:12]})"
 
 
+def net_key(store: Store, net_id: int) -> str:
+    """The key of a net (`NetIdentity.key`), by which others know it, too."""
+    return str(store.connection.execute("SELECT sha256 FROM nets WHERE id = ?", (net_id,)).fetchone()[0])
+
+
 _JUDGE = "id, label, digest, kind, engine, sha256, limits, options, short_id"
 
 

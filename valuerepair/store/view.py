@@ -15,7 +15,7 @@ from valuerepair.chess.positions import PHASES, decode_move, decode_moves
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import alpha as alphas
 from valuerepair.store.columns import KEYS, WHOLE, WORDS, both_q, cell_of, columns, parameters_of, rows_of
-from valuerepair.store.pairs import Pair, judge_of, net_label, pick
+from valuerepair.store.pairs import Pair, judge_of, net_key, net_label, pick
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -138,10 +138,9 @@ def candidates(store: Store, question: Question | None = None) -> pd.DataFrame:
 
 def attrs(store: Store, pair: Pair, question: Question, alpha: values.Alpha) -> dict[str, Any]:
     """The attrs of a frame of this net and judge."""
-    (sha256,) = store.connection.execute("SELECT sha256 FROM nets WHERE id = ?", pair[:1]).fetchone()
     judge = judge_of(store, pair[1])
     return {
-        "net": {"name": net_label(store, pair[0]), "sha256": sha256},
+        "net": {"name": net_label(store, pair[0]), "sha256": net_key(store, pair[0])},
         "oracle": {"label": judge.label, "digest": judge.digest},
         "alpha": {"value": alpha.value, "origin": alpha.origin},
         "q_from": question.q_from,
