@@ -138,7 +138,7 @@ def test_the_values_of_the_chunks_net_are_what_the_records_say() -> None:
     assert values.wdl[0].tolist() == pytest.approx([0.6, 0.3, 0.1])
     assert np.isnan(values.q[1])
     assert values.best_move.tolist() == [0, 0]
-    assert np.isnan(values.entropy).all()
+    assert np.isnan(values.priors).all()
 
 
 # -- the point of view ------------------------------------------------------------------------------------------------

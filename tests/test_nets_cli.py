@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from pathlib import Path
 
@@ -85,8 +84,6 @@ def test_json_agrees_with_lc0(maia: str, tmp_path: Path) -> None:
         assert shares == sorted(shares, reverse=True)
         board = chess.Board(row["fen"])
         assert [board.parse_san(move["san"]).uci() for move in row["top"]] == [move["uci"] for move in row["top"]]
-        plain = -sum(p * math.log(p) for p in shares if p)
-        assert row["entropy"] == pytest.approx(plain, abs=1e-4)
 
 
 def test_moves_and_history_matter(maia: str) -> None:

@@ -52,8 +52,8 @@ def evaluate(
     this project, as in ``SearchParams(certainty=True, cpuct=2.5)``. `device` applies to a net that is opened here.
 
     Columns, from the side to move: fen; q in [-1, 1]; w, d, l (probabilities, NaN for nets with a scalar head); best, a
-    move (UCI, None if the game is over). Of the net alone: best_p, the prior of its best move, entropy of the policy
-    (nats), moves_left (plies, NaN for nets without this head). Of a search, with NaN or None where the game is over: q
+    move (UCI, None if the game is over). Of the net alone: best_p, the prior of its best move, moves_left (plies, NaN
+    for nets without this head). Of a search, with NaN or None where the game is over: q
     is that of the best move, ±1 for a proven win or loss, root_q the mean over all visits, net_q the net's own; nodes,
     evaluations, certain (the proven result), mate (moves) and moves, a list of `RootMove`. attrs: net {name, sha256}.
 
@@ -126,7 +126,7 @@ def _frame_of_net(net: Net, positions: list[Position]) -> pd.DataFrame:
             "q": values.q,
             **{name: values.wdl[:, i] for i, name in enumerate("wdl")},
             "best": pd.Series(best, dtype=object),
-            **{name: getattr(values, name) for name in ("best_p", "entropy", "moves_left")},
+            **{name: getattr(values, name) for name in ("best_p", "moves_left")},
         }
     )
     return table
@@ -150,8 +150,8 @@ class EvaluatedPosition:
     """A net's values of a position without search, from the side to move.
 
     `q` lies in [-1, 1]; `wdl` are probabilities, None for nets with a scalar head; `moves_left` plies, None for nets
-    without this head; `entropy` is that of the policy in nats; `top` the legal moves by their priors: (UCI, SAN,
-    prior). `reason` says why the game is over, "" if it is not; the net's values take no account of it.
+    without this head; `top` the legal moves by their priors: (UCI, SAN, prior). `reason` says why the game is over, ""
+    if it is not; the net's values take no account of it.
     """
 
     position: Position
@@ -159,7 +159,6 @@ class EvaluatedPosition:
     q: float
     wdl: tuple[float, ...] | None
     moves_left: float | None
-    entropy: float
     top: tuple[tuple[str, str, float], ...]
     reason: str = ""
 
@@ -181,7 +180,6 @@ class EvaluatedPosition:
             "q": self.q,
             "wdl": None if self.wdl is None else list(self.wdl),
             "moves_left": self.moves_left,
-            "entropy": self.entropy,
             "top": [{"uci": uci, "san": san, "p": p} for uci, san, p in self.top],
             **({"error": self.reason} if self.reason else {}),
         }
@@ -204,7 +202,6 @@ def _evaluated(net: Net, positions: list[Position]) -> Iterator[EvaluatedPositio
             float(values.q[i]),
             None if np.isnan(values.wdl[i, 0]) else tuple(values.wdl[i].tolist()),
             None if np.isnan(values.moves_left[i]) else float(values.moves_left[i]),
-            float(values.entropy[i]),
             tuple(zip(decode_moves(best), san(position, best), p[row][order].tolist(), strict=True)),
             "" if offsets[i] < offsets[i + 1] else game_over(Board(position.fen)) or "",
         )

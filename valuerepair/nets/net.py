@@ -21,7 +21,7 @@ from valuerepair.nets import canary
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.devices import CPU, ON_CPU, Device, choose_device
 from valuerepair.nets.planes import INPUT_FORMATS, PLANES_SHAPE, encode
-from valuerepair.nets.policy import legal_priors
+from valuerepair.nets.policy import best_moves, legal_priors, no_moves
 from valuerepair.nets.registry import locate, path_to_record
 from valuerepair.nets.session import MOVES_LEFT_NAME, WDL_NAME, RawOutputs, Session, join_outputs
 from valuerepair.nets.weights import NetFile, read_net_file
@@ -64,29 +64,39 @@ class NetIdentity:
 class NetValues:
     """A net's evaluation of n positions at one node, all from the side to move.
 
-    | column     | type          |                                                                     |
-    |------------|---------------|---------------------------------------------------------------------|
-    | q          | float32[n]    | value in [-1, 1]: W - L, or the scalar head                         |
-    | wdl        | float32[n, 3] | probabilities of win, draw, loss; NaN for a scalar head             |
-    | best_move  | uint16[n]     | the legal move of the highest prior; 0 where there is no legal move |
-    | best_p     | float32[n]    | its prior (softmax over the legal moves, T = 1); NaN without moves  |
-    | entropy    | float32[n]    | of the legal priors, in nats; 0 without moves                       |
-    | moves_left | float32[n]    | plies left; NaN without such a head                                 |
+    | column     | type                        |                                                             |
+    |------------|-----------------------------|-------------------------------------------------------------|
+    | q          | float32[n]                  | value in [-1, 1]: W - L, or the scalar head                 |
+    | wdl        | float32[n, 3]               | probabilities of win, draw, loss; NaN for a scalar head     |
+    | moves      | uint16[n, `BEST_MOVES`]     | the legal moves of the highest priors, the best first; 0    |
+    |            |                             | where there are fewer                                       |
+    | priors     | float32[n, `BEST_MOVES`]    | theirs (softmax over the legal moves, T = 1); NaN for none  |
+    | moves_left | float32[n]                  | plies left; NaN without such a head                         |
     """
 
     q: NDArray[np.float32]
     wdl: NDArray[np.float32]
-    best_move: NDArray[np.uint16]
-    best_p: NDArray[np.float32]
-    entropy: NDArray[np.float32]
+    moves: NDArray[np.uint16]
+    priors: NDArray[np.float32]
     moves_left: NDArray[np.float32]
+
+    @property
+    def best_move(self) -> NDArray[np.uint16]:
+        """uint16[n]: the legal move of the highest prior; 0 without a legal move."""
+        return self.moves[:, 0]
+
+    @property
+    def best_p(self) -> NDArray[np.float32]:
+        """float32[n]: its prior; NaN without a legal move."""
+        return self.priors[:, 0]
 
     @staticmethod
     def concat(parts: Sequence[NetValues]) -> NetValues:
         """The values of all positions of the parts, in order."""
         if not parts:
             empty = np.empty(0, np.float32)
-            return NetValues(empty, np.empty((0, 3), np.float32), np.empty(0, np.uint16), empty, empty, empty)
+            moves, priors = no_moves(0)
+            return NetValues(empty, np.empty((0, 3), np.float32), moves, priors, empty)
         return NetValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in NetValues.__slots__))
 
 
@@ -152,7 +162,7 @@ class Net:
         return f"{self.session.device.name}, {quantity(self.session.threads, 'thread')}"
 
     def evaluate(self, batch: PositionBatch) -> NetValues:
-        """Value, best move and entropy of every position (see `NetValues`). Positions without moves are allowed."""
+        """Values and best moves of every position (see `NetValues`). Positions without moves are allowed."""
         return NetValues.concat(list(self._chunks(batch, lambda chunk: interpret(*self._run(chunk)))))
 
     def priors(self, batch: PositionBatch) -> Priors:
@@ -199,21 +209,10 @@ class Net:
 
 def interpret(raw: RawOutputs, priors: Priors) -> NetValues:
     """The `NetValues` of a net's raw outputs and the legal priors."""
-    moves, offsets, p = priors
     n = len(raw.policy)
-    missing = np.full(n, np.nan, np.float32)
     wdl = raw.wdl if raw.wdl is not None else np.full((n, 3), np.nan, np.float32)
-    best_move, best_p, entropy = np.zeros(n, np.uint16), missing.copy(), np.zeros(n, np.float32)
-    lengths = np.diff(offsets)
-    filled = np.flatnonzero(lengths)  # reduceat cannot express an empty row
-    if len(filled):
-        starts = offsets[filled]
-        best_p[filled] = np.maximum.reduceat(p, starts)
-        at_best = np.flatnonzero(p == np.repeat(best_p[filled], lengths[filled]))
-        best_move[filled] = moves[at_best[np.searchsorted(at_best, starts)]]
-        terms = p * np.log(np.maximum(p, np.finfo(np.float32).tiny))
-        entropy[filled] = np.maximum(-np.add.reduceat(terms, starts), 0.0)
-    return NetValues(raw.q, wdl, best_move, best_p, entropy, raw.mlh if raw.mlh is not None else missing)
+    moves_left = raw.mlh if raw.mlh is not None else np.full(n, np.nan, np.float32)
+    return NetValues(raw.q, wdl, *best_moves(*priors), moves_left)
 
 
 def _join_priors(parts: list[Priors]) -> Priors:

@@ -30,6 +30,7 @@ from valuerepair.nets.planes import (
 )
 
 POLICY_SIZE = 1858
+BEST_MOVES = 8  # that a store keeps of each position
 Logits = NDArray[np.float32]  # [n, POLICY_SIZE]
 
 
@@ -98,6 +99,32 @@ def softmax_rows(
             priors[begin + i] = exponents[i] / total
 
 
+@kernel
+def write_best(
+    moves: Moves,
+    offsets: NDArray[np.int64],
+    priors: NDArray[np.float32],
+    best: NDArray[np.uint16],
+    highest: NDArray[np.float32],
+) -> None:
+    """Writes the moves of the highest priors of each row, the best first; equal ones in the order of `moves`."""
+    most = best.shape[1]
+    for r in range(len(best)):
+        count, least = 0, np.float32(-1.0)  # of a full row: the lowest prior in it
+        for i in range(offsets[r], offsets[r + 1]):
+            p = priors[i]
+            if p <= least:
+                continue
+            count = min(count + 1, most)
+            place = count - 1
+            while place > 0 and highest[r, place - 1] < p:
+                best[r, place], highest[r, place] = best[r, place - 1], highest[r, place - 1]
+                place -= 1
+            best[r, place], highest[r, place] = moves[i], p
+            if count == most:
+                least = highest[r, most - 1]
+
+
 def policy_indices(
     boards: Boards, moves: Moves, offsets: NDArray[np.int64], input_format: int = CLASSICAL
 ) -> NDArray[np.int64]:
@@ -129,3 +156,20 @@ def legal_priors(
     priors = np.empty(len(moves), np.float32)
     softmax_rows(owned(logits, np.float32), indices, offsets, priors)
     return moves, offsets, priors
+
+
+def no_moves(n: int) -> tuple[Moves, NDArray[np.float32]]:
+    """The best moves and priors of n positions without a known one: zeros and NaN, [n, `BEST_MOVES`]."""
+    return np.zeros((n, BEST_MOVES), np.uint16), np.full((n, BEST_MOVES), np.nan, np.float32)
+
+
+def best_moves(
+    moves: Moves, offsets: NDArray[np.int64], priors: NDArray[np.float32]
+) -> tuple[Moves, NDArray[np.float32]]:
+    """The `BEST_MOVES` legal moves of the highest priors of each position, the best first, and these priors.
+
+    Takes what `legal_priors` returns. Where there are fewer moves: 0 and NaN.
+    """
+    best, highest = no_moves(len(offsets) - 1)
+    write_best(owned(moves, np.uint16), owned(offsets, np.int64), owned(priors, np.float32), best, highest)
+    return best, highest

@@ -23,6 +23,7 @@ from valuerepair.engines.kinds import RECORDED
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import NetIdentity, NetValues
+from valuerepair.nets.policy import no_moves
 from valuerepair.store.rows import DeepColumns, DeepResult, JudgeIdentity
 
 log = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ def net_values(batch: PositionBatch) -> NetValues:
         d = np.array([np.nan if r.net_d is None else r.net_d for r in records], np.float32)
     missing = np.full(len(batch), np.nan, np.float32)
     wdl = np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], 1)
-    return NetValues(q, wdl, np.zeros(len(batch), np.uint16), missing, missing, missing)
+    return NetValues(q, wdl, *no_moves(len(batch)), missing)
 
 
 def result_of(recorded: Recorded) -> DeepResult:

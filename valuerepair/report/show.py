@@ -145,7 +145,7 @@ def _net_of(net: dict[str, str], row: dict[str, Any], board: chess.Board) -> dic
     wdl = _shares(row, "net")
     best = _move(board, row["net_best"])
     facts = {"name": net["name"], "sha256": net["sha256"], "q": row["net_q"], "wdl": wdl, "best": best}
-    return facts | {"best_p": row["net_best_p"], "entropy": row["net_entropy"]}
+    return facts | {"best_p": row["net_best_p"]}
 
 
 def _deep_of(oracle: dict[str, str], row: dict[str, Any], board: chess.Board) -> dict[str, Any]:
