@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import platform
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +16,7 @@ from typing import Any, Protocol
 from valuerepair import signals
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU, Remaining, Turns
-from valuerepair.errors import UsageError, ValueRepairError, check_least
+from valuerepair.errors import UsageError, check_least
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
 from valuerepair.play.elo import MatchScore
@@ -30,7 +29,7 @@ from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.runner import Pairing, each_timed, play_games
 from valuerepair.store import db_option
 from valuerepair.store.plays import add_plays
-from valuerepair.store.rows import RunRecord
+from valuerepair.store.rows import Run, RunRecord
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 from valuerepair.version import __version__
@@ -236,12 +235,12 @@ def play_selfplay(
     """
     with claimed_games(path):
         planned = f"{quantity(plan.games, 'game')}; give more of them (--repeat)"
-        run = plan.run
+        identity = plan.run
         games, size = resumed(
             Path(path),
             plan.games - 1,
             planned,
-            lambda game: None if game.tags["Run"] == run else _difference(game, plan),
+            lambda game: None if game.tags["Run"] == identity else _difference(game, plan),
         )
         written = [PlayedGame.of_written(game) for game in games]
         if chunks is not None:
@@ -249,16 +248,21 @@ def play_selfplay(
         if written:
             resuming = "; resuming" if len(written) < plan.games else ""
             log.info(f"{path}: {len(written):,} of {plan.games:,} games are played already{resuming}")
-        output = _GameOutput(plan, PgnWriter(path, size), store, chunks, command)
-        try:
+        with _recorded(plan, store, command) as run, closing(PgnWriter(path, size)) as writer:
+            output = _GameOutput(plan, writer, store, run, chunks)
             output.add(written)  # the store may lack the last games
             return _play(plan, source, output, len(written), progress)
-        except BaseException:
-            with suppress(ValueRepairError):
-                output.end("interrupted")
-            raise
-        finally:
-            output.close()
+
+
+@contextmanager
+def _recorded(plan: SelfplayPlan, store: Store | None, command: str) -> Iterator[Run | None]:
+    """The run in the store, if there is one."""
+    if store is None:
+        yield None
+        return
+    options = {**plan.common, "sides": [plan.side] * 2, "games": plan.games, "seed": plan.seed}
+    with store.running(RunRecord.of(plan.run, command, options)) as run:
+        yield run
 
 
 def _play(plan: SelfplayPlan, source: GameSource, output: _GameOutput, before: int, progress: Progress) -> SelfplayEnd:
@@ -280,7 +284,6 @@ def _play(plan: SelfplayPlan, source: GameSource, output: _GameOutput, before: i
                 progress.note(_note(output.games, nodes / (now - begun), remaining))
             progress.advance()
         interrupted = signals.count() > 0
-    output.end("interrupted" if interrupted else "finished")
     seconds, store = time.monotonic() - begun, None if output.store is None else output.store.path
     return SelfplayEnd(
         output.games,
@@ -308,16 +311,11 @@ class _GameOutput:
     """Writes games to the training records, the PGN file and the store."""
 
     def __init__(
-        self, plan: SelfplayPlan, writer: PgnWriter, store: Store | None, chunks: Chunks | None, command: str
+        self, plan: SelfplayPlan, writer: PgnWriter, store: Store | None, run: Run | None, chunks: Chunks | None
     ) -> None:
         self.games: list[PlayedGame] = []
-        self._plan, self._writer, self.store, self._chunks = plan, writer, store, chunks
+        self._plan, self._writer, self.store, self._run, self._chunks = plan, writer, store, run, chunks
         self.path = str(writer.path)
-        self._run = None
-        if store is not None:
-            versions = {"valuerepair": __version__, "python": platform.python_version()}
-            options = {**plan.common, "sides": [plan.side] * 2, "games": plan.games}
-            self._run = store.begin_run(RunRecord(plan.run, command, options, plan.seed or 0, versions))
 
     def write(self, record: GameRecord) -> None:
         """Writes a finished game."""
@@ -328,18 +326,11 @@ class _GameOutput:
         self._writer.write(text)
         self.add([PlayedGame.of_written(WrittenGame.of_text(text))])
 
-    def end(self, state: str) -> None:
-        """Records in the store that the run has ended."""
-        if self.store is not None and self._run is not None:
-            self.store.end_run(self._run, state, {"games": len(self.games), "planned": self._plan.games})
-
-    def close(self) -> None:
-        self._writer.close()
-
     def add(self, games: Sequence[PlayedGame]) -> None:
         """Adds games of the file to those of the run and to the store."""
         self.games += games
-        if self.store is not None and self._run is not None and games:
+        if self.store is not None and self._run is not None:
+            self._run.counts.update(games=len(self.games), planned=self._plan.games)
             openings = [self._plan.openings[game.opening] for game in games]
             add_plays(
                 self.store,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,6 +60,15 @@ class Split:
         """What is held out, in words."""
         share, openings, materials = 100 * self.games, len(self.openings), len(self.materials)
         return f"held out: {share:g} % of the games, {openings:,} opening families, {materials:,} material families"
+
+    def as_json(self) -> dict[str, Any]:
+        """Its fields, JSON-able."""
+        return {**asdict(self), "openings": sorted(self.openings), "materials": sorted(self.materials)}
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that identify it."""
+        return hashlib.sha256(json.dumps(self.as_json()).encode()).hexdigest()[:16]
 
     def holds_games(self, keys: NDArray[np.uint64]) -> Flags:
         """bool[n]: whether the games of these keys (`OriginGame.key`) are held out by the draw of games."""

@@ -27,11 +27,10 @@ from valuerepair.chess import v6, values
 from valuerepair.chess.board import halfmove_clocks, has_legal_move, insufficient_material, legal_moves, parse_fens
 from valuerepair.chess.origins import Recorded
 from valuerepair.chess.progress import Progress
-from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Index
+from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Index, Keys
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.identity import set_options
-from valuerepair.judge.split import Split, key_of_game
 from valuerepair.mcts.roots import play_game
 from valuerepair.nets.net import Net, NetValues, open_net
 from valuerepair.nets.planes import CLASSICAL, is_initial
@@ -40,10 +39,13 @@ from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.play.game import Z
 from valuerepair.question import Question
+from valuerepair.store import alpha as alphas
+from valuerepair.store import parts
+from valuerepair.store.parts import Split
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import HELD_OUT, in_order
 from valuerepair.training.chunk_output import SHARD_CHUNKS, ChunkOutput
-from valuerepair.training.judged import JudgedBoards
+from valuerepair.training.judged import JudgedBoards, held_out_keys
 from valuerepair.training.records import LAST_CLOCK, MOST_VISITS, RecordFacts, compressed, divergence, fill_boards
 
 log = logging.getLogger(__name__)
@@ -52,8 +54,6 @@ PolicyFrom = Literal["played", "net", "judge"]
 
 NO_RESULT, TOO_LONG, NOTHING_LEFT = "no result", "too long for a chunk", "no position that may be written"
 _AT_ONCE = 1024  # positions that the net evaluates together
-HeldOut = tuple[NDArray[np.uint64], NDArray[np.uint64]]  # keys of positions and of games, ascending (Split.held_out)
-_NOTHING_HELD: HeldOut = np.empty(0, np.uint64), np.empty(0, np.uint64)
 _CHOOSING = ("game_share", *HEADER_FILTERS, "max_bytes", "seed")  # the sampling options that choose games
 # The origin of a value. With the first two known kinds the value of the position after the move has the same scale.
 _UNKNOWN, _SAME_SCALE, _JUDGED, _PLAYERS_OWN = range(4)
@@ -309,7 +309,6 @@ def write_game_chunks(
     net: str | None = None,
     store: Store | None = None,
     question: Question | None = None,
-    split: Split | None = None,
     progress: Progress,
 ) -> GameChunksSummary:
     """Writes each game of archives that has a result as a chunk, in order.
@@ -317,8 +316,9 @@ def write_game_chunks(
     `sample` selects the games (its filters by headers, share, seed, threads; filters of positions have no effect).
     `policy` and `policy_share` are those of `GameChunkOptions`. `net` (a name or a file) gives the input format, and
     the policy if that is asked for. The values of the `store`'s judge by `question` take
-    precedence over the games' own evaluations, which are read by the question's alpha. Games that the `split` holds out
-    are left out, and in other games the positions that `Split.free_plies` and the store's held-out positions exclude.
+    precedence over the games' own evaluations, which are read by the question's alpha. Games that the store's split
+    holds out are left out, and in other games the positions that `Split.free_plies` excludes, and those up to the last
+    one that the store has and not in its part ``train``.
     The same call resumes an interrupted one. Raises UsageError and ValueRepairError, also if no game can be written.
     """
     sample, question = sample or SampleOptions(), question or Question()
@@ -333,15 +333,14 @@ def write_game_chunks(
         policy_net = None
         if net is not None and options.policy == "net":
             policy_net = stack.enter_context(open_net(net))
-        judge, held_out = None, _NOTHING_HELD
+        judge, split = None, None
         if store is not None:
-            training_question, notes = store.for_training(question)
+            training_question, notes = alphas.for_training(store, question)
             for line in notes:
                 log.info(line)
-            judge = JudgedBoards.of(store, training_question, split=split)
-            held_out = _NOTHING_HELD if split is None else split.held_out(store)
+            judge, split = JudgedBoards.of(store, training_question), parts.split_of(store)
         progress.set_total(size)
-        games = _Games(archives, sample, options, policy_net, judge, split, held_out, progress)
+        games = _Games(archives, sample, options, policy_net, judge, split, held_out_keys(store), progress)
         output = stack.enter_context(ChunkOutput(folder, games.identity()))
         stack.enter_context(signals.left_to_loop())
 
@@ -377,14 +376,13 @@ class _Games:
         net: Net | None,
         judge: JudgedBoards | None,
         split: Split | None,
-        held_out: HeldOut,
+        held_out: Keys,
         progress: Progress,
     ) -> None:
         self.report, self.counts = ReadReport(), GameCounts()
         self._archives, self._sample, self._options = archives, sample, options
         self._net, self._judge, self._split, self._progress = net, judge, split, progress
-        self._held_positions, self._held_games = held_out
-        self._bytes = 0
+        self._held_out, self._bytes = held_out, 0
 
     def identity(self) -> dict[str, Any]:
         """Everything that the chunks depend on."""
@@ -403,9 +401,9 @@ class _Games:
                 "alpha": judge.attrs["alpha"]["value"],
                 "values": len(judge.keys),
                 "sha256": judge.digest(),
-                "held_out": len(self._held_positions),
+                "held_out": len(self._held_out),
             },
-            "split": None if self._split is None else asdict(self._split),
+            "split": None if self._split is None else self._split.as_json(),
             "options": asdict(self._options),
         }
 
@@ -452,7 +450,7 @@ class _Games:
         judged = None
         if self._judge is not None:
             judged, _ = self._judge.rows(rows.keys, clocks, _is_repeated(rows))
-        held = _is_among(rows.keys, self._held_positions)
+        held = np.isin(rows.keys, self._held_out)
         chosen = []
         for g, first, last in zip(games.tolist(), cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             game = self._game(rows, g, first, last, judged)
@@ -478,9 +476,7 @@ class _Games:
             return TOO_LONG
         boards, free = rows.boards[first:last], last - first
         if self._split is not None:
-            origin = rows.origin_of(g)
-            is_held = _is_among(key_of_game(origin), self._held_games)[0]
-            free = 0 if is_held else self._split.free_plies(origin, boards)
+            free = self._split.free_plies(rows.origin_of(g), boards)
             if not free:
                 return HELD_OUT
         assert rows.played is not None
@@ -531,10 +527,3 @@ def _is_repeated(rows: Rows) -> NDArray[np.bool_]:
     repeated = np.zeros(len(order), np.bool_)
     repeated[order[1:][is_again]] = True
     return repeated
-
-
-def _is_among(keys: NDArray[np.uint64], held: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """[n] whether each key is in `held`, which ascends."""
-    if not len(held):
-        return np.zeros(len(keys), np.bool_)
-    return np.asarray(held[np.minimum(np.searchsorted(held, keys), len(held) - 1)] == keys)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,9 +17,10 @@ from valuerepair.arrays import Flags
 from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.split import PARTS, TRAIN, Split, keys_of_games, warning_of_held_out
 from valuerepair.nets.planes import BOARD_PLANES, CLASSICAL, encode
 from valuerepair.question import Question, is_candidate
+from valuerepair.store import parts, view
+from valuerepair.store.rows import unsigned
 from valuerepair.store.store import Store
 from valuerepair.training.samples import wdl_of
 
@@ -27,57 +31,70 @@ LOW_CLOCK = 20  # plies: 80 more to the 50-move rule, beyond what a search sees
 _POSITIONS_READ = 2048  # positions of a store that are read together
 
 
-class JudgedPositions:
-    """The positions of a store with a deep Q, for training; with a `split` only those of its part ``train``.
+@contextmanager
+def open_to_learn(path: str | os.PathLike[str]) -> Iterator[Store]:
+    """A store, open for reading; if it has no split yet, it gets the default one, which a line says.
 
-    A position that the ladder cut has the value of its last rung, and is not a candidate (docs/methods.md,
-    "Training"). So every sampled position is included, and all count alike. Positions beside the games are included,
-    too; positions that `vr expand` reached are included, candidates or not, if the question includes them.
+    Raises ValueRepairError, also for a store without positions of games.
+    """
+    with Store.open(path) as store:
+        is_split = parts.split_of(store) is not None
+    if not is_split:
+        with Store.open(path, write=True) as store:
+            _, line = parts.ensured(store)
+        log.info(line)
+    with Store.open(path) as store:
+        yield store
+
+
+def held_out_keys(store: Store | None) -> Keys:
+    """uint64[n], ascending: the board keys of the positions that are not for training; none without a store."""
+    if store is None:
+        return np.empty(0, np.uint64)
+    rows = store.connection.execute("SELECT key FROM positions WHERE part <> ?", (parts.TRAIN,)).fetchall()
+    return np.sort(unsigned([key for (key,) in rows]))
+
+
+class JudgedPositions:
+    """The positions of a store's part ``train`` that have a net Q and a deep Q, of any origin.
+
+    A position that screening left out has the value of the short search, and is not a candidate (docs/methods.md,
+    "Training"). So every sampled position is included, and all count alike.
 
     Columns [n] by position_id, values from the side to move: `ids` int64, `keys` uint64 of the positions, `best` uint16
-    the judge's moves as in `chess.positions` (0: none), `nodes` int64 of its searches, `games` uint64 keys of games,
+    the judge's moves as in `chess.positions` (0: none), `nodes` int64 of its search, `games` uint64 keys of games,
     `net_d` the net's probability of a draw (NaN without W/D/L), `deep_q` in [-1, 1], `disagreement` net Q - deep Q,
-    `rung` the nodes of the last rung (NaN: searched in full), `kind` as in `queries.frame`, `is_candidate` bool and
-    `is_reached` bool for positions of `vr expand`. `attrs` (`queries.frame`) name the
-    net and the oracle of these values.
+    `screened` bool for values of the short search, `kind` object the origins, `is_candidate` bool. `attrs`
+    (`view.frame`) name the net and the judge of these values.
     """
 
-    def __init__(self, store: Store, question: Question, *, split: Split | None = None) -> None:
+    def __init__(self, store: Store, question: Question) -> None:
         """Raises ValueRepairError if the store has no such position."""
         import pandas as pd
 
         self.path = store.path
-        # "searched" also reads positions beside the games; those of `vr expand` are dropped below if not requested.
-        self.question = question if question.expanded != "no" else replace(question, expanded="searched")
-        names = ("position_id", "key", "game_id", "net_d", "deep_q", "disagreement", "rung", "deep_best")
+        self.question = replace(question, beside=True)
+        names = ("position_id", "key", "game_key", "net_d", "deep_q", "disagreement", "screened", "deep_best", "nodes")
         judged = ("deep_w", "deep_d", "deep_l")
-        frame = store.frame(self.question, only=(*names, "nodes", *judged, "kind"), cut=True)
+        frame = view.frame(store, self.question, only=(*names, *judged, "kind", "part"), screened=True)
         self.attrs = frame.attrs
-        in_question = frame["kind"].notna() | (question.expanded != "no")
-        usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna() & in_question]
+        usable = frame[frame["deep_q"].notna() & frame["disagreement"].notna()]
         if usable.empty:
             raise ValueRepairError(f"{self.path}: none of its {len(frame):,} scored positions has a deep Q to learn")
-        ids = usable["position_id"].to_numpy(np.int64)
-        if split is not None:
-            in_part = split.among(store, ids, PARTS[TRAIN])
-            usable, ids = usable[in_part], ids[in_part]
-            if usable.empty:
-                raise ValueRepairError(f"{self.path}: none of its scored positions is in the split's part to train on")
-        if (warning := warning_of_held_out(store, ids, split)) is not None:
-            log.warning(warning)
-        self.ids = ids
-        self.games = keys_of_games(store, usable["game_id"].to_numpy(np.int64))
-        self.keys, self.net_d, self.deep_q, self.rung, self.disagreement = (
-            usable[name].to_numpy() for name in ("key", "net_d", "deep_q", "rung", "disagreement")
+        usable = usable[usable["part"] == parts.TRAIN]
+        if usable.empty:
+            raise ValueRepairError(f"{self.path}: all of its scored positions are held out, or of games that are")
+        self.ids = usable["position_id"].to_numpy(np.int64)
+        self.keys, self.games, self.net_d, self.deep_q, self.disagreement, self.screened = (
+            usable[name].to_numpy() for name in ("key", "game_key", "net_d", "deep_q", "disagreement", "screened")
         )
-        self.is_candidate = np.isnan(self.rung) & is_candidate(self.disagreement, question.threshold)
+        self.is_candidate = ~self.screened & is_candidate(self.disagreement, question.threshold)
         self.nodes = usable["nodes"].to_numpy(np.int64)
         self._wdl = usable[list(judged)].to_numpy(np.float64)
         codes, moves = pd.factorize(usable["deep_best"])
         # A missing move's code is -1, which is the 0 at the end.
         self.best = np.append(encode_moves(moves), np.uint16(0))[codes]
         self.kind = usable["kind"].to_numpy(object)
-        self.is_reached = usable["kind"].isna().to_numpy()
 
     def wdl(self, rows: Index) -> NDArray[np.float32]:
         """float32[n, 3] win, draw and loss of these rows, from the side to move: the target of the value head.
@@ -112,9 +129,9 @@ class JudgedBoards:
     attrs: dict[Any, Any]
 
     @staticmethod
-    def of(store: Store, question: Question, *, split: Split | None = None) -> JudgedBoards:
+    def of(store: Store, question: Question) -> JudgedBoards:
         """The boards of `JudgedPositions`. Raises ValueRepairError without boards."""
-        positions = JudgedPositions(store, question, split=split)
+        positions = JudgedPositions(store, question)
         rows = np.argsort(positions.keys)
         clock, repeated = np.empty(len(rows), np.int64), np.zeros(len(rows), np.bool_)
         for begin in range(0, len(rows), _POSITIONS_READ):

@@ -26,7 +26,6 @@ from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Keys
 from valuerepair.chess.v6 import Records
 from valuerepair.files import check_new_folder, check_room, whole_folder
-from valuerepair.judge.split import Split
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
@@ -49,7 +48,7 @@ from valuerepair.training.chunk_files import (
     unpack,
     unpack_or_reason,
 )
-from valuerepair.training.judged import JudgedBoards
+from valuerepair.training.judged import JudgedBoards, held_out_keys
 from valuerepair.training.samples import chances, sampled_results
 from valuerepair.training.store_chunks import Result
 
@@ -62,7 +61,7 @@ class Rescored:
 
     `chunks` and their `records`; `changed_chunks` and `changed_records` have the judge's value; `mean_change` is the
     mean abs(new - old) by field (``q``, ``result``). `positions`: those that the store has judged; `otherwise`: records
-    of judged positions with another history. `held_out`: chunks with a position that the split holds out; they are not
+    of judged positions with another history. `held_out`: chunks with a position that is held out; they are not
     written. `left_out`: files that are not usable chunks, by reason, and the first few; `broken_off`: tars that break
     off, each with the place.
     """
@@ -107,15 +106,14 @@ def rescore(
     question: Question,
     *,
     result: Result = "game",
-    split: Split | None = None,
     progress: Progress,
 ) -> Rescored:
     """Writes the chunks to the new folder `out`, under their names, with the judge's values.
 
     best_*, root_*, and played_*, which keeps its distance from best_*; and with `result` ``judge`` result_*: a win, a
     draw or a loss with the judge's chances of each, because lc0's rescorer accepts no other results. W/D/L come from
-    the judge's Q with the net's own draws, or with `question.q_from` ``wdl`` from the judge. With a `split` only
-    positions of its part ``train`` give their values, and chunks with a position that it holds out are not written.
+    the judge's Q with the net's own draws, or with `question.q_from` ``wdl`` from the judge. Only positions of the
+    store's part ``train`` give their values, and chunks with another position of the store are not written.
     `out` appears complete or not at all; files that are not usable chunks are left out.
 
     Raises UsageError if two files would get one name or `out` is not empty, ValueRepairError without judged positions
@@ -124,8 +122,7 @@ def rescore(
     check_new_folder(out, chunks)
     archives = find_archives(chunks)
     refuse_equal_names(archives)
-    judged = JudgedBoards.of(store, question, split=split)
-    held_out = np.empty(0, np.uint64) if split is None else split.held_out(store)[0]
+    judged, held_out = JudgedBoards.of(store, question), held_out_keys(store)
     rescored = Rescored(os.fspath(out), len(judged.nodes))
     progress.set_total(archives.total_bytes())
     with whole_folder(out) as partial:

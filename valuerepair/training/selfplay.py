@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from valuerepair.chess import board
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.progress import Progress
+from valuerepair.chess.rows import Keys
 from valuerepair.errors import UsageError, ValueRepairError, check_least, check_word
 from valuerepair.files import HeldError, claimed
-from valuerepair.judge.split import Split
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.roots import play_game
 from valuerepair.play.game import GameRecord
@@ -27,8 +26,11 @@ from valuerepair.play.lc0_selfplay import Lc0Source, lc0_settings
 from valuerepair.play.openings import read_openings
 from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.selfplay import Chunks, ForestSource, SelfplayEnd, SelfplayPlan, play_selfplay
+from valuerepair.store import parts
+from valuerepair.store.parts import Split
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import BrokenChunk, pack, unpack
+from valuerepair.training.judged import held_out_keys
 from valuerepair.training.records import ChunkWriter, RecordFacts
 
 log = logging.getLogger(__name__)
@@ -73,7 +75,6 @@ def play_book(
     book: str | Path,
     output: str | Path,
     options: SelfplayOptions,
-    split: Split | None = None,
     *,
     store: str | Path | None,
     command: str,
@@ -81,14 +82,12 @@ def play_book(
 ) -> SelfplayEnd:
     """Plays a game from each line of a book, and resumes an earlier call's run in `output` (PGN).
 
-    A `store`, created if missing, also gets the games. Training records of a game end at the first position that the
-    `split` holds out. Raises as `play.selfplay.play_selfplay`, UsageError for a folder of training records with the
-    name of `output`, and ValueRepairError for a book that lc0 would misread.
+    A `store`, created if missing, also gets the games; if it has a split, training records of a game end before the
+    first position that is held out. Raises as `play.selfplay.play_selfplay`, UsageError for a folder of training
+    records with the name of `output`, and ValueRepairError for a book that lc0 would misread.
     """
     if options.training is not None and os.path.realpath(options.training) == os.path.realpath(output):
         raise UsageError(f"--training {options.training}: is the file of games too; give a folder of another name")
-    if split is not None:
-        _check_split(split, options, store)
     openings = read_openings(book, strict=True)
     games, params = len(openings) * options.repeat, options.params
     with ExitStack() as stack:
@@ -101,6 +100,8 @@ def play_book(
                     f"warning: every Q of the training records will be {params.q_scale:g} times the net's, by q_scale"
                 )
         seed = options.seed if options.engine == "mcts" else None
+        opened = None if store is None else stack.enter_context(Store.open(store, create=True))
+        split = None if opened is None or options.training is None else parts.split_of(opened)
         facts = source.facts if split is None else {**source.facts, "Split": split.digest}
         plan = SelfplayPlan(openings, Path(book).name, source.side, facts, games, options.limited_rules, seed)
         if not (params.temperature or params.noise_epsilon or params.n_scl) and (copies := plan.copies()):
@@ -108,8 +109,7 @@ def play_book(
                 f"{copies:,} of {games:,} games will be copies of others: the search is deterministic; "
                 "--temperature 0.5 makes them differ"
             )
-        opened = None if store is None else stack.enter_context(Store.open(store, create=True))
-        held_out = None if split is None else HeldOut(split, opened)
+        held_out = None if split is None else HeldOut(split, held_out_keys(opened))
         chunks = _chunks(options, source, output, held_out)
         end = play_selfplay(plan, source, output, store=opened, chunks=chunks, command=command, progress=progress)
         if held_out is not None and held_out.records:
@@ -139,29 +139,13 @@ def _locked_folder(folder: str | Path) -> Iterator[None]:
         yield
 
 
-def _check_split(split: Split, options: SelfplayOptions, store: str | Path | None) -> None:
-    """Raises UsageError for a split if there are no training records to cut; also if it holds out games and
-    there is no store with their positions, because it would then hold out nothing."""
-    if options.training is None:
-        raise UsageError("--split: cuts training records; give --training too")
-    if not split.games:
-        return  # families are recognised by their positions
-    if store is None or not os.path.exists(store):
-        reason = "none is used" if store is None else f"there is no {os.fspath(store)}"
-        raise UsageError(f"--split: holds out positions of a store, and {reason}; give the store by --db")
-    with Store.open(store) as opened:
-        if opened.connection.execute("SELECT 1 FROM positions LIMIT 1").fetchone() is None:
-            raise UsageError(f"--split: {os.fspath(store)} has no positions; give the store of the split by --db")
-
-
 class HeldOut:
-    """Finds the first position of a game that a `split` holds out: one of a held-out family, or a held-out position of
-    the `store`. `left_out` counts the training records that were cut off from there on, `records` those of all games.
+    """Finds the first position of a game that is held out: one of a held-out family of the `split`, or with its board
+    key in `keys`. `left_out` counts the training records that were cut off from there on, `records` those of all games.
     """
 
-    def __init__(self, split: Split, store: Store | None) -> None:
-        self._split = split
-        self._held: NDArray[np.uint64] = np.empty(0, np.uint64) if store is None else split.held_out(store)[0]
+    def __init__(self, split: Split, keys: Keys) -> None:
+        self._split, self._held = split, keys
         self.records = self.left_out = 0
 
     def cut(self, game: GameRecord, chunk: Path) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.select import in_share, ply_priorities, salt, scrambled
 from valuerepair.arrays import Flags, Floats
-from valuerepair.chess.origins import GAME
+from valuerepair.chess.origins import GAME, NEIGHBOUR
 from valuerepair.chess.positions import cuts_of
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import ValueRepairError
@@ -223,9 +223,9 @@ class ChunkSource:
 class StoreSource:
     """The judged positions of a store; a unit is a position, and each is in every pass.
 
-    The value target is the oracle's value. The policy learns the oracle's move, or stays as it is
+    The value target is the judge's value. The policy learns the judge's move, or stays as it is
     (`TrainOptions.policy`). Rows of `judged`, int64: `trained` are those to learn from, with `control` without
-    candidates; `held` those of the games held out, but none that `vr expand` reached.
+    candidates; `held` those of the games held out, but no neighbours of candidates.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class StoreSource:
         self.games, self.held_games = (len(np.unique(games)) for games in (judged.games, judged.games[is_in_held_game]))
         _check_any_left(self.name, self.games, self.held_games)
         self.trained = np.flatnonzero(~is_in_held_game & ~(control & judged.is_candidate))
-        self.held = np.flatnonzero(is_in_held_game & ~judged.is_reached)
+        self.held = np.flatnonzero(is_in_held_game & (judged.kind != NEIGHBOUR))
         if not len(self.trained):
             raise ValueRepairError(f"{self.name}: all positions to train on are candidates, which --control leaves out")
         weight = np.ones(len(judged.ids))

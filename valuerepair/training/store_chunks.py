@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,15 +19,16 @@ from valuerepair.archives.select import salt, scrambled
 from valuerepair.arrays import Floats, Moves
 from valuerepair.chess import v6
 from valuerepair.chess.board import parse_fens
+from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Index
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.split import Split
 from valuerepair.nets.net import Net, NetValues, Priors
 from valuerepair.nets.policy import policy_indices
 from valuerepair.question import Question
+from valuerepair.store import view
 from valuerepair.store.store import Store
 from valuerepair.text import positions_of_games, quantity
 from valuerepair.training.chunk_output import ChunkOutput
@@ -162,22 +163,19 @@ def write_store_chunks(
     *,
     policy_share: float = 0.0,
     result: Result = "judge",
-    split: Split | None = None,
     progress: Progress,
 ) -> StoreChunks:
     """Writes a chunk for each judged position that `vr train` would learn from.
 
-    `net` is the question's net, opened; `policy_share` and `result` are those of `position_records`. With a `split`,
-    only positions of its part ``train`` are written. The same call resumes an interrupted one. Raises UsageError and
-    ValueRepairError.
+    `net` is the question's net, opened; `policy_share` and `result` are those of `position_records`. The same call
+    resumes an interrupted one. Raises UsageError and ValueRepairError.
     """
-    judged = JudgedPositions(store, question, split=split)
+    judged = JudgedPositions(store, question)
     facts = RecordFacts(net.identity.input_format, 1.0)
     rows = _JudgedRows(store, judged)
     run = {
         "store": rows.digest(),
         "net": {"name": net.identity.name, "sha256": net.identity.key},
-        "split": split and asdict(split),
         "policy_share": policy_share,
         "result": result,
     }
@@ -197,11 +195,11 @@ class _JudgedRows:
 
     def __init__(self, store: Store, judged: JudgedPositions) -> None:
         self._judged = judged
-        names = ("position_id", "fen", "side", "played", "result", "step")
-        frame = store.frame(judged.question, only=names, cut=True)
+        names = ("position_id", "fen", "side", "played", "result", "kind")
+        frame = view.frame(store, judged.question, only=names, screened=True)
         frame = frame.iloc[np.searchsorted(frame["position_id"].to_numpy(np.int64), judged.ids)]
         # Positions of a game have a played move: those that were reached from it have not its result.
-        in_game = frame["played"].notna() & frame["step"].isna()
+        in_game = frame["played"].notna() & (frame["kind"] == GAME)
         z = frame["result"].map(_RESULTS).where(in_game).to_numpy(np.float32)
         self._z = np.where((frame["side"] == "w").to_numpy(), z, -z)
         clock = np.array([int(fen.split()[4]) for fen in frame["fen"]], np.int64)

@@ -17,20 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import outputs
-from valuerepair.chess.origins import BESIDE, KINDS
+from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed, read_regular, written_whole
 from valuerepair.inputs import MOST_JSON, Count, Number, from_json
-from valuerepair.judge.split import Split
 from valuerepair.nets.planes import PLANES, unpack_masks
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import ONNX, NetFile, read_net_file
 from valuerepair.question import Question
+from valuerepair.store.alpha import for_training
 from valuerepair.store.store import Store
 from valuerepair.text import formatted, json_fields, positions_of_games, quantity, table_lines
 from valuerepair.training import checkpoint
-from valuerepair.training.judged import JudgedPositions
+from valuerepair.training.judged import JudgedPositions, held_out_keys, open_to_learn
 from valuerepair.training.options import POLICY, TrainOptions
 from valuerepair.training.sources import ChunkSource, Held, StoreSource, TrainingSource, TrainingStream
 from valuerepair.version import __version__
@@ -146,22 +146,21 @@ def train(
     question: Question | None = None,
     options: TrainOptions | None = None,
     *,
-    split: Split | None = None,
     quiet: bool = False,
 ) -> Training:
     """Trains `net` on chunks, a store, or both, and writes `output`, a .pb.gz, with its curve next to it.
 
-    With a `split` it uses only the part ``train`` of the store, and no chunk with a position that it holds out. The
-    `question` says whose values are learned; one without an alpha gets that of `Store.for_training`, and its threshold
-    is that of the options. The same call resumes an interrupted one, and returns the result of a finished one again.
-    lc0 reads the written file, which is compared with the trained parameters before it gets its name. Raises
-    ValueRepairError and UsageError.
+    It uses only the part ``train`` of the store, and no chunk with another position of the store; a store without a
+    split gets the default one. The `question` says whose values are learned; one without an alpha gets that of
+    `store.alpha.for_training`, and its threshold is that of the options. The same call resumes an interrupted one, and
+    returns the result of a finished one again. lc0 reads the written file, which is compared with the trained
+    parameters before it gets its name. Raises ValueRepairError and UsageError.
     """
     options = options or TrainOptions()
     if store is None:
-        _check_without_store(options, split)
+        _check_without_store(options)
     if options.q_ratio and not chunks:
-        raise UsageError("--set q_ratio: is of training chunks; the positions of a store have the oracle's value")
+        raise UsageError("--set q_ratio: is of training chunks; the positions of a store have the judge's value")
     check_jax()
     path = Path(output)
     file = _net_to_train(net, path, chunks, store)
@@ -172,21 +171,20 @@ def train(
             _check_before(path, finished, file, options)
             question = replace(question or Question(), net=str(file.path), threshold=options.threshold)
             if store is not None:
-                with Store.open(store) as opened:
-                    question, notes = opened.for_training(question)
+                with open_to_learn(store) as opened:
+                    question, notes = for_training(opened, question)
                 for line in notes:
                     log.info(line)
                 options = replace(options, policy=POLICY if options.policy is None else options.policy)
-            sources = _sources(file, chunks, store, question, options, split, quiet)
-            return _train(file, path, finished, sources, store is not None, question, options, split, quiet)
+            sources = _sources(file, chunks, store, question, options, quiet)
+            return _train(file, path, finished, sources, store is not None, question, options, quiet)
     except OSError as error:
         raise ValueRepairError(f"{error.filename or output}: {error.strerror or error}") from None
 
 
-def _check_without_store(options: TrainOptions, split: Split | None) -> None:
+def _check_without_store(options: TrainOptions) -> None:
     """Raises UsageError for an option that only a store's positions have."""
     requested = {
-        "--split": split is not None,
         "--policy": options.policy is not None,
         "--control": options.control,
         "--set disagreement_weight": options.disagreement_weight > 0,
@@ -203,7 +201,6 @@ def _train(
     has_store: bool,
     question: Question,
     options: TrainOptions,
-    split: Split | None,
     quiet: bool,
 ) -> Training:
     from valuerepair.training.fit import fit
@@ -230,7 +227,6 @@ def _train(
         "broken_off": [
             archive for source in sources if isinstance(source, ChunkSource) for archive in source.left_out.broken_off
         ],
-        "split": split and asdict(split),
         "games": {
             "all": sum(source.games for source in sources),
             "held_out": sum(source.held_games for source in sources),
@@ -294,20 +290,20 @@ def _start_lines(
     if held and any(isinstance(source, ChunkSource) and not source.is_of_games for source in sources):
         yield (
             "warning: most chunks have one record, so positions that judge the net may be of the same games as "
-            "positions that train it; compare the nets on other games by vr compare --split"
+            "positions that train it; compare the nets on other games by vr compare"
         )
     if passes > MANY_PASSES:
         yield f"warning: in more than {MANY_PASSES} passes a net memorises its positions; give fewer --steps"
 
 
 def _store_counts(source: StoreSource) -> Iterator[str]:
-    """The numbers of positions beside games, of candidates, and of positions that a ladder cut, to train on."""
+    """The numbers of positions beside games, of candidates, and of positions that screening left out, to train on."""
     judged, rows = source.judged, source.trained
-    if beside_count := sum(int((judged.kind[rows] == kind).sum()) for kind in BESIDE):
+    if beside_count := int((judged.kind[rows] != GAME).sum()):
         yield f"{beside_count:,} beside them"
     yield quantity(int(judged.is_candidate[rows].sum()), "candidate")
-    if cut := int(np.isfinite(judged.rung[rows]).sum()):
-        yield f"{cut:,} that screening cut, by their last rung"
+    if screened := int(judged.screened[rows].sum()):
+        yield f"{screened:,} by the short search of screening"
 
 
 # -- before -----------------------------------------------------------------------------------------------------------
@@ -389,7 +385,6 @@ def _sources(
     store: str | None,
     question: Question,
     options: TrainOptions,
-    split: Split | None,
     quiet: bool,
 ) -> list[TrainingSource]:
     assert file.header is not None
@@ -399,15 +394,13 @@ def _sources(
     if store is not None:
         with Store.open(store) as opened:
             source = StoreSource(
-                JudgedPositions(opened, question, split=split),
+                JudgedPositions(opened, question),
                 input_format,
                 holdout=options.holdout,
                 control=options.control,
                 disagreement_weight=options.disagreement_weight,
             )
-            held_out = source.judged.keys[source.held]
-            if split is not None:
-                held_out = np.union1d(held_out, split.held_out(opened)[0])
+            held_out = np.union1d(source.judged.keys[source.held], held_out_keys(opened))
         sources.append(source)
     if chunks:
         with Progress("Reading chunks", None, "bytes", quiet=quiet) as progress:
