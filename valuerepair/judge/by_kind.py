@@ -40,9 +40,9 @@ Finding = Literal["better", "worse", "not shown", "too few games"]
 THRESHOLDS = (0.3, 0.55)
 WORDS: Mapping[str, str] = {
     GAME: "in games",
-    "aside": "after a random legal move",
-    "policy": "after the policy's 3rd to 6th move",
-    "search": "in searches",
+    "random_move": "after a random legal move",
+    "policy_move": "after the policy's 3rd to 6th move",
+    "search_node": "in searches",
 }
 _DRAWS = 100_000_000  # games in all resamples
 
@@ -272,7 +272,7 @@ def better_judge(rows: Sequence[KindRow], *, held_out: bool) -> BetterJudge:
     sentence = f"better judge: shown {scope}" if is_better else f"better judge: not shown for positions {doubts}"
     notes = []
     if not held_out:
-        notes.append("training may have seen these positions: --split compares on what it held out")
+        notes.append("training may have seen these positions: vr split holds some out, and vr compare judges by these")
     if not beside:
         notes.append("positions beside the games were not looked at: vr mine --off-game 0.5 adds them to the store")
     return BetterJudge(is_better, kinds, beside, held_out, sentence, notes)

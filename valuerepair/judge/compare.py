@@ -1,9 +1,8 @@
-"""Compares several nets on the same positions, by the values of an oracle: each later net with the first."""
+"""Compares several nets on the same positions, by the values of a judge: each later net with the first."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -14,26 +13,32 @@ from numpy.typing import NDArray
 
 from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess import values
-from valuerepair.chess.origins import GAME
+from valuerepair.chess.origins import GAME, NEIGHBOUR
 from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Interval, Rate, bootstrap, share_change, single_changes, weighted
-from valuerepair.judge import labelled
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
-from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle, words_for
-from valuerepair.judge.labelled import complete, labels_of, lacks_priors
-from valuerepair.judge.labels import OF_POLICY, LabelChange, Labels, label_changes, label_lines, shown_labels
+from valuerepair.judge.compared_nets import PARTS, ComparedNet, ComparedOracle
+from valuerepair.judge.labels import (
+    OF_POLICY,
+    LabelChange,
+    Labels,
+    label_changes,
+    label_lines,
+    labels_of,
+    names,
+    shown_labels,
+)
 from valuerepair.judge.q_scale import QScale, q_scale_of
 from valuerepair.judge.rejudged import Rejudged, rejudged_lines
 from valuerepair.judge.two_phase import DeeperValues
 from valuerepair.question import QFrom, Question, is_candidate, no_deep_score
-from valuerepair.store.selection import selection_weights
+from valuerepair.store import view
+from valuerepair.store.alpha import alpha
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
-
-log = logging.getLogger(__name__)
 
 # The index is 2 * (the first net is wrong) + (the second net is wrong).
 CATEGORIES = ("right both", "newly wrong", "repaired", "still wrong")
@@ -129,7 +134,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Compared:
-    """Nets on the same positions; with a `part` only on the positions of that held-out part (`judge.split`).
+    """Nets on the same positions; with a `part` only on the positions that are held out in it (`store.parts`).
 
     `left_out` has, by name of the net, the number of positions that it has no value of; they are left out for all nets.
     `without_q` positions are left out because the oracle gave no Q of the requested kind. Each position counts by its
@@ -204,40 +209,38 @@ def categories(scores: ComparedScores, threshold: float, second: int) -> Ids:
 
 
 def compared(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, question: Question) -> Compared:
-    """Compares each net with the first on the positions that the oracle has scored and all nets have a value of.
+    """Compares each net with the first on the positions that the judge has scored and all nets have a value of.
 
-    If the oracle has a part, only its positions count. One alpha serves all nets: the question's, else that of the
-    first net with a saved one, else the first net's.
-    Raises ValueRepairError if there is no such position, or a net has no values in the store.
+    Only positions of the judge's part count. One alpha serves all nets: the question's, else the one in use, else the
+    first net's. Raises ValueRepairError if there is no such position, or a net has no values in the store.
     """
-    names = unique_names(nets)
-    missing = next((name for name, net in zip(names, nets, strict=True) if not net.id), None)
+    unique = unique_names(nets)
+    missing = next((name for name, net in zip(unique, nets, strict=True) if not net.id), None)
     if missing is not None:
         raise ValueRepairError(f"{missing} has no values in {store.path} yet; nothing to compare")
-    words = [words_for(store, net, oracle) for net in nets]
-    alpha = _alpha(store, nets, oracle, question)
-    shared_question = replace(question, oracle=oracle.digest, alpha=alpha.value)
-    questions = [replace(shared_question, net=net_words) for net_words in words]
+    shared_alpha = alpha(store, (nets[0].id, oracle.id), question.alpha)
+    shared_question = replace(question, oracle=oracle.digest, alpha=shared_alpha.value)
+    questions = [replace(shared_question, net=net.key) for net in nets]
     all_kinds, without_q = _read(store, questions, oracle)
     scores = all_kinds.of_games()
     if not scores.weight.any():
-        raise ValueRepairError(_nothing_common(store, names, oracle, without_q, question.q_from))
+        raise ValueRepairError(_nothing_common(store, unique, oracle, without_q, question.q_from))
     wrong = is_candidate(scores.disagreement, question.threshold)
-    labels = [candidate_labels(store, net_question, oracle) for net_question in questions]
-    common = _CommonPositions(names, scores, all_kinds, question.threshold, wrong, labels)
+    labels = [_candidate_labels(store, net_question, oracle) for net_question in questions]
+    common = _CommonPositions(unique, scores, all_kinds, question.threshold, wrong, labels)
     return Compared(
         oracle=oracle.label,
-        part=None if oracle.part is None else oracle.part.name,
-        alpha=alpha,
+        part=oracle.part if oracle.is_held_out else None,
+        alpha=shared_alpha,
         q_from=question.q_from,
         threshold=question.threshold,
         positions=len(scores.position_id),
         games=len(np.unique(scores.game_id)),
         effective=float(scores.weight.sum() ** 2 / (scores.weight**2).sum()),
         without_q=without_q,
-        left_out={name: net.missing for name, net in zip(names, nets, strict=True) if net.missing},
+        left_out={name: net.missing for name, net in zip(unique, nets, strict=True) if net.missing},
         nets=[common.rate(i, net.key) for i, net in enumerate(nets)],
-        comparisons=[common.compared(i, held_out=oracle.part is not None) for i in range(1, len(nets))],
+        comparisons=[common.compared(i, held_out=oracle.is_held_out) for i in range(1, len(nets))],
         scores=scores,
         all_kinds=all_kinds,
     )
@@ -322,33 +325,34 @@ def unique_names(nets: Sequence[ComparedNet]) -> list[str]:
 
 
 def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -> tuple[ComparedScores, int]:
-    """The positions that have a Q of the oracle and a value of each net; each net has its question.
+    """The positions that have a Q of the judge and a value of each net; each net has its question.
 
     Also returns how many positions have values of all nets but no deep Q.
     """
-    only = ["position_id", "game_id", "kind", "net_q", "deep_q", "disagreement"]
-    # "searched" includes the positions beside the games; positions reached from candidates have no kind.
-    all_frames = (store.frame(replace(net_question, expanded="searched"), only=only) for net_question in questions)
-    frames = [frame.dropna(subset="kind").set_index("position_id") for frame in all_frames]
+    only = ["position_id", "game_id", "kind", "part", "net_q", "deep_q", "disagreement", "weight"]
+    frames = [view.frame(store, replace(question, beside=True), only=only) for question in questions]
+    frames = [frame.set_index("position_id") for frame in frames]
     common = reduce(lambda index, other: index.intersection(other), (frame.index for frame in frames))
-    if oracle.part is not None:
-        common = common[oracle.part.among(common.to_numpy(np.int64))]
-    usable = common[frames[0].loc[common, "disagreement"].notna()]
-    ids, of_first = usable.to_numpy(np.int64), frames[0].loc[usable]
+    of_first = frames[0].loc[common]
+    kept = (of_first["kind"] != NEIGHBOUR).to_numpy()
+    if (parts := PARTS[oracle.part]) is not None:
+        kept &= of_first["part"].isin(parts).to_numpy()
+    usable = common[kept & of_first["disagreement"].notna().to_numpy()]
+    of_first = frames[0].loc[usable]
     net_q, disagreement = (
         np.stack([frame.loc[usable, name].to_numpy(np.float64) for frame in frames])
         for name in ("net_q", "disagreement")
     )
     scores = ComparedScores(
-        ids,
+        usable.to_numpy(np.int64),
         of_first["game_id"].to_numpy(np.int64),
-        selection_weights(store.connection, ids, oracle.id),
+        of_first["weight"].to_numpy(np.float64),
         of_first["deep_q"].to_numpy(np.float64),
         net_q,
         disagreement,
         of_first["kind"].to_numpy(object),
     )
-    return scores, len(common) - len(usable)
+    return scores, int(kept.sum()) - len(usable)
 
 
 def _nothing_common(store: Store, names: Sequence[str], oracle: ComparedOracle, without_q: int, q_from: QFrom) -> str:
@@ -361,54 +365,14 @@ def _nothing_common(store: Store, names: Sequence[str], oracle: ComparedOracle, 
     )
 
 
-def _alpha(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, question: Question) -> values.Alpha:
-    """The question's alpha, else that of the first net with a saved one, else the first net's."""
-    ids = [net.id for net in nets if net.id]
-    saved = (store.chosen_alpha(net_id, oracle.id, question.alpha) for net_id in ids)
-    return next(filter(None, saved), None) or store.alpha(ids[0], oracle.id)
-
-
-def _candidates(store: Store, question: Question, oracle: ComparedOracle) -> pd.DataFrame:
-    """A net's candidates among the compared positions: those of the oracle's part."""
-    frame, part = store.candidates(question), oracle.part
-    return frame if part is None else frame[part.among(frame["position_id"].to_numpy(np.int64))]
-
-
-def candidate_labels(store: Store, question: Question, oracle: ComparedOracle) -> tuple[Labels, bool]:
-    """The labels (`labelled.names`) of a net's candidates by position_id, and whether its policy is known for all."""
-    frame = _candidates(store, question, oracle)
-    labels = dict(zip(frame["position_id"].tolist(), labelled.names(labels_of(store, frame)), strict=True))
-    return labels, not lacks_priors(store, frame)
-
-
-def complete_policies(
-    db: str,
-    nets: Sequence[ComparedNet],
-    oracle: ComparedOracle,
-    question: Question,
-    *,
-    quiet: bool = False,
-    **net_options: Any,
-) -> None:
-    """Computes the priors of each net's candidates that the store lacks.
-
-    The store is opened for writing only if something is missing. If a net's policy cannot be computed, the log says so,
-    and only the labels that need it are missing. An alpha of None is chosen as in `compared`.
-    """
-    shared_question = None
-    for net in {net.id: net for net in nets if net.id}.values():
-        with Store.open(db) as store:
-            if shared_question is None:
-                alpha = _alpha(store, nets, oracle, question).value
-                shared_question = replace(question, oracle=oracle.digest, alpha=alpha)
-            frame = _candidates(store, replace(shared_question, net=words_for(store, net, oracle)), oracle)
-            if not lacks_priors(store, frame):
-                continue
-        try:
-            with Store.open(db, write=True) as store:
-                complete(store, frame, net.path or None, quiet=quiet, **net_options)
-        except ValueRepairError as error:
-            log.info(f"the policy of {net.name} stays unknown, and with it the labels that need it: {error}")
+def _candidate_labels(store: Store, question: Question, oracle: ComparedOracle) -> tuple[Labels, bool]:
+    """The labels (`labels.names`) of a net's candidates by position_id, and whether its policy is known for all."""
+    frame, parts = view.candidates(store, question), PARTS[oracle.part]
+    if parts is not None:
+        frame = frame[frame["part"].isin(parts)]
+    labels = labels_of(store, frame)
+    is_known = labels["blind"].notna() | frame["deep_best"].isna()
+    return dict(zip(frame["position_id"].tolist(), names(labels), strict=True)), bool(is_known.all())
 
 
 _COLUMNS = ("position_id", "fen", "side", "phase", "source", "game", "ply", "deep_q", "deep_best", "pv")
@@ -427,19 +391,19 @@ def wrong_positions(
     question = Question(
         oracle=oracle.digest, alpha=result.alpha.value, q_from=result.q_from, threshold=result.threshold
     )
-    frames = [store.candidates(replace(question, net=words_for(store, net, oracle))) for net in nets]
+    frames = [view.candidates(store, replace(question, net=net.key)) for net in nets]
     stored = pd.concat([frame[list(_COLUMNS)] for frame in frames])
     stored = stored.drop_duplicates("position_id").set_index("position_id")
     scores = result.scores
     wrong = is_candidate(scores.disagreement, result.threshold)
     rows = np.flatnonzero(wrong.any(0))
     table: pd.DataFrame = stored.loc[scores.position_id[rows]].reset_index().assign(weight=scores.weight[rows])
-    names = np.array(CATEGORIES, object)
+    categories_in_words = np.array(CATEGORIES, object)
     for i, net in enumerate(result.nets):
         table[f"net_{i + 1}"] = net.name
         table[f"disagreement_{i + 1}"] = scores.disagreement[i, rows]
         if i:
-            table[f"category_{i + 1}"] = names[categories(scores, result.threshold, i)[rows]]
+            table[f"category_{i + 1}"] = categories_in_words[categories(scores, result.threshold, i)[rows]]
     return table
 
 
@@ -464,7 +428,7 @@ def _comparison(pair: Comparison) -> Iterator[str]:
     if label_figures:
         yield from label_lines(label_figures)
         if not pair.policies:
-            yield "  blindness is left out: the policy of both nets is needed (vr stats --net FILE)"
+            yield "  blindness is left out: the store lacks the policy of a net"
     yield from kind_lines(pair.by_kind)
     yield pair.judge.sentence
     yield from (f"  {note}" for note in pair.judge.notes)

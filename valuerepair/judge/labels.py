@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.arrays import Floats, Ids
-from valuerepair.chess.board import in_check, keys, legal_moves, parse_fens, white_to_move
-from valuerepair.chess.rows import Boards
+from valuerepair.chess.board import in_check, legal_moves, parse_fens
+from valuerepair.chess.openings import family, first_moves, material_family, openings_of
+from valuerepair.chess.positions import encode_moves
 from valuerepair.intervals import Interval, rare_changes
-from valuerepair.chess.material import balances_of, material_signature
-from valuerepair.chess.openings import boards_by_ply, family, family_of_signature, first_moves, openings_of
 from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from valuerepair.store.store import Store
 
 Texts = NDArray[np.object_]  # a word, or None
 Labels: TypeAlias = Mapping[int, frozenset[str]]  # of candidates, by position_id
@@ -28,29 +30,14 @@ Labels: TypeAlias = Mapping[int, frozenset[str]]  # of candidates, by position_i
 # second early.
 POLICY_BLIND = 0.01
 VALUE_BLIND = 0.1
-# A mate is missed if the net's Q is below this, an expected score of three quarters.
+# A mate is missed if the net's Q, for the side that mates, is below this, an expected score of three quarters.
 MATE_MISSED = 0.5
-# The largest |Q| of a drawn score: engines add a few centipawns of noise to the 0 of a repetition.
-DRAWN = 0.05
-# A perpetual check: every move of a side gives check, and there are at least this many. Engine lines often end before
-# they repeat.
-PERPETUAL_CHECKS = 2
-# A fortress: an extra piece that neither wins nor is lost in the line; or an advantage that does not grow. The engine's
-# hash table often cuts the line of a draw short, so a few plies, enough to exclude an exchange, must suffice.
-FORTRESS_LEAD = 3
-FORTRESS_KEPT = 2
-FORTRESS_DRAWISH = 0.2
-FORTRESS_WINNING = 0.5
-FORTRESS_GROWTH = 0.9
-FORTRESS_KEPT_PLIES = 4
-# W/D/L as 1000 counts, with half a count more in each class (Krichevsky and Trofimov): no class is impossible.
-_COUNTS, _HALF = 1000.0, 0.5
 
 
 class Label(NamedTuple):
-    """A label: a row of `label_frame` has it if its cell in `column` is `value`, or without a `value` is not empty.
+    """A label: a row of `labels_of` has it if its cell in `column` is `value`, or without a `value` is not empty.
 
-    `of_policy`: the label is known only for rows whose net priors are known.
+    `of_policy`: the label is known only for rows where the net's policy is.
     """
 
     name: str
@@ -71,12 +58,6 @@ LABELS = (
     Label("partly-blind", "blind", "partly", of_policy=True),
     Label("policy-blind", "blind", "policy", of_policy=True),
     Label("missed-mate", "missed_mate"),
-    Label("missed-mate:mates", "missed_mate", "mates"),
-    Label("missed-mate:mated", "missed_mate", "mated"),
-    Label("repetition", "repetition"),
-    Label("fortress-like", "fortress_like"),
-    Label("fortress-like:held", "fortress_like", "held"),
-    Label("fortress-like:no-progress", "fortress_like", "no progress"),
     Label("in-check", "in_check"),
     Label("forced", "forced"),
     Label("opening", "phase", "opening"),
@@ -86,66 +67,45 @@ LABELS = (
 NAMES = tuple(label.name for label in LABELS)
 OF_POLICY = frozenset(label.name for label in LABELS if label.of_policy)
 # The prefix of labels with open values (``family:French Defense``) -> the column that has the value.
-KINDS = {"family": "opening_family", "eco": "eco", "pieces": "material_family", "material": "material"}
+KINDS = {"family": "opening_family", "pieces": "material_family"}
 
 
-def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The labels of the rows of a frame (`Store.frame` with its text columns): one row each, with the frame's index.
+def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
+    """The labels of rows of `view.frame` or `view.candidates`: one row each, with the frame's index.
 
-    `priors` (`store.priors.read_priors`) are the net's; cells that need an unknown prior are missing. Optional columns
-    of the frame: `eco_header`, the games' ECO headers; `rung_cp`, the centipawns of a far shorter search by the same
-    oracle.
-    Columns of the result:
+    | column                             | type  |                                                                    |
+    |------------------------------------|-------|--------------------------------------------------------------------|
+    | sign                               | word  | `sign`                                                             |
+    | blind                              | word  | `blindness`                                                        |
+    | missed_mate                        | bool  | `missed_mate`                                                      |
+    | in_check, forced                   | bool  | in check; one legal move only                                      |
+    | phase                              | word  | as in the frame                                                    |
+    | material_family                    | word  | `openings.material_family`                                         |
+    | opening_family, opening            | word  | `openings.openings_of`; None where unknown                         |
+    | judge_move_p, judge_move_rank      | float | the net's prior of the judge's best move, and its rank             |
 
-    | column                                | type   |                                                            |
-    |---------------------------------------|--------|------------------------------------------------------------|
-    | sign                                  | word   | `sign`                                                     |
-    | blind                                 | word   | `blindness`                                                |
-    | missed_mate                           | word   | `missed_mate`                                              |
-    | fortress_like                         | word   | `fortress_like`                                            |
-    | repetition                            | bool   | `repetition`                                               |
-    | in_check, forced                      | bool   | in check; one legal move only                              |
-    | phase                                 | word   | as in the frame                                            |
-    | material, material_family             | word   | `material.material_signature`, `openings.material_family`  |
-    | opening_family, opening, eco          | word   | `openings.openings_of`; None where unknown                 |
-    | balance                               | int    | pawns, `material.balances_of`                              |
-    | legal_moves                           | int    | the number of legal moves                                  |
-    | oracle_move_p, oracle_move_rank       | float  | the net's prior of the oracle's best move and its rank     |
-    | played_move_p, played_move_rank       | float  | the net's prior of the move played and its rank            |
-    | top_move_p                            | float  | the prior of the net's first choice                        |
-    | wdl_kl                                | float  | `wdl_divergence`, in nats                                  |
-
-    Missing words are None, missing numbers NaN.
+    Missing words are None, missing numbers NaN: the store has the net's eight best moves.
     """
     import pandas as pd
 
     boards = parse_fens(frame["fen"].tolist())
-    material, balance = [material_signature(fen) for fen in frame["fen"]], balances_of(boards)
-    choices = np.diff(legal_moves(boards)[1])
-    net_q, deep_q = frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64)
-    mate, endgame = frame["mate"].to_numpy(np.float64), (frame["phase"] == "endgame").to_numpy(np.bool_)
-    lines = _lines_that_matter(frame, np.flatnonzero(line_may_matter(deep_q, balance, endgame)))
-    headers = frame["eco_header"].tolist() if "eco_header" in frame else [None] * len(frame)
-    openings = openings_of(headers, frame["start_fen"].tolist(), first_moves(frame["moves"].tolist()))
-    measures = _prior_columns(frame, priors)
+    openings = openings_of(
+        _eco_headers(store, frame), frame["start_fen"].tolist(), first_moves(frame["moves"].tolist())
+    )
+    policies = Policies.of(store, frame)
+    p, rank = policies.of_moves(frame["deep_best"].tolist())
     columns: dict[str, NDArray[Any]] = {
         "sign": sign(frame["disagreement"].to_numpy(np.float64)),
-        "blind": blindness(measures["oracle_move_p"], measures["oracle_move_rank"]),
-        "missed_mate": missed_mate(mate, net_q),
-        "fortress_like": fortress_like(deep_q, _growth(frame), balance, lines, endgame),
-        "repetition": repetition(deep_q, lines),
+        "blind": blindness(p, rank, policies.full),
+        "missed_mate": missed_mate(frame["mate"].to_numpy(np.float64), frame["net_q"].to_numpy(np.float64)),
         "in_check": in_check(boards),
-        "forced": choices == 1,
+        "forced": np.diff(legal_moves(boards)[1]) == 1,
         "phase": np.array(frame["phase"].tolist(), object),
-        "material": np.array(material, object),
-        "material_family": np.array([family_of_signature(men) for men in material], object),
+        "material_family": np.array([material_family(fen) for fen in frame["fen"]], object),
         "opening_family": np.array([family(opening.eco) if opening.eco else None for opening in openings], object),
         "opening": np.array([opening.name or None for opening in openings], object),
-        "eco": np.array([opening.eco or None for opening in openings], object),
-        "balance": balance,
-        "legal_moves": choices,
-        **measures,
-        "wdl_kl": wdl_divergence(_wdl(frame, "net"), _wdl(frame, "deep")),
+        "judge_move_p": p,
+        "judge_move_rank": rank,
     }
     # Columns of words stay objects, because newer pandas would turn their None into NaN.
     series = {
@@ -156,7 +116,82 @@ def label_frame(frame: pd.DataFrame, priors: pd.DataFrame | None = None) -> pd.D
     return labelled
 
 
+def with_labels(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with its labels as further columns; existing columns stay as they are."""
+    import pandas as pd
+
+    labels = labels_of(store, frame)
+    added = labels[[column for column in labels.columns if column not in frame.columns]]
+    joined: pd.DataFrame = pd.concat([frame, added], axis=1)
+    joined.attrs.update(frame.attrs)
+    return joined
+
+
+def names(labels: pd.DataFrame) -> list[frozenset[str]]:
+    """The labels of each row of `labels`: words of `NAMES`, and of `KINDS` (``family:French Defense``)."""
+    columns = [[name if holds else None for holds in mask.tolist()] for name, mask in masks(labels).items()]
+    columns += [[f"{kind}:{word}" if word else None for word in labels[column]] for kind, column in KINDS.items()]
+    return [frozenset(filter(None, row)) for row in zip(*columns, strict=True)]
+
+
+def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
+    """[n] which rows of `labels` have each of `NAMES`: as `names`, but a column at a time."""
+    return {label.name: label.holds(labels[label.column].to_numpy(object)) for label in LABELS}
+
+
+def _eco_headers(store: Store, frame: pd.DataFrame) -> list[Any]:
+    """[n] the header ECO of each row's game; None without one."""
+    query = """
+        SELECT json_extract(g.headers, '$.ECO') FROM json_each(?) j JOIN games g ON g.id = j.value ORDER BY j.key
+    """
+    return [row[0] for row in store.connection.execute(query, (json.dumps(frame["game_id"].tolist()),))]
+
+
 # -- the labels -------------------------------------------------------------------------------------------------------
+
+_KEPT = 8  # moves of a policy that the store keeps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Policies:
+    """The best moves of a net in n positions [n, 8], the best first; 0 for a missing move, whose prior is NaN."""
+
+    moves: NDArray[np.uint16]
+    priors: NDArray[np.float32]
+
+    @staticmethod
+    def of(store: Store, frame: pd.DataFrame) -> Policies:
+        """Those of a frame's net in its positions."""
+        query = """
+            SELECT v.policy FROM json_each(:ids) j
+            LEFT JOIN net_values v ON v.net_id = (SELECT id FROM nets WHERE sha256 = :net) AND v.position_id = j.value
+            ORDER BY j.key
+        """
+        asked = {"ids": json.dumps(frame["position_id"].tolist()), "net": frame.attrs["net"]["sha256"]}
+        blobs = [row[0] or b"" for row in store.connection.execute(query, asked)]
+        missing = np.array([(0, np.nan)], [("move", "<u2"), ("p", "<f4")])
+        cells = np.frombuffer(
+            b"".join(blob + missing.tobytes() * (_KEPT - len(blob) // 6) for blob in blobs), missing.dtype
+        )
+        cells = cells.reshape(len(blobs), _KEPT)
+        return Policies(cells["move"], cells["p"])
+
+    @property
+    def full(self) -> NDArray[np.bool_]:
+        """[n] where a move that is not among them has a lower prior than all of them."""
+        return np.asarray(self.moves[:, -1] != 0, np.bool_)
+
+    def of_moves(self, moves: Sequence[str | None]) -> tuple[Floats, Floats]:
+        """[n] the prior of one move (UCI) of each position, and its rank, 1 plus the number of moves with a higher
+        prior; NaN where it is not among the best moves."""
+        wanted = encode_moves([move if isinstance(move, str) else "a1a1" for move in moves])
+        is_it = (self.moves == wanted[:, None]) & (wanted != 0)[:, None]
+        p = np.where(is_it, self.priors, np.nan)
+        found = is_it.any(1)
+        prior = np.full(len(moves), np.nan)
+        prior[found] = np.nanmax(p[found], 1)
+        rank = np.where(found, 1 + (self.priors > prior[:, None]).sum(1), np.nan)
+        return prior, rank
 
 
 def sign(disagreement: Floats) -> Texts:
@@ -164,193 +199,26 @@ def sign(disagreement: Floats) -> Texts:
     return _pick((disagreement > 0, "optimistic"), (disagreement < 0, "pessimistic"))
 
 
-def blindness(p: Floats, rank: Floats) -> Texts:
-    """Whether the net's policy knows the oracle's best move, by its prior `p` and `rank` (1 is the first choice).
+def blindness(p: Floats, rank: Floats, full: NDArray[np.bool_]) -> Texts:
+    """Whether the net's policy knows the judge's best move, by its prior `p` and `rank` (1 is the first choice).
 
     ``value``: it is the first choice, or its prior is at least `VALUE_BLIND`: a search tries the move at once, only its
-    value is misjudged. ``policy``: its prior is below `POLICY_BLIND`, so a search rarely tries it. ``partly``: between.
+    value is misjudged. ``policy``: its prior is below `POLICY_BLIND`, or it is not among the eight best moves (NaN
+    where these are `full`), so a search rarely tries it. ``partly``: between.
     """
     is_tried = (rank == 1) | (p >= VALUE_BLIND)
-    return _pick((is_tried, "value"), (p < POLICY_BLIND, "policy"), (~np.isnan(p), "partly"))
+    return _pick((is_tried, "value"), ((p < POLICY_BLIND) | (np.isnan(p) & full), "policy"), (~np.isnan(p), "partly"))
 
 
-def missed_mate(mate: Floats, net_q: Floats) -> Texts:
-    """``mates``: the search finds a mate by the side to move, but net Q is below `MATE_MISSED`.
-
-    ``mated``: it finds a mate against the side to move, but net Q is above `-MATE_MISSED`.
-    """
-    return _pick(((mate > 0) & (net_q < MATE_MISSED), "mates"), ((mate <= 0) & (net_q > -MATE_MISSED), "mated"))
-
-
-def repetition(deep_q: Floats, lines: ExpectedLines) -> NDArray[np.bool_]:
-    """[n] whether the deep score is a draw, within `DRAWN`, by repetition or perpetual check in the expected line.
-
-    That is: the line reaches a position for the second time, or one side gives check with every move of it, at least
-    `PERPETUAL_CHECKS` times.
-    """
-    perpetual = (lines.checks >= PERPETUAL_CHECKS) & (lines.checks == lines.moves)
-    return np.asarray((np.abs(deep_q) <= DRAWN) & (lines.repeats | perpetual.any(1)))
-
-
-def fortress_like(
-    deep_q: Floats, growth: Floats, balance: NDArray[np.int64], lines: ExpectedLines, endgame: NDArray[np.bool_]
-) -> Texts:
-    """Whether a side has an advantage that it cannot use.
-
-    ``held``, in endgames: a side is at least `FORTRESS_LEAD` pawns ahead and stays at least `FORTRESS_KEPT` ahead in
-    the line, which has at least `FORTRESS_KEPT_PLIES` plies; yet deep Q is a draw within `FORTRESS_DRAWISH`, and the
-    other side checks with less than half of its moves. ``no progress``: |deep Q| is at least `FORTRESS_WINNING`, but
-    `growth` is positive and at most `FORTRESS_GROWTH`. `growth` is the search's centipawns divided by those of a far
-    shorter search; NaN if one of them has no centipawns, as with mates.
-    """
-    behind = np.arange(len(balance)), (balance > 0).astype(np.int64)
-    checking = 2 * lines.checks[behind] >= np.maximum(lines.moves[behind], 1)
-    held = endgame & (np.abs(balance) >= FORTRESS_LEAD) & (lines.lead >= FORTRESS_KEPT) & ~checking
-    held &= (lines.plies >= FORTRESS_KEPT_PLIES) & (np.abs(deep_q) <= FORTRESS_DRAWISH)
-    stuck = (np.abs(deep_q) >= FORTRESS_WINNING) & (growth > 0) & (growth <= FORTRESS_GROWTH)
-    return _pick((held, "held"), (stuck, "no progress"))
-
-
-def line_may_matter(deep_q: Floats, balance: NDArray[np.int64], endgame: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """[n] whether `repetition` or `fortress_like` may hold, by the conditions that need no line."""
-    held = endgame & (np.abs(balance) >= FORTRESS_LEAD) & (np.abs(deep_q) <= FORTRESS_DRAWISH)
-    return np.asarray((np.abs(deep_q) <= DRAWN) | held)
-
-
-def wdl_divergence(net: Floats, deep: Floats) -> Floats:
-    """The Kullback-Leibler divergence KL(deep || net) of W/D/L, [n] in nats; inputs are [n, 3] in any unit.
-
-    Both become shares of 1000 counts, plus half a count for each class: a class with 0 per mille is not impossible. So
-    the divergence is finite, at most ln(2001) = 7.6. NaN where one of the two is missing.
-    """
-    smooth = [(_COUNTS * shares + _HALF) / (_COUNTS + 3 * _HALF) for shares in (_shares(net), _shares(deep))]
-    return np.asarray((smooth[1] * np.log(smooth[1] / smooth[0])).sum(1))
-
-
-# -- columns ----------------------------------------------------------------------------------------------------------
-
-
-def _growth(frame: pd.DataFrame) -> Floats:
-    """[n] centipawns of the search divided by those of a far shorter one; NaN where the latter are 0 or unknown."""
-    if "rung_cp" not in frame:
-        return np.full(len(frame), np.nan)
-    earlier = frame["rung_cp"].to_numpy(np.float64)
-    return np.asarray(frame["cp"].to_numpy(np.float64) / np.where(earlier == 0, np.nan, earlier))
-
-
-def _lines_that_matter(frame: pd.DataFrame, rows: NDArray[np.int64]) -> ExpectedLines:
-    """The expected lines of `rows`; empty lines for the other rows, whose labels do not depend on them."""
-    chosen = frame.iloc[rows]
-    followed = expected_lines(chosen["start_fen"].tolist(), _split(chosen["moves"]), _split(chosen["pv"]))
-    lines = ExpectedLines(*(np.zeros((len(frame), *column.shape[1:]), column.dtype) for column in followed))
-    for column, values in zip(lines, followed, strict=True):
-        column[rows] = values
-    return lines
-
-
-def _prior_columns(frame: pd.DataFrame, priors: pd.DataFrame | None) -> dict[str, Floats]:
-    """The priors and ranks of the oracle's best move, the move played and the net's first choice."""
-    import pandas as pd
-
-    if priors is None:
-        priors = pd.DataFrame({name: [] for name in ("position_id", "move", "p", "rank")})
-    cells = priors.set_index(["position_id", "move"])[["p", "rank"]]
-    columns = {}
-    for name, move in (("oracle_move", "deep_best"), ("played_move", "played")):
-        moves = pd.MultiIndex.from_arrays([frame["position_id"], frame[move]])
-        columns[f"{name}_p"], columns[f"{name}_rank"] = cells.reindex(moves).to_numpy(np.float64).T.copy()
-    firsts = priors[priors["rank"] == 1].drop_duplicates("position_id", keep="last").set_index("position_id")["p"]
-    columns["top_move_p"] = firsts.reindex(frame["position_id"]).to_numpy(np.float64)
-    return columns
-
-
-def _split(column: pd.Series[str]) -> list[list[str]]:
-    return [text.split() if isinstance(text, str) else [] for text in column.tolist()]
-
-
-def _wdl(frame: pd.DataFrame, prefix: str) -> Floats:
-    return np.stack([frame[f"{prefix}_{name}"].to_numpy(np.float64) for name in "wdl"], 1)
-
-
-def _shares(wdl: Floats) -> Floats:
-    wdl = np.maximum(wdl, 0)  # rounding by engines, or of 32-bit means, can give a little less than 0
-    total = wdl.sum(1, keepdims=True)
-    return np.asarray(wdl / np.where(total > 0, total, np.nan))
+def missed_mate(mate: Floats, net_q: Floats) -> NDArray[np.bool_]:
+    """[n] whether the search finds a mate, and net Q, for the side that mates, is below `MATE_MISSED`."""
+    return np.asarray((np.where(mate > 0, net_q, -net_q) < MATE_MISSED) & ~np.isnan(mate))
 
 
 def _pick(*choices: tuple[NDArray[np.bool_], str]) -> Texts:
     """[n] the word of the first condition that holds, None if no condition does."""
     conditions, words = zip(*choices, strict=True)
     return np.select(conditions, np.array(words, object), np.array(None, object))
-
-
-_LINES_AT_ONCE = 20_000  # a batch keeps some hundred keys of each line
-
-
-class ExpectedLines(NamedTuple):
-    """Facts about n expected lines, up to the first illegal move.
-
-    `plies` int64[n] is the number of moves followed. `repeats` bool[n]: the line reaches a position that occurred
-    before, in the line or in the game. `lead` int64[n] is the smallest lead along the line, in pawns
-    (`material.balances_of`), of the side that is ahead at its beginning; 0 if neither is. `checks` int64[n, 2] counts
-    the checks by the side to move at the beginning, and by the other side.
-    """
-
-    plies: NDArray[np.int64]
-    repeats: NDArray[np.bool_]
-    lead: NDArray[np.int64]
-    checks: NDArray[np.int64]
-
-    @property
-    def moves(self) -> NDArray[np.int64]:
-        """[n, 2] the number of moves of the side to move at the beginning, and of the other side."""
-        return np.stack([(self.plies + 1) // 2, self.plies // 2], 1)
-
-
-def expected_lines(
-    start_fens: Sequence[str], moves: Sequence[Sequence[str]], lines: Sequence[Sequence[str]]
-) -> ExpectedLines:
-    """Follows `lines` [n] (UCI) from the positions that the legal `moves` [n] lead to from `start_fens` [n].
-
-    Two boards are equal as in the rule of threefold repetition: by placement, side to move, castling rights and legal
-    en passant. Raises ValueError for a bad FEN.
-    """
-    if len(start_fens) > _LINES_AT_ONCE:
-        parts = [slice(begin, begin + _LINES_AT_ONCE) for begin in range(0, len(start_fens), _LINES_AT_ONCE)]
-        batches = [expected_lines(start_fens[part], moves[part], lines[part]) for part in parts]
-        return ExpectedLines(*(np.concatenate(columns) for columns in zip(*batches, strict=True)))
-    n = len(start_fens)
-    begins = np.array([len(history) for history in moves], np.int64)
-    zeros = np.zeros(n, np.int64)
-    facts = ExpectedLines(zeros.copy(), np.zeros(n, np.bool_), zeros.copy(), np.zeros((n, 2), np.int64))
-    side_ahead = zeros.copy()  # at the beginning of the line: 1 White, -1 Black, 0 neither
-    keys_by_ply: list[NDArray[np.uint64]] = []  # the key of each line's board after each ply
-    games = [[*history, *line] for history, line in zip(moves, lines, strict=True)]
-    for depth, (rows, boards) in enumerate(boards_by_ply(start_fens, games)):
-        board_keys = keys(boards)
-        in_line = np.flatnonzero(depth > begins[rows])
-        for earlier in keys_by_ply:
-            facts.repeats[rows[in_line[earlier[rows[in_line]] == board_keys[in_line]]]] = True
-        keys_by_ply.append(np.zeros(n, np.uint64))
-        keys_by_ply[depth][rows] = board_keys
-        in_line = np.flatnonzero(depth >= begins[rows])
-        if len(in_line):
-            _add_boards(facts, side_ahead, rows[in_line], boards[in_line], depth - begins[rows[in_line]])
-    return facts
-
-
-def _add_boards(
-    facts: ExpectedLines, side_ahead: NDArray[np.int64], rows: NDArray[np.int64], boards: Boards, ply: NDArray[np.int64]
-) -> None:
-    """Adds the boards of `rows`, which are at these plies of their lines, to the facts."""
-    facts.plies[rows] = ply
-    first = ply == 0
-    white_lead = np.where(white_to_move(boards), 1, -1) * balances_of(boards)
-    side_ahead[rows[first]] = np.sign(white_lead[first])
-    leads = white_lead * side_ahead[rows]
-    facts.lead[rows] = np.where(first, leads, np.minimum(facts.lead[rows], leads))
-    checks = np.flatnonzero(in_check(boards) & ~first)
-    facts.checks[rows[checks], (ply[checks] - 1) % 2] += 1
 
 
 # Of the changes by another net: labels with fewer candidates of both nets together are not printed; JSON has all.
