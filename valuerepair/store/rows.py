@@ -152,15 +152,16 @@ class RunRecord:
         return RunRecord(identity, command, options, versions)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Run:
-    """A run in the store. `resumed`: it was begun before, with these `options` and `counts`. What it counts now is put
-    into `counts`, which the store keeps when it ends."""
+    """A run in the store. `resumed`: it was begun before, with these `options` and `counts`. The store keeps `counts`
+    and `state` (``finished``, ``interrupted``) as they are when the run ends."""
 
     id: int
     resumed: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     counts: dict[str, Any] = field(default_factory=dict)
+    state: str = "finished"
 
 
 def signed(keys: NDArray[np.uint64]) -> list[int]:

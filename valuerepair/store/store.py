@@ -170,7 +170,7 @@ class Store:
     def running(self, record: RunRecord) -> Iterator[Run]:
         """A run in the list of runs, under its old number if one of the same identity is there.
 
-        It is marked there as finished when the block ends, as interrupted after an error, with its counts.
+        When the block ends its state and counts are kept there; after an error it is interrupted.
         """
         with self.writing() as connection:
             query = "SELECT id, options, counts FROM runs WHERE identity = ?"
@@ -182,15 +182,20 @@ class Store:
                 run = Run(int(cursor.lastrowid or 0), options=dict(record.options))
             else:
                 run = Run(row[0], True, json.loads(row[1]), json.loads(row[2]))
-        state = "interrupted"
         try:
             yield run
-            state = "finished"
-        finally:
-            with suppress(sqlite3.Error), self.writing() as connection:  # an error of the run is told before this one
-                query = "UPDATE runs SET state = ?, finished = ?, counts = ? WHERE id = ?"
-                connection.execute(query, (state, now(), json_text(run.counts), run.id))
-                self.commit()
+        except BaseException:
+            run.state = "interrupted"
+            with suppress(sqlite3.Error):  # the error of the run is told, not this one
+                self._end(run)
+            raise
+        self._end(run)
+
+    def _end(self, run: Run) -> None:
+        with self.writing() as connection:
+            query = "UPDATE runs SET state = ?, finished = ?, counts = ? WHERE id = ?"
+            connection.execute(query, (run.state, now(), json_text(run.counts), run.id))
+        self.commit()
 
     def add_net(self, identity: NetIdentity) -> int:
         """The id of a net, which is recorded on first use, with the path of its file."""

@@ -15,17 +15,23 @@ from valuerepair.archives.select import U64
 from valuerepair.arrays import Moves
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.labelled import PolicyNet
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.forest import Forest, warm_up
 from valuerepair.mcts.params import SearchParams
-from valuerepair.nets.net import Net, NetFacts
+from valuerepair.nets.net import Net, NetFacts, Priors
 
 # The first and last rank of the policy's moves that are taken, and the most visits of the root of a short search.
 BEST, WORST = 3, 6
 NODES = 30
 _TREES = 256  # searched at once by each stream
 _NO_MOVES: Moves = np.empty(0, np.uint16)
+
+
+@runtime_checkable
+class PolicyNet(Protocol):
+    """A net with a policy; `nets.net.Net` is one."""
+
+    def priors(self, batch: PositionBatch) -> Priors: ...
 
 
 @runtime_checkable

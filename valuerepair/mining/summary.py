@@ -1,0 +1,197 @@
+"""What a run of mining did, in lines for the user, with what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from valuerepair.archives.rows import ReadReport
+from valuerepair.chess.origins import GAME, KINDS, Kind
+from valuerepair.chess.values import Alpha
+from valuerepair.engines.kinds import kind_of
+from valuerepair.mining.feed import Feed, Reader
+from valuerepair.mining.remarks import of_recorded, turned
+from valuerepair.mining.search import Searched
+from valuerepair.nets.net import NetFacts
+from valuerepair.oracles.oracle import Judge
+from valuerepair.progress import format_duration, format_rate
+from valuerepair.question import Question, is_candidate
+from valuerepair.rates import Rate, rate
+from valuerepair.store import db_option
+from valuerepair.store.alpha import alpha as alpha_of
+from valuerepair.store.columns import both_q, columns
+from valuerepair.store.pairs import Pair, net_label
+from valuerepair.store.store import Store
+from valuerepair.text import quantity
+
+NOT_DONE = "not done yet: run the same command again to resume"
+# The beginnings of the reasons for which positions and games are rejected, and the filters that cause them.
+_FILTERS = {
+    "Elo below ": "--min-elo",
+    "no Elo": "--min-elo",
+    "other players": "player of SampleOptions",
+    "other result": "result of SampleOptions",
+    "no result": "result of SampleOptions",
+    "other time control": "--time-control",
+    "no known time control": "--time-control",
+    "before ply ": "min_ply of SampleOptions",
+    "after ply ": "max_ply of SampleOptions",
+    "fewer than ": "min_pieces of SampleOptions",
+    "more than ": "max_pieces of SampleOptions",
+    "capture or promotion played": "quiet of SampleOptions",
+    "in check": "no_check of SampleOptions",
+}
+
+@dataclass(frozen=True)
+class MineSummary:
+    """The end of one run.
+
+    `sampled` positions were drawn; `earlier` of them had a value, or were left out, before; `searched` were searched in
+    full or imported in this run, `left_out` by screening, `failed`. `candidates` is the rate at the threshold, by
+    `alpha`, among the run's positions of games; `beside` has that of each other origin. `nodes` and `seconds` are of
+    this run. `workers` is the number of searches at a time, None if evaluations were recorded and nothing was searched.
+    `remarks` are on these; `turned` warns that values seem to be from another point of view: then no next command is
+    proposed. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by `limit`).
+    """
+
+    state: str
+    store: str
+    report: ReadReport
+    sampled: int
+    searched: int
+    earlier: int
+    left_out: int
+    failed: int
+    candidates: Rate
+    beside: Mapping[Kind, Rate]
+    threshold: float
+    alpha: Alpha
+    q_from: str
+    net: str
+    provider: str
+    judge: str
+    workers: int | None
+    nodes: int
+    seconds: float
+    remarks: Sequence[str]
+    turned: Sequence[str]
+
+    def counts(self) -> dict[str, Any]:
+        """The counts that the store records."""
+        return {
+            "sampled": self.sampled,
+            "failed": self.failed,
+            "games": self.report.games,
+            "games_rejected": dict(self.report.rejected),
+            "positions_rejected": dict(self.report.rejected_positions),
+            "truncated": [list(cut) for cut in self.report.truncated],
+        }
+
+    def lines(self) -> list[str]:
+        """The summary for a terminal, with what to do next."""
+        speed = f", {format_rate(self.nodes / self.seconds)}" if self.seconds and self.nodes else ""
+        if self.workers is None and self.seconds:
+            speed = f", {quantity(round(self.report.looked_at / self.seconds), 'position')} read per second"
+        left_out = f"{self.left_out:,} left out by screening, " if self.left_out else ""
+        before = f"{self.earlier:,} done before, " if self.earlier else ""
+        at_once = "" if self.workers is None else f", {self.workers} at once"
+        return [
+            *self.report.lines(),
+            f"net: {self.net} on {self.provider}",
+            f"deep: {self.judge}{at_once}",
+            *self.remarks,
+            *self.turned,
+            f"{'imported' if self.workers is None else 'searched'}: {self.searched:,} of {self.sampled:,}, "
+            f"{left_out}{before}{self.failed:,} failed; {format_duration(self.seconds)}{speed}",
+            f"deep Q from: {self.alpha.source(self.q_from)}",
+            f"candidates at {self.threshold:g}: {self.candidates}",
+            *(f"beside the games ({kind}): {rate}" for kind, rate in self.beside.items()),
+            *self._next(),
+        ]
+
+    def _next(self) -> list[str]:
+        if self.state != "finished":
+            return [NOT_DONE]
+        if self.turned:
+            return []
+        if self.candidates.count or any(rate.count for rate in self.beside.values()):
+            return [f"next: {next_command('vr books', self.store, self.threshold)}"]
+        stats = shlex.join(["vr", "stats", *db_option(self.store)])
+        return [f"no candidates at {self.threshold:g}: mine more, or see other thresholds by {stats}"]
+
+
+def next_command(name: str, store: str, threshold: float) -> str:
+    """The command `name` (``vr books``) for the net and judge in use, to be pasted into a shell."""
+    return f"{name} {shlex.join([*db_option(store), '--threshold', f'{threshold:g}'])}"
+
+
+def summary(
+    store: Store,
+    pair: Pair,
+    question: Question,
+    reader: Reader,
+    feed: Feed,
+    done: Searched,
+    seconds: float,
+    judge: Judge,
+    net: NetFacts,
+) -> MineSummary:
+    """The results of a run that has ended, by the alpha that now counts."""
+    alpha = alpha_of(store, pair, question.alpha)
+    report = reader.report
+    report.positions -= feed.sampled_twice  # a position beside a game that came later in a game was sampled twice
+    report.duplicates += feed.sampled_twice
+    is_search = kind_of(judge.identity.kind).searches
+    rates = _rates(store, pair, question, alpha.value, feed.seen)
+    return MineSummary(
+        state="interrupted" if done.stopped else "limited" if feed.limited else "finished",
+        store=store.path,
+        report=report,
+        sampled=feed.sampled,
+        searched=done.searched + feed.imported,
+        earlier=feed.earlier,
+        left_out=done.left_out,
+        failed=done.failed + feed.without_evaluation,
+        candidates=rates.pop(GAME, rate(np.zeros(0, bool))),
+        beside=rates,
+        threshold=question.threshold,
+        alpha=alpha,
+        q_from=question.q_from,
+        net=net_label(store, pair[0]),
+        provider=net.provider,
+        judge=judge.identity.label,
+        workers=judge.workers if is_search else None,
+        nodes=done.nodes,
+        seconds=seconds,
+        remarks=[] if is_search else of_recorded(store, pair, judge.identity),
+        turned=turned(store, pair, question, judge.identity),
+    )
+
+
+def _rates(store: Store, pair: Pair, question: Question, alpha: float, seen: set[int]) -> dict[Kind, Rate]:
+    """The rate of candidates among these positions, by origin."""
+    read = columns(store, pair, ("game_id", "kind", "weight"), beside=True)
+    net_q, deep_q = both_q(store, pair, alpha, question.q_from, beside=True)
+    usable = np.isin(read["position_id"], np.fromiter(seen, np.int64, len(seen))) & ~np.isnan(net_q - deep_q)
+    return {
+        kind: rate(
+            is_candidate((net_q - deep_q)[rows], question.threshold), read["weight"][rows], read["game_id"][rows]
+        )
+        for kind in KINDS
+        for rows in [usable & (read["kind"] == kind)]
+        if rows.any()
+    }
+
+
+def nothing_sampled(paths: Sequence[str], report: ReadReport) -> str:
+    """The error of a run that sampled no position, with the filter that rejected most, if any did."""
+    names = ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
+    reasons = (report.rejected + report.rejected_positions).most_common()
+    why = f" ({', '.join(f'{count:,} {reason}' for reason, count in reasons[:4])})" if reasons else ""
+    rejecting = (name for reason, _ in reasons for begin, name in _FILTERS.items() if reason.startswith(begin))
+    name = next(rejecting, "")
+    return f"{names}: no position to mine in {quantity(report.games, 'game')}{why}{name and f'; relax {name}'}"
