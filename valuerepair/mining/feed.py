@@ -221,8 +221,10 @@ class Feed(Iterator["Task | None"]):
     def _add(self, batch: PositionBatch) -> None:
         """Adds a batch to the store, and has the net evaluate the positions that it does not know."""
         all_ids = self._store.add_positions(batch, self._run)
-        rows = [i for i, number in enumerate(all_ids.tolist()) if not (number in self.seen or self.seen.add(number))]
+        first = {number: i for i, number in reversed([*enumerate(all_ids.tolist())])}
+        rows = sorted(i for number, i in first.items() if number not in self.seen)
         ids, batch = all_ids[rows], batch.take(rows)
+        self.seen.update(ids.tolist())
         self.sampled += len(ids)
         self.sampled_twice += len(all_ids) - len(ids)
         if self._recorded is not None:

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
 from queue import SimpleQueue
 from typing import Any
@@ -14,6 +15,7 @@ from valuerepair import stop
 from valuerepair.archives.open import find_sources
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import values
+from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.mining.feed import Feed, Reader
 from valuerepair.mining.off_game import lines_of
@@ -21,7 +23,7 @@ from valuerepair.mining.screening import MARGIN, Screening, audits_to_come, shor
 from valuerepair.mining.search import Searched, Task, search
 from valuerepair.mining.summary import MineSummary, nothing_sampled, summary
 from valuerepair.nets.net import Evaluator, NetFacts
-from valuerepair.oracles.oracle import Judge
+from valuerepair.oracles.oracle import DeepOutcome, Judge
 from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.progress import Progress
 from valuerepair.question import Question
@@ -92,7 +94,22 @@ def import_recorded(
     screened; `options.limit` is the number of evaluations to take. Signals, errors and the rest are as in `mine`.
     """
     options = replace(options, sample=replace(options.sample, recorded=source.wanted), screen=None)
-    return _run(paths, options, store, net, source, source, progress)
+    return _run(paths, options, store, net, _Nothing(source.identity), source, progress)
+
+
+class _Nothing(Judge):
+    """Stands for the judge of recorded evaluations, which searches nothing."""
+
+    workers = 1
+
+    def __init__(self, identity: JudgeIdentity) -> None:
+        self.identity = identity
+
+    def submit(self, position: Position, nodes: int | None = None) -> Future[DeepOutcome]:
+        raise AssertionError("recorded evaluations are not searched")
+
+    def close(self, *, cancel: bool = False) -> None:
+        pass
 
 
 def _run(
@@ -104,7 +121,9 @@ def _run(
     recorded: RecordedSource | None,
     progress: Progress | None,
 ) -> MineSummary:
-    facts: NetFacts | None = net if net is not None else recorded and recorded.net
+    facts: NetFacts | None = net
+    if net is None and recorded is not None:
+        facts = recorded.net
     assert facts is not None
     sampling, started = sampling_options(options.sample), time.monotonic()
     lines = None if net is None else lines_of(net, options.sample)
@@ -112,7 +131,9 @@ def _run(
     screening = _screening(store, pair, judge, options)
     # A resumed run screens as it began, whatever alpha is in use now.
     settings = sampling | ({"alpha": screening.alpha} if screening is not None else {})
-    record = RunRecord.of(mining_work(paths, sampling, facts, judge.identity), options.command, settings, facts.provider)
+    record = RunRecord.of(
+        mining_work(paths, sampling, facts, judge.identity), options.command, settings, facts.provider
+    )
     events, bar = SimpleQueue[Any](), progress or Progress("mining", quiet=True)
     uncut = net is None and options.limit is None  # without a net, batches need not be small
     with (
@@ -134,7 +155,9 @@ def _run(
                 audit(store, run, judge, pair[1], screening, done, bar)
             if recorded is not None and feed.without_evaluation and not feed.imported and not feed.earlier:
                 raise ValueRepairError(f"{', '.join(paths[:3])}: none of the positions has a recorded evaluation")
-            result = summary(store, pair, options.question, reader, feed, done, time.monotonic() - started, judge, facts)
+            result = summary(
+                store, pair, options.question, reader, feed, done, time.monotonic() - started, judge, facts
+            )
             run.state = "finished" if result.state == "finished" else "interrupted"
             run.counts |= result.counts()
     if not feed.sampled and result.state == "finished":

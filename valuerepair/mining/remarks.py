@@ -1,4 +1,4 @@
-"""Remarks on a judge's values: how deep recorded ones looked, whose they are, and whether the point of view is right."""
+"""Remarks on a judge's values: how deep recorded ones looked, whose they are, whether the point of view is right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENOUGH_GAMES, _ENOUGH_POSITIONS = 50, 30  # tell whether values are from the wr
 
 
 def of_recorded(store: Store, pair: Pair, judge: JudgeIdentity) -> list[str]:
-    """Lines on the imported evaluations of a judge: their depth and nodes, and warnings if they are of several kinds."""
+    """Lines on the imported evaluations of a judge: depth and nodes, and warnings if they are of several kinds."""
     read = columns(store, pair, ("depth", "nodes"))
     depth, nodes = read["depth"], read["nodes"]
     parts = [_extent("depth", depth), _extent("nodes", nodes)]

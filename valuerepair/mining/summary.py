@@ -46,6 +46,7 @@ _FILTERS = {
     "in check": "no_check of SampleOptions",
 }
 
+
 @dataclass(frozen=True)
 class MineSummary:
     """The end of one run.
