@@ -17,7 +17,7 @@ from valuerepair.inputs import read_json
 from valuerepair.intervals import Interval
 from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.run import Repair
-from valuerepair.pipeline.stages import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, SPLIT, STORE
+from valuerepair.pipeline.stages import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, STORE
 from valuerepair.play.elo import MatchScore
 from valuerepair.question import DEFAULT_THRESHOLD
 from valuerepair.report.static_page import document, escape
@@ -380,20 +380,18 @@ def _training(outcome: RepairOutcome) -> str:
 
 
 def _held_out(repair: Repair) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Each net's name, and its frame of the store (`store.frame`) for the positions of held-out games."""
-    from valuerepair.judge.split import TOGETHER, read_split
+    """Each net's name, and its frame of the store for the held-out positions of games."""
     from valuerepair.question import Question
+    from valuerepair.store import view
+    from valuerepair.store.parts import HELD_OUT
     from valuerepair.store.store import Store
 
     folder, settings = repair.folder, repair.settings
-    split = read_split(folder / SPLIT)
     nets = [settings.net, str(folder / REPAIRED), *([str(folder / CONTROL)] if settings.control else [])]
     with Store.open(str(folder / STORE)) as store:
-        oracle = settings.oracle or None
         for net in nets:
-            question = Question(net=net, oracle=oracle, alpha=settings.alpha, threshold=settings.threshold)
-            frame = store.frame(question, text=False)
-            yield net, frame[split.among(store, frame["position_id"].to_numpy("int64"), TOGETHER)]
+            frame = view.frame(store, Question(net=net, alpha=settings.alpha, threshold=settings.threshold), text=False)
+            yield net, frame[frame["part"].isin(HELD_OUT)]
 
 
 def _before_and_after(repair: Repair) -> str:

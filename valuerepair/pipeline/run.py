@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from valuerepair import signals
 from valuerepair.archives.open import find_sources
-from valuerepair.engines.kinds import parse_spec
+from valuerepair.engines.kinds import kind_of, parse_spec
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import HeldError, claimed, written_whole
 from valuerepair.judge.q_scale import for_both
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 NOTES = "stages.json"
 LOCK = "repair.lock"
 _TICK_S = 0.2
-_DIGITS = 12  # of an oracle's digest
+_DIGITS = 12  # of a judge's digest
 _PR_SET_PDEATHSIG = 1
 _HOLDER = 40  # bytes for the name of the lock's holder
 
@@ -179,7 +179,7 @@ def read_settings(folder: Path, given: Mapping[str, Any]) -> Settings:
         deep, digest, judged = judge_of(settings.db, settings.net)
         sizes = settings.sizes if positions is not None else Sizes.of(judged)
         test_deep = given.get("test_deep", default_test_deep(deep))
-        settings = replace(settings, deep=deep, test_deep=test_deep, oracle=digest[:_DIGITS], sizes=sizes)
+        settings = replace(settings, deep=deep, test_deep=test_deep, judge=digest[:_DIGITS], sizes=sizes)
     return settings
 
 
@@ -199,28 +199,24 @@ def _check_inputs(settings: Settings) -> None:
 
 
 def judge_of(path: str, net: str) -> tuple[str, str, int]:
-    """The ``--deep`` text and the digest of the judge that has most values of this net in a store, and their number.
+    """The ``--deep`` text and the digest of the judge of this net's values in a store, and the number of its positions.
 
     Raises UsageError for a store without values of the net, and for a judge that cannot search again.
     """
-    from valuerepair.question import Question
-    from valuerepair.runs.stored_oracle import stored_spec
-    from valuerepair.store.second_looks import oracle_of
+    from valuerepair.store import columns, pairs
     from valuerepair.store.store import Store
-    from valuerepair.training.judged import JudgedPositions
 
-    file = str(locate(net))
     with Store.open(path) as store:
         try:
-            pair = store.pick(file)
+            pair = pairs.pick(store, str(locate(net)))
         except ValueRepairError as error:
             raise UsageError(f"--db {path}: {error}; give a net that mined it by --net") from None
-        oracle = oracle_of(store.connection, store.names(*pair)[1])
-        judged = len(JudgedPositions(store, Question(net=file)).ids)
+        judge = pairs.judge_of(store, pair[1])
+        judged = len(columns.columns(store, pair, (), beside=True, screened=True)["position_id"])
     try:
-        return stored_spec(oracle), oracle.digest, judged
+        return kind_of(judge.kind).spec_of(judge).text, judge.digest, judged
     except UsageError as error:
-        raise UsageError(f"--db {path}: its judge, {oracle.label}, cannot be run again: {error}") from None
+        raise UsageError(f"--db {path}: its judge, {judge.label}, cannot be run again: {error}") from None
 
 
 def digest_of(net: str) -> str:
@@ -295,7 +291,7 @@ def _check_store(repair: Repair, begin: int) -> None:
 
 
 def _without_size(words: list[str]) -> list[str]:
-    free = ("--positions", "--off-game", "--threshold", "--alpha")
+    free = ("--positions", "--off-game", "--threshold")
     return [word for i, word in enumerate(words) if word not in free and (not i or words[i - 1] not in free)]
 
 

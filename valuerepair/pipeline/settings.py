@@ -124,15 +124,15 @@ class TrainSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a repair. It mines `archives`, or begins with a copy of the store `db`; `oracle` is the beginning
-    of the digest of that store's judge ("": the one with most positions). `deep` judges all positions, `test_deep`
+    """The settings of a repair. It mines `archives`, or begins with a copy of the store `db`; `judge` is the beginning
+    of the digest of that store's judge ("": the one in use). `deep` judges all positions, `test_deep`
     judges a part of the held-out ones again, "" for none. `off_game` is the share of the positions beside the games, ""
     for none, or the share of each kind. `control`: also train a net without candidates and compare it. Raises
     UsageError, in the words of repair.toml, for invalid settings."""
 
     archives: tuple[str, ...] = _setting((), "the archives to mine")
     db: str = _setting("", "a store that is already mined; it is copied")
-    oracle: str = _setting("", "its judge, the beginning of the digest")
+    judge: str = _setting("", "its judge, the beginning of the digest")
     net: str = _setting(DEFAULT_NET, "the net to repair")
     deep: str = _setting(f"{STOCKFISH}:nodes={STOCKFISH_NODES}", "the judge: the deep search, as in vr mine")
     test_deep: str = _setting(
@@ -211,7 +211,7 @@ def default_test_deep(deep: str) -> str:
 _TABLES: Mapping[str, Any] = {
     table.name: table.default_factory for table in fields(Settings) if is_dataclass(table.default_factory)
 }
-_OMITTED = ("archives", "db", "oracle")  # from the file, where they are empty
+_OMITTED = ("archives", "db", "judge")  # from the file, where they are empty
 
 
 def write(settings: Settings, path: Path) -> None:

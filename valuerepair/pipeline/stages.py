@@ -11,7 +11,7 @@ from valuerepair.pipeline.settings import Settings
 from valuerepair.text import quantity
 from valuerepair.training.options import SETTINGS
 
-STORE, SPLIT = "store.db", "split.json"
+STORE = "store.db"
 REPAIRED, CONTROL = "repaired.pb.gz", "control.pb.gz"
 REJUDGED, PAGE = "rejudged.json", "report.html"
 PARTS = ("games", "families")
@@ -60,14 +60,14 @@ class _StageCommands:
         self._settings, self._folder, self._sizes = settings, folder, settings.sizes
         self._db = ("--db", self._path(STORE))
         self._threshold = ("--threshold", f"{settings.threshold:g}")
-        self._alpha = ("--alpha", f"{settings.alpha:g}") if settings.by_centipawns else ()
         self._seed = ("--seed", str(settings.seed))
-        self._split = ("--split", self._path(SPLIT))
         self._net = ("--net", settings.net)
-        self._oracle = ("--oracle", settings.oracle) if settings.oracle else ()
 
     def store(self) -> list[Stage]:
-        """From the archives to a store with a split, and to a book of the part train, which is for the user."""
+        """From the archives to a store with a split, and to a book of the part train, which is for the user.
+
+        The judge and alpha of all later stages are put in use in the store.
+        """
         s, held_out = self._settings, self._settings.split
         if s.db:
             copy = ("merge", s.db, "-o", self._path(STORE))
@@ -78,19 +78,17 @@ class _StageCommands:
             words = ("mine", *s.archives, *self._net, "--deep", s.deep, *draw)
             nodes = f"{parse_spec(s.deep).limits['nodes']:,} nodes"
             size = f"{self._sizes.positions:,} positions, {nodes} each"
-            first = Stage("mine", (*words, *self._threshold, *self._alpha, *self._seed, *self._db), size)
+            first = Stage("mine", (*words, *self._threshold, *self._seed, *self._db), size)
         shares = ("--games", f"{held_out.games:g}", "--families", f"{held_out.families:g}")
-        split = ("split", *self._db, *shares, "--seed", str(held_out.seed), "-o", self._path(SPLIT))
-        question = (*self._db, *self._net, *self._oracle, *self._threshold, *self._alpha)
-        books = ("books", *question, *self._split, "-o", self._path("books"))
+        split = ("split", *self._db, *shares, "--seed", str(held_out.seed))
+        judge = ("--use", f"judge={s.judge}") if s.judge else ()
+        alpha = ("--use", f"alpha={s.alpha:g}") if s.by_centipawns else ()
+        question = (*self._db, *self._net, *self._threshold)
+        books = ("books", *question, "-o", self._path("books"))
         return [
             first,
-            Stage(
-                "split",
-                split,
-                f"{100 * held_out.games:g} % of the games, {100 * held_out.families:g} % by family",
-                makes=(SPLIT,),
-            ),
+            Stage("stats", ("stats", *question, *judge, *alpha), "what was found"),
+            Stage("split", split, f"{100 * held_out.games:g} % of the games, {100 * held_out.families:g} % by family"),
             Stage("books", books, "all candidates, for you; training does not use it", makes=("books",)),
         ]
 
@@ -106,8 +104,8 @@ class _StageCommands:
         ]
         policy = () if options.policy is None else ("--policy", options.policy)
         words = (
-            "train", *self._db, *self._oracle, *self._split, *self._alpha, *policy, *self._net,
-            *learning_options, "--set", f"threshold={s.threshold:g}", *self._seed,
+            "train", *self._db, *policy, *self._net, *learning_options, "--set", f"threshold={s.threshold:g}",
+            *self._seed,
         )  # fmt: skip
         nets: dict[str, tuple[tuple[str, ...], str]] = {REPAIRED: ((), "with candidates")}
         if s.control:
@@ -134,15 +132,14 @@ class _StageCommands:
                 name, words = f"{part}-control", self._compared((control, repaired), "--part", part)
                 stages.append(Stage(name, words, f"held-out {part}, against the control", output=f"{name}.json"))
         if s.test_deep and (count := self._sizes.rejudge):
-            deeper = ("--rejudge", _with_net(s.test_deep, old), "--rejudge-positions", str(count))
+            deeper = ("--deep", _with_net(s.test_deep, old), "--deep-positions", str(count))
             nodes = parse_spec(s.test_deep).limits["nodes"]
             size = f"{count:,} held-out positions, {nodes:,} nodes each"
             stages.append(Stage("rejudge", self._compared((old, repaired), *deeper), size, output=REJUDGED))
         return stages
 
     def _compared(self, nets: Sequence[str], *more: str) -> tuple[str, ...]:
-        options = (*self._db, *self._oracle, *self._threshold, *self._alpha, *self._split)
-        return ("compare", *nets, *options, *more, "--json")
+        return ("compare", *nets, *self._db, *self._threshold, *more, "--json")
 
     def matches(self) -> list[Stage]:
         """Matches of the repaired net against the old one, and against the control, with their Q on one scale.
