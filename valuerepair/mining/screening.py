@@ -7,6 +7,7 @@ searched in full, too, drawn by the hash of the position's key: these audits sta
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,10 +18,14 @@ from numpy.typing import NDArray
 from valuerepair.archives.select import in_share, salt, scrambled
 from valuerepair.arrays import Flags
 from valuerepair.chess import values
+from valuerepair.intervals import weighted
 from valuerepair.oracles.oracle import Judge
 from valuerepair.question import QFrom, is_candidate
+from valuerepair.store.columns import both_q, columns
+from valuerepair.store.pairs import Pair, judge_of
 from valuerepair.store.rows import DeepResult, JudgeIdentity, unsigned
 from valuerepair.store.store import Store
+from valuerepair.text import quantity
 
 if TYPE_CHECKING:
     from valuerepair.mining.search import Task
@@ -117,3 +122,81 @@ def settle_doubtful(store: Store, full_id: int, ids: list[int]) -> None:
             "UPDATE deep_values SET weight = 1 WHERE judge_id = ? AND position_id IN (SELECT value FROM json_each(?))",
             (full_id, json.dumps(ids)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """What screening left out, lost and saved, of the positions of games with values of one net and one judge.
+
+    `positions` have a short or a full search, `left_out` only a short one. Of the full searches `audits` stand for all
+    positions that are not doubtful, and `audit_hits` of them are candidates; `found` are the other candidates. `recall`
+    is the share of `found` among all candidates by weight, with its 95 % interval by the audits' games; None without
+    audits or candidates. `nodes` are those of all searches, `full_nodes` those of as many full searches.
+    """
+
+    positions: int
+    left_out: int
+    audits: int
+    audit_hits: int
+    found: int
+    recall: float | None
+    recall_low: float | None
+    recall_high: float | None
+    nodes: int
+    full_nodes: int
+
+    def lines(self) -> list[str]:
+        """The figures as text for a terminal."""
+        are = "is a candidate" if self.audit_hits == 1 else "are candidates"
+        hits = f"{self.audit_hits:,} of {quantity(self.audits, 'audit')} {are}"
+        left_out = f"screening: {self.left_out:,} of {self.positions:,} positions left out; {hits}"
+        saving = f"; 1/{self.full_nodes / self.nodes:.1f} of the nodes of full searches" if self.nodes else ""
+        return [left_out, f"  {self._recall_words()}{saving}"]
+
+    def _recall_words(self) -> str:
+        if self.recall is None or self.recall_low is None or self.recall_high is None:
+            return "recall unknown"
+        if not self.audit_hits:
+            return f"recall at least {math.floor(100 * self.recall_low)} % (95 %)"
+        return f"recall {100 * self.recall:.1f} % (95 %: {100 * self.recall_low:.1f} to {100 * self.recall_high:.1f})"
+
+
+def screened_of(store: Store, pair: Pair, alpha: float, q_from: QFrom, threshold: float) -> Screened | None:
+    """The figures of screening at an alpha and a threshold; None if nothing was screened."""
+    short_id = judge_of(store, pair[1]).short_id
+    if short_id is None:
+        return None
+    read = columns(store, pair, ("screened", "weight", "nodes", "game_id"), screened=True)
+    net_q, deep_q = both_q(store, pair, alpha, q_from, screened=True)
+    hits, weight = is_candidate(net_q - deep_q, threshold), read["weight"]
+    left_out = read["screened"].astype(np.bool_)
+    audited = ~left_out & (weight > 1)
+    found = int((hits & ~left_out & ~audited).sum())
+    rate = weighted(hits[audited], weight[audited], read["game_id"][audited])
+    stood_for = float(weight[audited].sum())
+
+    def recall(missed: float) -> float | None:
+        other = missed * stood_for if left_out.any() else 0.0
+        return found / (found + other) if found + other > 0 else None
+
+    query = """
+        SELECT coalesce(sum(s.nodes), 0) FROM deep_values s
+        JOIN net_values n ON n.net_id = ? AND n.position_id = s.position_id
+        JOIN positions p ON p.id = s.position_id AND p.origin = 'game'
+        WHERE s.judge_id = ? AND s.failed IS NULL
+    """
+    (short_nodes,) = store.connection.execute(query, (pair[0], short_id)).fetchone()
+    full = read["nodes"][~left_out]
+    is_known = bool(audited.any()) or not left_out.any()
+    return Screened(
+        positions=len(hits),
+        left_out=int(left_out.sum()),
+        audits=int(audited.sum()),
+        audit_hits=int((hits & audited).sum()),
+        found=found,
+        recall=recall(rate.rate) if is_known else None,
+        recall_low=recall(rate.high) if is_known else None,
+        recall_high=recall(rate.low) if is_known else None,
+        nodes=short_nodes + int(full.sum()),
+        full_nodes=round(float(np.median(full)) * len(hits)) if len(full) else 0,
+    )

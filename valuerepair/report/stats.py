@@ -5,28 +5,28 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
+from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, loose_bound_words, mean_interval, rate_lines, weighted, wilson
 from valuerepair.judge import verdict
-from valuerepair.judge.labelled import has_policy, labels_of, masks, names
-from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
+from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY, labels_of, masks, names
+from valuerepair.mining.screening import Screened, screened_of
 from valuerepair.question import Question, is_candidate
-from valuerepair.screening import recall
-from valuerepair.store import schema
-from valuerepair.store.columns import KIND
+from valuerepair.store import alpha as alphas
+from valuerepair.store import view
+from valuerepair.store.columns import both_q, columns
+from valuerepair.store.pairs import Pair, pick
 from valuerepair.store.plays import outcomes
-from valuerepair.store.queries import net_label, snapshot, table
-from valuerepair.store.selection import other_ladders
 from valuerepair.text import finite, json_fields, quantity
 
 if TYPE_CHECKING:
@@ -34,16 +34,19 @@ if TYPE_CHECKING:
 
     from valuerepair.store.store import Store
 
-
-# Joined with `oracles`, so that SQLite uses the key of `deep_values`, which begins with the oracle.
-ANY_SCORED = """
-SELECT EXISTS (SELECT 1 FROM oracles o CROSS JOIN deep_values v ON v.oracle_id = o.id
-               AND v.stage IN ('full', 'expanded'))
-"""
-OF_KINDS = "SELECT kind, count(*) FROM positions WHERE kind IS NOT 'game' GROUP BY kind"
-# Reads the game's key with its number: reading it later would take a second pass over the positions.
-_COLUMNS = ("position_id", "disagreement", "weight", "phase_code", "side_code", "nodes", "time_ms", "game_id")
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
+_NETS = """
+SELECT sha256, name, value_head, input_format, size,
+    (SELECT count(*) FROM net_values v WHERE v.net_id = n.id) AS evaluated
+FROM nets n ORDER BY id
+"""
+_JUDGES = """
+SELECT digest, label, kind, engine, limits, options, count(v.judge_id) - count(v.failed) AS scored,
+    count(v.failed) AS failed
+FROM judges j LEFT JOIN deep_values v ON v.judge_id = j.id GROUP BY j.id ORDER BY j.id
+"""
+_RUNS = "SELECT id, command, started, finished, state, counts FROM runs ORDER BY id"
+_JSON = ("limits", "options", "counts")
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,9 @@ class StoreStats:
         return list(self.text)
 
     def details(self) -> list[str]:
-        """Where screening cut positions, as text."""
+        """What screening left out and saved, as text."""
         scored = self.figures["scored"]
-        return recall.cut_lines(scored["screening"]) if scored and scored["screening"] else []
+        return Screened(**scored["screening"]).lines() if scored and scored["screening"] else []
 
     def as_json(self) -> dict[str, Any]:
         """The figures."""
@@ -70,116 +73,102 @@ class StoreStats:
 def store_figures(store: Store, question: Question | None = None) -> dict[str, Any]:
     """Figures of a store, JSON-able.
 
-    Keys: store, schema, positions, games, sources, nets, oracles, runs, scored. `scored` (see `_scored`) is
-    None while the question's net and oracle have scored no position. Rates are fractions with 95 % intervals by games
-    (`intervals.weighted`). They count positions of games only, whatever `question.expanded` is; the key `beside` of
-    `scored` has the rates of each kind of position beside the games.
+    Keys: store, positions, games, sources, nets, oracles, runs, scored. `scored` (see `_scored`) is None while no
+    position has both values. Rates are fractions with 95 % intervals by games (`intervals.weighted`). They count
+    positions of games only; the key `beside` of `scored` has the rates of each kind of position beside the games.
+    Raises ValueRepairError if the question names a net or a judge that has no values.
     """
-    with snapshot(store.connection):
-        return _figures(store, question or Question())
+    asked = question or Question()
+    with store.snapshot():
+        counts = store.connection.execute(
+            "SELECT (SELECT count(*) FROM positions), (SELECT count(*) FROM games), "
+            "(SELECT count(DISTINCT source) FROM games)"
+        ).fetchone()
+        scored = None
+        with suppress(*(() if asked.net or asked.oracle else (ValueRepairError,))):
+            scored = _scored(store, pick(store, asked.net, asked.oracle), asked)
+        return {
+            "store": store.path,
+            **dict(zip(("positions", "games", "sources"), counts, strict=True)),
+            "nets": _records(store, _NETS),
+            "oracles": _records(store, _JUDGES),
+            "runs": _records(store, _RUNS),
+            "scored": scored,
+        }
 
 
-def _figures(store: Store, question: Question) -> dict[str, Any]:
-    connection = store.connection
-    (positions, games, sources) = connection.execute(
-        "SELECT (SELECT count(*) FROM positions), (SELECT count(*) FROM games), "
-        "(SELECT count(DISTINCT source) FROM games)"
-    ).fetchone()
-    any_scored = connection.execute(ANY_SCORED).fetchone()[0]
-    scored = None
-    if any_scored or question.net or question.oracle:
-        scored = _scored(store, replace(question, expanded="no"))
-    return {
-        "store": store.path,
-        "schema": schema.SCHEMA_VERSION,
-        "positions": positions,
-        "games": games,
-        "sources": sources,
-        "nets": store.nets().to_dict("records"),
-        "oracles": store.oracles().to_dict("records"),
-        "runs": _runs(store),
-        "scored": scored,
-    }
-
-
-def _runs(store: Store) -> list[dict[str, Any]]:
-    query = "SELECT id, command, seed, started, finished, state, counts FROM runs ORDER BY id"
-    names = ("id", "command", "seed", "started", "finished", "state")
+def _records(store: Store, query: str) -> list[dict[str, Any]]:
+    cursor = store.connection.execute(query)
+    names = [column[0] for column in cursor.description]
     return [
-        {**dict(zip(names, row[:6], strict=True)), "counts": json.loads(row[6])}
-        for row in store.connection.execute(query)
+        {name: json.loads(cell) if name in _JSON else cell for name, cell in zip(names, row, strict=True)}
+        for row in cursor
     ]
 
 
-def _scored(store: Store, question: Question) -> dict[str, Any]:
-    """Rates of candidates among the positions scored by one net and oracle, with the cost of the search.
+def _scored(store: Store, pair: Pair, question: Question) -> dict[str, Any]:
+    """Rates of candidates among the positions scored by one net and judge, with the cost of the search.
 
     Positions without a Q of the kind `question.q_from` count only in `without_q`.
     """
-    columns, attrs = table(store.connection, question, _COLUMNS)
-    positions, with_q = len(columns["position_id"]), np.flatnonzero(~np.isnan(columns["disagreement"]))
-    usable = columns if len(with_q) == positions else {name: column[with_q] for name, column in columns.items()}
-    disagreement, weight, game = usable["disagreement"], usable["weight"], usable["game_id"]
+    used = alphas.alpha(store, pair, question.alpha)
+    read = columns(store, pair, ("weight", "phase_code", "side_code", "nodes", "time_ms", "game_id"))
+    net_q, deep_q = both_q(store, pair, used.value, question.q_from)
+    with_q = ~np.isnan(net_q - deep_q)
+    disagreement = (net_q - deep_q)[with_q]
+    weight, game = read["weight"][with_q], read["game_id"][with_q]
     size, threshold = np.abs(disagreement), question.threshold
     hits = is_candidate(disagreement, threshold)
-    net_id, oracle_id = store.pick(attrs["net"]["sha256"], attrs["oracle"]["digest"])
-    seconds, nodes = float(columns["time_ms"].sum()) / 1000, int(columns["nodes"].sum())
-    scale = store.training_scale(net_id, oracle_id, question)
-    chosen_by = other_ladders(store.connection, oracle_id, net_id) if np.any(weight != 1) else []
+    seconds, nodes = float(read["time_ms"].sum()) / 1000, int(read["nodes"].sum())
+    scale = alphas.training_scale(store, pair, used, question.q_from)
+    screened = screened_of(store, pair, used.value, question.q_from, threshold)
+    failed = "SELECT count(*) FROM deep_values WHERE judge_id = ? AND failed IS NOT NULL"
     return {
-        **attrs,
-        "positions": positions,
-        "without_q": positions - len(with_q),
-        "failed": _failures(store, oracle_id),
+        **view.attrs(store, pair, question, used),
+        "positions": len(with_q),
+        "without_q": int((~with_q).sum()),
+        "failed": store.connection.execute(failed, pair[1:]).fetchone()[0],
         "threshold": threshold,
         "by_threshold": [
             {"threshold": limit, **_candidate_rate(is_candidate(disagreement, limit), weight, game)}
             for limit in sorted({*THRESHOLDS, threshold})
         ],
-        "by_phase": _by("phase", PHASES, usable["phase_code"], hits, weight, game),
-        "by_side": _by("side", ("w", "b"), usable["side_code"], hits, weight, game),
+        "by_phase": _by("phase", PHASES, read["phase_code"][with_q], hits, weight, game),
+        "by_side": _by("side", ("w", "b"), read["side_code"][with_q], hits, weight, game),
         "by_sign": [
             {"sign": "optimistic", **_candidate_rate(hits & (disagreement > 0), weight, game)},
             {"sign": "pessimistic", **_candidate_rate(hits & (disagreement < 0), weight, game)},
         ],
-        "beside": _beside(store, question),
+        "beside": _beside(store, pair, used.value, question),
         "training_scale": None if scale is None else scale.figures(),
-        "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(with_q) else None,
-        "screening": recall.figures(store, net_id, oracle_id, columns, threshold),
-        # The other nets whose ladders chose the positions, if this net has no ladder.
-        "screened_for": [net_label(store.connection, net) for net in chosen_by],
+        "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(size) else None,
+        "screening": None if screened is None else asdict(screened),
         "nodes": nodes,
         "search_seconds": seconds,
         "nodes_per_second": nodes / seconds if seconds else None,
     }
 
 
-def _beside(store: Store, question: Question) -> list[dict[str, Any]]:
+def _beside(store: Store, pair: Pair, alpha: float, question: Question) -> list[dict[str, Any]]:
     """A row for each kind of position beside the games: its `positions`, and the candidates of the scored ones."""
-    counts = dict(store.connection.execute(OF_KINDS).fetchall())
+    query = "SELECT origin, count(*) FROM positions WHERE origin <> 'game' GROUP BY origin"
+    counts = dict(store.connection.execute(query).fetchall())
     present = [kind for kind in BESIDE if kind in counts]
     if not present:  # avoids reading all positions beside the games
         return []
-    all_kinds = replace(question, expanded="searched")
-    columns, _ = table(store.connection, all_kinds, (KIND, "disagreement", "game_id"))
+    read = columns(store, pair, ("kind", "weight", "game_id"), beside=True)
+    net_q, deep_q = both_q(store, pair, alpha, question.q_from, beside=True)
     rows = []
     for kind in present:
-        members = (columns[KIND] == kind) & ~np.isnan(columns["disagreement"])
-        hits = is_candidate(columns["disagreement"][members], question.threshold)
-        rate = _candidate_rate(hits, np.ones(len(hits)), columns["game_id"][members])
+        members = (read["kind"] == kind) & ~np.isnan(net_q - deep_q)
+        hits = is_candidate((net_q - deep_q)[members], question.threshold)
+        rate = _candidate_rate(hits, read["weight"][members], read["game_id"][members])
         rows.append({"kind": kind, "positions": counts[kind], **rate})
     return rows
 
 
-def _failures(store: Store, oracle_id: int) -> int:
-    """The number of positions on which this oracle failed."""
-    failed_searches = "SELECT count(*) FROM failures WHERE oracle_id = ? AND stage = 'full'"
-    (count,) = store.connection.execute(failed_searches, (oracle_id,)).fetchone()
-    return int(count)
-
-
 def _by(
-    column: str, groups: Sequence[str], codes: NDArray[np.int8], hits: Flags, weight: Floats, game: Ids
+    column: str, groups: Sequence[str], codes: Floats, hits: Flags, weight: Floats, game: Ids
 ) -> list[dict[str, Any]]:
     members = [np.flatnonzero(codes == code) for code, _ in enumerate(groups)]
     return [
@@ -189,7 +178,7 @@ def _by(
 
 
 def _candidate_rate(hits: Flags, weight: Floats, game: Ids) -> dict[str, Any]:
-    """The weighted rate, which a ladder's cuts do not bias; `candidates` and `scored` count rows; see `Rate`."""
+    """The weighted rate, which screening does not bias; `candidates` and `scored` count rows; see `Rate`."""
     rate = weighted(hits, weight, game)
     return {**rate.figures("candidates", "scored"), "few_drawn": rate.few_drawn}
 
@@ -242,7 +231,7 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
         f"files: {figures['sources']:,}, runs: {len(figures['runs'])}",
     ]
     counts = [("net    ", net["name"], net["sha256"], "evaluated", net) for net in figures["nets"]]
-    counts += [("oracle ", oracle["label"], oracle["digest"], "scored", oracle) for oracle in figures["oracles"]]
+    counts += [("judge  ", judge["label"], judge["digest"], "scored", judge) for judge in figures["oracles"]]
     for kind, name, digest, done, row in counts:
         failed = f", {row['failed']:,} failed" if row.get("failed") else ""
         lines.append(f"  {kind} {name}  {digest[:12]}  {row[done]:,} {done}{failed}")
@@ -272,11 +261,6 @@ def _scored_lines(scored: dict[str, Any]) -> list[str]:
         games_rate = _at_threshold(scored)["rate"]
         against = "" if games_rate is None else f", against {100 * games_rate:.2f} % in the games"
         lines += _table(f"beside the games {at}{against}", scored["beside"], lambda row: str(row["kind"]))
-    if scored["screening"] is not None:
-        lines += recall.lines(scored["screening"])
-    if scored["screened_for"]:
-        nets = ", ".join(scored["screened_for"])
-        lines += ["", f"screened for {nets}: by that ladder's probabilities, these positions stand for all"]
     return lines
 
 
@@ -295,12 +279,12 @@ def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any
 def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
     """The sections `labels`, `confirmed` and `played` of `vr stats`, JSON-able.
 
-    `frame` has the candidates at `threshold` (`Store.candidates`), `labels` their labels (`labels_of`), if already
+    `frame` has the candidates at `threshold` (`view.candidates`), `labels` their labels (`labels_of`), if already
     computed.
     """
     labels = labels_of(store, frame) if labels is None else labels
     return {
-        "labels": label_figures(store, frame, threshold, labels),
+        "labels": label_figures(frame, threshold, labels),
         "confirmed": verdict.figures(store, frame, threshold),
         "played": outcome_figures(store, frame),
     }
@@ -319,42 +303,31 @@ def section_lines(sections: dict[str, Any]) -> list[str]:
 
 # The number of families and signatures to show, the most frequent ones.
 MOST_SHOWN = 6
-_QUANTILES = (0.1, 0.5, 0.9)
 
 
-def label_figures(
-    store: Store, frame: pd.DataFrame, threshold: float, computed: pd.DataFrame | None = None
-) -> dict[str, Any]:
-    """The shares of labels among the candidates at `threshold` in `frame` (see `Store.frame`, with texts), JSON-able.
+def label_figures(frame: pd.DataFrame, threshold: float, labels: pd.DataFrame) -> dict[str, Any]:
+    """The shares of labels among the candidates at `threshold` in `frame`, whose rows have these `labels`, JSON-able.
 
     `rates`, `openings` and `pieces` (the most frequent families of both) have for each label `count`, `total`, `rate`,
     `low` and `high`: the share of the candidates with the label, weighted by the frame's weights, and its 95 %
-    interval, by games. The three labels of blindness are shares of the `with_priors` candidates with a known policy;
-    for `lacking_priors` others it is not stored.
-    `disagreement` (|net Q - deep Q|) and `wdl_kl` (nats) have the 10th, 50th and 90th percentile over the `with_wdl`
-    candidates with both W/D/L. `computed` are the labels of the frame's rows (`labels_of`), if already computed.
+    interval, by games. The three labels of blindness are shares of the `with_policy` candidates where the net's policy
+    and the judge's move are known.
     """
     rows = frame[is_candidate(frame["disagreement"], threshold)]
-    labels = labels_of(store, rows) if computed is None else computed.loc[rows.index]
-    weights = rows["weight"].to_numpy(np.float64) if "weight" in rows else np.ones(len(rows))
-    game = rows["game_id"].to_numpy(np.int64)
-    by_label, has_priors = masks(labels), labels["oracle_move_p"].notna().to_numpy()
+    labels = labels.loc[rows.index]
+    weights, game = rows["weight"].to_numpy(np.float64), rows["game_id"].to_numpy(np.int64)
+    by_label, has_policy = masks(labels), labels["blind"].notna().to_numpy()
     everywhere = np.ones(len(rows), np.bool_)
-    measured = labels["wdl_kl"].notna().to_numpy()
     return {
         "threshold": threshold,
         "candidates": len(rows),
-        "with_priors": int(has_priors.sum()),
-        "lacking_priors": int((~has_priors).sum()) if has_policy(frame) else 0,
+        "with_policy": int(has_policy.sum()),
         "rates": [
-            _label_rate(name, by_label[name], has_priors if name in OF_POLICY else everywhere, weights, game)
+            _label_rate(name, by_label[name], has_policy if name in OF_POLICY else everywhere, weights, game)
             for name in NAMES
         ],
         "openings": _frequent("family", labels, weights, game),
         "pieces": _frequent("pieces", labels, weights, game),
-        "with_wdl": int(measured.sum()),
-        "disagreement": _quantiles(rows["disagreement"].abs().to_numpy(np.float64)[measured]),
-        "wdl_kl": _quantiles(labels["wdl_kl"].to_numpy(np.float64)[measured]),
     }
 
 
@@ -364,16 +337,12 @@ def label_lines(figures: dict[str, Any]) -> list[str]:
         return []
     title = f"label, of {quantity(figures['candidates'], 'candidate')} at {figures['threshold']:g}"
     lines = rate_lines(title, ((row["label"], Rate.of_figures(row)) for row in figures["rates"] if row["count"]), 24)
-    if figures["lacking_priors"]:
-        with_priors = figures["with_priors"]
-        lines.append(f"  the policy's blindness is known of {with_priors:,} of them")
+    if 0 < figures["with_policy"] < figures["candidates"]:
+        lines.append(f"  the policy's blindness is known of {figures['with_policy']:,} of them")
     for key, title in (("openings", "opening family"), ("pieces", "pieces besides pawns")):
         several = [(row["label"].partition(":")[2], Rate.of_figures(row)) for row in figures[key] if row["count"] > 1]
         if several:
             lines += rate_lines(title, several, 24)
-    if figures["with_wdl"]:
-        gap, kl = (" / ".join(f"{x:.2f}" for x in figures[key]) for key in ("disagreement", "wdl_kl"))
-        lines += ["", f"|net Q - deep Q| {gap}, KL(deep W/D/L || net's) {kl} nats (10th / 50th / 90th percentile)"]
     return lines
 
 
@@ -393,21 +362,17 @@ def _frequent(prefix: str, labels: pd.DataFrame, weights: Floats, game: Ids) -> 
     ]
 
 
-def _quantiles(values: NDArray[np.float64]) -> list[float]:
-    return np.quantile(values, _QUANTILES).tolist() if len(values) else []
-
-
 def label_rows(store: Store, frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """One JSON-able object for each row of a frame (`Store.candidates`): the position, its values and its labels.
+    """One JSON-able object for each row of a frame (`view.candidates`): the position, its values and its labels.
 
-    `labels` are the words of `labelled.names`; missing numbers are None.
+    `labels` are the words of `labels.names`; missing numbers are None.
     """
     if not len(frame):
         return []
     labels = labels_of(store, frame)
     rows = []
     for row, label, words in zip(frame.to_dict("records"), labels.to_dict("records"), names(labels), strict=True):
-        numbers = {name: label[name] for name in ("oracle_move_p", "oracle_move_rank", "wdl_kl")}
+        numbers = {name: label[name] for name in ("judge_move_p", "judge_move_rank")}
         rows.append(
             {
                 "position_id": row["position_id"],
@@ -430,8 +395,12 @@ def label_table(rows: list[dict[str, Any]]) -> list[str]:
         return []
     lines = ["net Q  deep Q  search's best, its prior (rank)"]
     for row in rows:
-        p, rank = row["oracle_move_p"], row["oracle_move_rank"]
-        prior = "prior not known" if p is None else f"{100 * p:.1f} % ({rank:.0f})"
+        p, rank = row["judge_move_p"], row["judge_move_rank"]
+        prior = (
+            ("not of the best 8" if "policy-blind" in row["labels"] else "prior not known")
+            if p is None
+            else f"{100 * p:.1f} % ({rank:.0f})"
+        )
         words = ", ".join(word for word in row["labels"] if ":" not in word)
         lines.append(f"{row['net_q']:+.2f}  {row['deep_q']:+.2f}   {row['deep_best'] or '-':<6}{prior:<16}{words}")
         lines.append(f"       {row['fen']}" + (f"  {row['opening']}" if row["opening"] else ""))
