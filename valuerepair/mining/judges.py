@@ -63,7 +63,9 @@ def open_net_again(store: Store, net: Mapping[str, Any], file: str | None = None
     opened = open_net(path, **net_options)
     if opened.identity.key != key:
         opened.close()
-        raise ValueRepairError(f"{path} computes as {opened.identity.key[:12]} here, not as {key[:12]}, as for the store")
+        raise ValueRepairError(
+            f"{path} computes as {opened.identity.key[:12]} here, not as {key[:12]}, as for the store"
+        )
     return opened
 
 
@@ -87,7 +89,7 @@ def open_judge_again(
 
 @contextmanager
 def open_pair_again(store: Store, question: Question, *, deep: str | None = None) -> Iterator[tuple[Net, Judge]]:
-    """Opens the net and the judge of a question to the store, as `open_net_again` and `open_judge_again`; closes both."""
+    """Opens the net and the judge of a question, as `open_net_again` and `open_judge_again` do, and closes both."""
     pair = pick(store, question.net, question.oracle)
     (key,) = store.connection.execute("SELECT sha256 FROM nets WHERE id = ?", pair[:1]).fetchone()
     named = {"name": net_label(store, pair[0]), "sha256": key}
@@ -119,7 +121,8 @@ def deeper_spec(first: StoredJudge, deep: str | None) -> str | None:
     Raises UsageError if the store does not know how to open the first judge.
     """
     if deep is not None:
-        return parse_spec(deep).text
+        parse_spec(deep)
+        return deep
     kind = kind_of(first.kind)
     if not kind.searches:
         return None
