@@ -17,6 +17,7 @@ from valuerepair.store.pairs import Pair, judge_of
 from valuerepair.store.store import Store
 
 WHOLE = {"position_id", "ply", "pieces", "game", "game_id", "nodes", "depth", "time_ms", "side_code", "phase_code"}
+FLAGS = ("history_known", "screened")
 KEYS = ("key", "game_key")  # of 64 bits, which a float cannot hold
 WORDS = ("kind", "part")
 _WDL = ("deep_w", "deep_d", "deep_l")
@@ -33,24 +34,24 @@ def columns(
     only positions of games; with `screened` also those with only the value of the short search. The arrays are
     read-only, as they are returned again until the store changes.
     """
-    state = (store.connection.execute("PRAGMA data_version").fetchone()[0], store.connection.total_changes)
-    if store.cache.get("state") != state:
-        store.cache = {"state": state}
-    cached = store.cache.setdefault((pair, beside, screened), {})
-    missing = [name for name in dict.fromkeys(("position_id", *names)) if name not in cached]
-    plain = [name for name in missing if name not in (*KEYS, *WORDS)]
-    if plain:
-        cells = _numbers(store, pair, plain, np.float64, beside, screened).reshape(-1, len(plain)).T
-        for name, column in zip(plain, cells, strict=True):
-            whole = name in WHOLE
-            cached[name] = column.astype(np.int64 if whole else bool if name == "history_known" else np.float64)
-    for name in (name for name in missing if name in KEYS):
-        cached[name] = _numbers(store, pair, [name], np.int64, beside, screened).view(np.uint64)
-    for name in (name for name in missing if name in WORDS):
-        cached[name] = _words(store, name, cached["position_id"])
-    for column in cached.values():
-        column.flags.writeable = False
-    return {name: cached[name] for name in ("position_id", *names)}
+    names = ("position_id", *names)
+    with store.snapshot():
+        state = (store.connection.execute("PRAGMA data_version").fetchone()[0], store.connection.total_changes)
+        if store.cache.get("state") != state:
+            store.cache = {"state": state}
+        cached = store.cache.setdefault((pair, beside, screened), {})
+        missing = [name for name in dict.fromkeys(names) if name not in cached]
+        if plain := [name for name in missing if name not in (*KEYS, *WORDS)]:
+            cells = _numbers(store, pair, plain, np.float64, beside, screened).reshape(-1, len(plain)).T
+            for name, column in zip(plain, cells, strict=True):
+                cached[name] = column.astype(np.int64 if name in WHOLE else bool if name in FLAGS else np.float64)
+        for name in missing:
+            if name in KEYS:
+                cached[name] = _numbers(store, pair, [name], np.int64, beside, screened).view(np.uint64)
+            elif name in WORDS:
+                cached[name] = _words(store, name, cached["position_id"])
+            cached[name].flags.writeable = False
+    return {name: cached[name] for name in names}
 
 
 def _numbers(store: Store, pair: Pair, names: Sequence[str], dtype: Any, beside: bool, screened: bool) -> NDArray[Any]:
@@ -60,6 +61,7 @@ def _numbers(store: Store, pair: Pair, names: Sequence[str], dtype: Any, beside:
 
 
 def cell_of(name: str, screened: bool) -> str:
+    """A column as SQL."""
     if name == "weight" and screened:  # audits stand for them
         return "CASE WHEN judge_id = :judge THEN weight ELSE 0 END"
     return _SQL.get(name, name)
@@ -77,6 +79,7 @@ def rows_of(beside: bool, screened: bool) -> str:
 
 
 def parameters_of(store: Store, pair: Pair) -> dict[str, Any]:
+    """What `rows_of` leaves open."""
     return {"net": pair[0], "judge": pair[1], "short": judge_of(store, pair[1]).short_id}
 
 
@@ -84,9 +87,8 @@ def _words(store: Store, name: str, ids: Ids) -> NDArray[np.object_]:
     """Origin or part of each position; all but few are of games, and for training."""
     cell, usual = ("origin", GAME) if name == "kind" else ("part", "train")
     words = np.full(len(ids), usual, object)
-    rows = store.connection.execute(
-        f"SELECT id, {cell} FROM positions WHERE {cell} <> '{usual}' ORDER BY id"
-    ).fetchall()
+    query = f"SELECT id, {cell} FROM positions WHERE {cell} <> '{usual}' ORDER BY id"
+    rows = store.connection.execute(query).fetchall()
     places = np.array([row[0] for row in rows], np.int64)
     _, of_ids, of_rows = np.intersect1d(ids, places, assume_unique=True, return_indices=True)
     words[of_ids] = np.array([row[1] for row in rows], object)[of_rows]

@@ -26,21 +26,21 @@ def pick(store: Store, net: str | None = None, judge: str | None = None) -> Pair
         (net_id, known.id): (key == used[0]) + (known.digest == used[1])
         for net_id, key, _ in fitting_nets(store, net)
         for known in fitting_judges(store, judge)
-        if _scored(store, net_id, known.id, "EXISTS (SELECT 1 {})")
+        if _scored(store, (net_id, known.id), "EXISTS (SELECT 1 {})")
     }
     if not pairs:
         by = f" by {net or 'any net'} and {judge or 'any judge'}" if net or judge else ""
         raise ValueRepairError(f"no position in {store.path} is scored{by} yet; run vr mine first")
     best = [pair for pair, fit in pairs.items() if fit == max(pairs.values())]
-    return best[0] if len(best) == 1 else max(best, key=lambda pair: _scored(store, *pair, "(SELECT count(*) {})"))
+    return best[0] if len(best) == 1 else max(best, key=lambda pair: _scored(store, pair, "(SELECT count(*) {})"))
 
 
-def _scored(store: Store, net_id: int, judge_id: int, words: str) -> int:
+def _scored(store: Store, pair: Pair, words: str) -> int:
     rows = """
         FROM deep_values v JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
         WHERE v.judge_id = ? AND v.failed IS NULL
     """
-    return int(store.connection.execute(f"SELECT {words.format(rows)}", (net_id, judge_id)).fetchone()[0])
+    return int(store.connection.execute(f"SELECT {words.format(rows)}", pair).fetchone()[0])
 
 
 def fitting_nets(store: Store, net: str | None) -> list[tuple[int, str, str]]:
@@ -87,7 +87,7 @@ _JUDGE = "id, label, digest, kind, engine, sha256, limits, options, short_id"
 def judges(store: Store) -> list[StoredJudge]:
     """All judges of a store, in the order of their ids."""
     rows = store.connection.execute(f"SELECT {_JUDGE} FROM judges ORDER BY id").fetchall()
-    return [StoredJudge(*row[:6], json.loads(row[6]), json.loads(row[7]), row[8]) for row in rows]
+    return [StoredJudge(*(*row[:6], json.loads(row[6]), json.loads(row[7]), row[8])) for row in rows]
 
 
 def judge_of(store: Store, judge_id: int) -> StoredJudge:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -121,16 +122,17 @@ def choose(store: Store, *, games: float = DEFAULT_GAMES, families: float = DEFA
         if not 0 <= share < 1:
             raise UsageError(f"{name} {share:g}: a share to hold out lies in [0, 1)")
     openings, materials = frozenset[str](), frozenset[str]()
-    rows = [row for part in _read(store, None) for row in part if row.origin == GAME]
-    if not rows:
+    of_openings, of_materials = _families(store)
+    n = len(of_openings)
+    if not n:
         raise ValueRepairError(f"{store.path}: has no positions of games to split by; mine first")
     if families:
-        wanted, held = families * len(rows), np.zeros(len(rows), np.bool_)
-        openings = _draw(_opening_families(rows), held, wanted / 2, wanted / 2, seed)
-        materials = _draw([material_family(row.fen) for row in rows], held, wanted, wanted / 2, seed)
+        wanted, held = families * n, np.zeros(n, np.bool_)
+        openings = _draw(of_openings, held, wanted / 2, wanted / 2, seed)
+        materials = _draw(of_materials, held, wanted, wanted / 2, seed)
         if not openings and not materials:
             raise ValueRepairError(
-                f"{store.path}: no family of its {len(rows):,} positions is small enough to hold out {families:g} of "
+                f"{store.path}: no family of its {n:,} positions is small enough to hold out {families:g} of "
                 "them; mine more, or give --families 0"
             )
     with store.writing() as connection:
@@ -150,6 +152,17 @@ def ensured(store: Store) -> tuple[Split, str]:
     split = choose(store)
     store.commit()
     return split, f"{split} (the default of vr split)"
+
+
+def _families(store: Store) -> tuple[list[str], list[str]]:
+    """The opening and the material family of each position of a game."""
+    openings: list[str] = []
+    materials: list[str] = []
+    for part in _read(store, None):
+        rows = [row for row in part if row.origin == GAME]
+        openings += map(sys.intern, _opening_families(rows))
+        materials += (sys.intern(material_family(row.fen)) for row in rows)
+    return openings, materials
 
 
 def _draw(families: Sequence[str], held: Flags, wanted: float, largest: float, seed: int) -> frozenset[str]:
@@ -207,7 +220,7 @@ def _read(store: Store, game_ids: Iterable[int] | None) -> Iterator[list[_Row]]:
     """
     for begin in range(0, len(ids), _GAMES_AT_ONCE):
         rows = store.connection.execute(query, (json.dumps(ids[begin : begin + _GAMES_AT_ONCE]),)).fetchall()
-        yield [_Row(*row[:8], eco=eco_code(row[8] if isinstance(row[8], str) else None)) for row in rows]
+        yield [_Row(*(*row[:8], eco_code(row[8] if isinstance(row[8], str) else None))) for row in rows]
 
 
 def _parts(split: Split, rows: Sequence[_Row]) -> list[str]:

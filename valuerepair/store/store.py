@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -49,9 +49,9 @@ class Store:
     committed. Use it from one thread, as a context manager: leaving it commits, also after an error.
     """
 
-    def __init__(self, path: str, connection: sqlite3.Connection, lock: ExitStack) -> None:
-        self.path, self.connection = path, connection
-        self._lock = lock
+    def __init__(self, path: str, connection: sqlite3.Connection, held: ExitStack, is_writable: bool) -> None:
+        self.path, self.connection, self.is_writable = path, connection, is_writable
+        self._held = held
         self._committed = time.monotonic()
         self.cache: dict[Any, Any] = {}  # of `view.columns`
 
@@ -75,44 +75,32 @@ class Store:
                 except OSError as error:
                     raise ValueRepairError(f"{name} cannot be written: {error.strerror}; give another --db") from None
             try:
-                connection = sqlite3.connect(name, timeout=30, isolation_level=None)
-                held.callback(connection.close)
+                connection = held.enter_context(closing(_connection(name, write=write)))
                 _check(connection, name, create=create)
+                connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
                 if write:
                     connection.executescript(
-                        f"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;"
-                        f"PRAGMA cache_size = -{_CACHE_KIB}"
+                        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON"
                     )
                 else:
                     connection.execute("PRAGMA query_only = ON")
             except sqlite3.Error as error:
-                raise ValueRepairError(f"{name} is no store of valuerepair ({error}); give another --db") from None
-            return cls(name, connection, held.pop_all())
+                raise ValueRepairError(f"{name} cannot be read as a store ({error}); give another --db") from None
+            return cls(name, connection, held.pop_all(), write)
 
     def close(self) -> None:
-        """Commits and closes. A store without a position and a game played is removed."""
-        try:
+        """Commits and closes. A store without a position and without a game played is removed."""
+        with self._held:  # the lock, which ends last
             self.commit()
-            tables = ("positions", "plays")
-            empty = self.is_writable and not any(
-                self.connection.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0] for table in tables
-            )
-        except sqlite3.Error:
-            empty = False
-            raise
-        finally:
-            self._lock.close()
-        if empty:
-            Path(os.path.realpath(self.path)).unlink(missing_ok=True)
+            query = "SELECT NOT EXISTS (SELECT 1 FROM positions) AND NOT EXISTS (SELECT 1 FROM plays)"
+            is_empty = self.is_writable and self.connection.execute(query).fetchone()[0]
+            self.connection.close()
+            if is_empty:
+                Path(os.path.realpath(self.path)).unlink(missing_ok=True)
 
     def __fspath__(self) -> str:
         """Its path: an open store can be given in place of the path of a store."""
         return self.path
-
-    @property
-    def is_writable(self) -> bool:
-        """Whether it was opened for writing."""
-        return not self.connection.execute("PRAGMA query_only").fetchone()[0]
 
     def __enter__(self: S) -> S:
         return self
@@ -122,10 +110,22 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection, within a transaction that stays open until the next commit."""
+        """The connection, within a transaction that stays open until the next commit.
+
+        What the block writes is written whole: if it ends with an error, not at all.
+        """
         if not self.connection.in_transaction:
             self.connection.execute("BEGIN IMMEDIATE")
-        yield self.connection
+        self.connection.execute("SAVEPOINT piece")
+        try:
+            yield self.connection
+        except BaseException:
+            if self.connection.in_transaction:  # SQLite itself takes all of it back when the disk is full
+                self.connection.execute("ROLLBACK TO piece")
+            raise
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("RELEASE piece")
 
     def commit(self) -> None:
         """Makes what was written so far permanent and visible to readers."""
@@ -145,10 +145,12 @@ class Store:
             yield
             return
         self.connection.execute("BEGIN")
+        self.connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()  # from here on
         try:
             yield
         finally:
-            self.connection.execute("COMMIT")
+            if self.connection.in_transaction:
+                self.connection.execute("COMMIT")
 
     # -- settings, runs, nets, judges ---------------------------------------------------------------------------------
 
@@ -161,10 +163,9 @@ class Store:
     def use(self, **settings: Any) -> None:
         """Sets settings; None removes one."""
         with self.writing() as connection:
-            for name, value in settings.items():
-                connection.execute("DELETE FROM settings WHERE name = ?", (name,))
-                if value is not None:
-                    connection.execute("INSERT INTO settings VALUES (?, ?)", (name, json_text(value)))
+            rows = [(name, json_text(value)) for name, value in settings.items() if value is not None]
+            connection.executemany("DELETE FROM settings WHERE name = ?", [(name,) for name in settings])
+            connection.executemany("INSERT INTO settings VALUES (?, ?)", rows)
 
     @contextmanager
     def running(self, record: RunRecord) -> Iterator[Run]:
@@ -182,6 +183,7 @@ class Store:
                 run = Run(int(cursor.lastrowid or 0), options=dict(record.options))
             else:
                 run = Run(row[0], True, json.loads(row[1]), json.loads(row[2]))
+                connection.execute("UPDATE runs SET state = 'running' WHERE id = ?", row[:1])
         try:
             yield run
         except BaseException:
@@ -199,18 +201,12 @@ class Store:
 
     def add_net(self, identity: NetIdentity) -> int:
         """The id of a net, which is recorded on first use, with the path of its file."""
-        row = (
-            identity.key,
-            identity.name,
-            identity.value_head,
-            identity.input_format,
-            identity.size,
-            identity.path or None,
-        )
+        head, path = identity.value_head, identity.path or None
+        row = (identity.key, identity.name, head, identity.input_format, identity.size, path)
         with self.writing() as connection:
             connection.execute(
                 "INSERT INTO nets (sha256, name, value_head, input_format, size, path) VALUES (?, ?, ?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET path = coalesce(excluded.path, path)",
+                "ON CONFLICT (sha256) DO UPDATE SET path = coalesce(excluded.path, path)",
                 row,
             )
             return int(connection.execute("SELECT id FROM nets WHERE sha256 = ?", (identity.key,)).fetchone()[0])
@@ -222,7 +218,7 @@ class Store:
         with self.writing() as connection:
             connection.execute(
                 "INSERT INTO judges (digest, label, kind, engine, sha256, limits, options, net_path, short_id) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE SET "
                 "net_path = coalesce(excluded.net_path, net_path), short_id = coalesce(excluded.short_id, short_id)",
                 row,
             )
@@ -255,7 +251,7 @@ class Store:
             connection.executemany(_INSERT, _position_rows(new, games, run.id, parents and [parents[i] for i in rows]))
             if rows:
                 parts.assign(self, sorted({*games}))
-            query = "SELECT p.id FROM json_each(?) j JOIN positions p ON p.key = j.value ORDER BY j.key"
+            query = "SELECT p.id FROM json_each(?) j CROSS JOIN positions p ON p.key = j.value ORDER BY j.key"
             return np.fromiter(chain.from_iterable(connection.execute(query, (listed,))), np.int64, len(keys))
 
     def _forget_values(self, keys: Sequence[int]) -> None:
@@ -286,7 +282,7 @@ class Store:
         query = """
             SELECT p.fen, p.start_fen, p.moves, p.ply, p.key, p.history_known, p.played, p.origin,
                    g.source, g.number, g.key, g.headers, g.result
-            FROM json_each(?) j JOIN positions p ON p.id = j.value JOIN games g ON g.id = p.game_id ORDER BY j.key
+            FROM json_each(?) j CROSS JOIN positions p ON p.id = j.value JOIN games g ON g.id = p.game_id ORDER BY j.key
         """
         rows = self.connection.execute(query, (json.dumps(np.asarray(ids, np.int64).tolist()),)).fetchall()
         if len(rows) != len(ids):
@@ -294,10 +290,11 @@ class Store:
         if not rows:
             return PositionBatch.from_positions([])
         fens, starts, moves, plies, keys, known, played, kinds, *of_games = (list(c) for c in zip(*rows, strict=True))
-        games = [
-            OriginGame(source, number, 0, json.loads(headers), result, int(unsigned([key])[0]))
-            for source, number, key, headers, result in zip(*of_games, strict=True)
-        ]
+        known_games: dict[int, OriginGame] = {}
+        for source, number, key, headers, result in zip(*of_games, strict=True):
+            if key not in known_games:
+                known_games[key] = OriginGame(source, number, 0, json.loads(headers), result, int(unsigned([key])[0]))
+        games = [known_games[key] for key in of_games[2]]
         return PositionBatch(
             fens,
             starts,
@@ -337,12 +334,13 @@ class Store:
 
     def add_failure(self, position_id: int, judge_id: int, reason: str, run: Run) -> None:
         """Records why the judge could not evaluate a position; a value that is there stays."""
+        query = """
+            INSERT INTO deep_values (judge_id, position_id, failed, run_id) VALUES (?, ?, ?, ?)
+            ON CONFLICT (judge_id, position_id) DO UPDATE SET failed = excluded.failed, run_id = excluded.run_id
+            WHERE failed IS NOT NULL
+        """
         with self.writing() as connection:
-            connection.execute(
-                "INSERT INTO deep_values (judge_id, position_id, failed, run_id) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET failed = excluded.failed, run_id = excluded.run_id WHERE failed IS NOT NULL",
-                (judge_id, position_id, reason, run.id),
-            )
+            connection.execute(query, (judge_id, position_id, reason, run.id))
 
     def without_net_value(self, net_id: int, ids: Ids) -> Flags:
         """bool[n]: which of the positions `ids` [n] have no value of the net."""
@@ -358,6 +356,25 @@ class Store:
         """
         rows = self.connection.execute(query, (owner, json.dumps(ids.tolist())))
         return np.fromiter(chain.from_iterable(rows), np.bool_, len(ids))
+
+
+def _connection(path: str, *, write: bool) -> sqlite3.Connection:
+    """A connection to the file, also where nothing can be written, as on read-only media: SQLite reads a file that was
+    written with a log beside it only if it may make the log, unless it is told that nobody writes."""
+    connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except sqlite3.OperationalError:
+        if write or not os.path.isfile(path) or os.path.exists(path + "-wal"):
+            connection.close()
+            raise
+        connection.close()
+        uri = Path(path).absolute().as_uri() + "?mode=ro&immutable=1"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
 
 
 def _check(connection: sqlite3.Connection, path: str, *, create: bool) -> None:

@@ -14,7 +14,7 @@ from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES, decode_move, decode_moves
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import alpha as alphas
-from valuerepair.store.columns import KEYS, WHOLE, WORDS, both_q, cell_of, columns, parameters_of, rows_of
+from valuerepair.store.columns import FLAGS, KEYS, WHOLE, WORDS, both_q, cell_of, columns, parameters_of, rows_of
 from valuerepair.store.pairs import Pair, judge_of, net_key, net_label, pick
 from valuerepair.store.store import Store
 
@@ -125,7 +125,7 @@ def _typed(name: str, cells: list[Any]) -> NDArray[Any]:
         column = np.empty(len(cells), object)
         column[:] = cells
         return column
-    return np.array(cells, np.int64 if name in WHOLE else bool if name in ("history_known", "screened") else np.float64)
+    return np.array(cells, np.int64 if name in WHOLE else bool if name in FLAGS else np.float64)
 
 
 def candidates(store: Store, question: Question | None = None) -> pd.DataFrame:
