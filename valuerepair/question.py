@@ -21,12 +21,12 @@ DEFAULT_THRESHOLD = 0.55
 class Question:
     """Which values of a store are compared, and which positions are candidates.
 
-    `net`: a name, a file's path or the beginning of its SHA-256; `oracle`: a label, the beginning of its digest, or the
-    text of ``--deep``; None for the pair with the most scored positions (`Store.pick`). `alpha`: centipawns of the
-    logistic to Q; None for the stored or fitted ones (`Store.alpha`). `q_from`: whether deep Q comes from centipawns or
+    `net`: a name, a file's path or the beginning of its SHA-256; `oracle`: the judge, by its label, the beginning of
+    its digest, or a text of ``--deep``; None for those in use (`store.pairs.pick`). `alpha`: centipawns of the logistic
+    to Q; None for the one in use, else a fit (`store.alpha.alpha`). `q_from`: whether deep Q comes from centipawns or
     from the engine's WDL. A candidate has ``|net Q - deep Q| >= threshold``. `beside`: whether to include positions
-    that are not of games: those beside the games (`vr mine --off-game`) and the neighbours of candidates (`vr expand`).
-    Rates and alpha always use positions of games only.
+    that are not of games: those of `vr mine --off-game` and the neighbours of candidates (`vr expand`). Rates and alpha
+    always use positions of games only.
 
     Raises UsageError for a threshold outside (0, 2], an alpha that is not a positive number, and unknown words.
     """
@@ -41,14 +41,14 @@ class Question:
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
         if self.alpha is not None and not 0 < self.alpha < float("inf"):
-            raise UsageError(f"--alpha {self.alpha:g}: must be a positive number of centipawns, or auto (None)")
+            raise UsageError(f"alpha {self.alpha:g}: must be a positive number of centipawns")
         if self.oracle == "":
-            raise UsageError("--oracle '': is empty, which all oracles would fit; give a part of its name or digest")
+            raise UsageError("oracle '': is empty, which all judges would fit; give a part of its name or digest")
         check_word("q_from", self.q_from, get_args(QFrom))
 
     @classmethod
     def answered_by(cls, attrs: Mapping[Any, Any], threshold: float = DEFAULT_THRESHOLD) -> Question:
-        """The question that a frame with these attrs answers (`Store.frame`), by hash and digest of net and oracle."""
+        """The question that a frame with these attrs answers (`store.view.frame`), by hash and digest of net and judge."""
         return cls(
             net=attrs["net"]["sha256"],
             oracle=attrs["oracle"]["digest"],
@@ -97,7 +97,7 @@ def is_candidate(disagreement: Any, threshold: Any) -> Any:
 def no_deep_score(positions: int, q_from: str) -> str:
     """The words of an error: no position has a deep score of this kind, and what to try."""
     other = "wdl" if q_from == "cp" else "auto"
-    return f"none of the {positions:,} positions has a deep score from {q_from}; try --alpha {other}"
+    return f"none of the {positions:,} positions has a deep score from {q_from}; try vr stats --use alpha={other}"
 
 
 def check_threshold(threshold: float) -> None:

@@ -13,14 +13,13 @@ import numpy as np
 
 from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.errors import Interrupted, UsageError, ValueRepairError
-from valuerepair.question import Question, Worst, is_candidate
-from valuerepair.store.screening import cut_below
+from valuerepair.question import DEFAULT_THRESHOLD, Question, Worst, is_candidate
+from valuerepair.store.pairs import fitting_nets, judge_of, pick
 from valuerepair.store.store import Store
+from valuerepair.store.view import frame
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from valuerepair.judge.split import Split
 
 log = logging.getLogger(__name__)
 
@@ -81,47 +80,45 @@ def asked_with(question: Asked, **changes: Any) -> Question | Worst:
     return Worst(question.share, changed) if isinstance(question, Worst) else changed
 
 
-def resolved(store: Store, question: Asked, *, mining: bool = False) -> Question:
-    """The question with a number as its threshold, and an engine identified by its program instead of its name.
+def resolved(store: Store, question: Asked) -> Question:
+    """The question with a number as its threshold, and with what is in use in the store where it leaves that open.
 
-    A share of the positions becomes the threshold that it has in this store, which is logged. It is also logged if
-    screening cut some of these positions, unless `mining` will judge them again. Raises UsageError for anything else,
-    such as a bare number; ValueRepairError if no position is scored, and for a net that the store does not have.
+    A share of the positions becomes the threshold that it has in this store, which is logged. Raises UsageError for
+    anything else, such as a bare number; ValueRepairError for a share if no position is scored, and for a net that the
+    store does not have.
     """
+    if question is None:
+        return resolved(store, Question(threshold=threshold_in_use(store)))
     if not isinstance(question, Worst):
         base = plain(question)
         if base.net is not None:
             _log_ambiguous_net(store, base.net, base.oracle)
-        return base
+        return replace(base, q_from="wdl") if base.alpha is None and _takes_wdl(store, base) else base
     base = resolved(store, question.question)
-    frame = store.frame(base, only=("disagreement", "weight")).dropna()
-    disagreement, weight = (frame[name].to_numpy(float) for name in ("disagreement", "weight"))
+    columns = frame(store, base, only=("disagreement", "weight")).dropna()
+    disagreement, weight = (columns[name].to_numpy(float) for name in ("disagreement", "weight"))
     threshold = worst_threshold(question.share, disagreement, weight)
     candidates = is_candidate(disagreement, threshold)
     share = 100 * weight[candidates].sum() / weight.sum()
-    counts = f"{candidates.sum():,} of {len(frame):,} positions, by weight {share:.2f} %"
+    counts = f"{candidates.sum():,} of {len(columns):,} positions, by weight {share:.2f} %"
     log.info(f"threshold {question} is {threshold:g}: {counts}")
-    if not mining:
-        _log_if_cut(store, question, threshold)
     return replace(base, threshold=threshold)
 
 
-def _log_if_cut(store: Store, worst: Worst, threshold: float) -> None:
-    """Logs that screening cut some of the positions of a share, if its threshold is below the ladder's."""
-    screened = cut_below(store, *store.pick(worst.question.net, worst.question.oracle))
-    if threshold < screened:
-        lower = np.floor(100 * threshold) / 100 or threshold
-        log.info(
-            f"threshold {worst} is below the {screened:g} that screening kept: some of these positions were cut; mine "
-            f"with --threshold {lower:g} or --screen off"
-        )
+def threshold_in_use(store: Stored) -> float:
+    """The threshold that a store has in use (`vr stats --use`), else the default; also where there is no store yet."""
+    if not isinstance(store, Store) and not os.path.isfile(store):
+        return DEFAULT_THRESHOLD
+    with opened_store(store) as opened:
+        return float(opened.setting("threshold") or DEFAULT_THRESHOLD)
 
 
-def split_of(split: Split | Path | None) -> Split | None:
-    """The split, read if it is a file. Raises UsageError and ValueRepairError."""
-    from valuerepair.judge.split import read_split
-
-    return read_split(split) if isinstance(split, str | os.PathLike) else split
+def _takes_wdl(store: Store, question: Question) -> bool:
+    """Whether Q of the question's judge comes from its W/D/L (``vr stats --use alpha=wdl``)."""
+    used = store.setting("alpha")
+    if used is None or used["q_from"] != "wdl":
+        return False
+    return bool(used["judge"] == judge_of(store, pick(store, question.net, question.oracle)[1]).digest)
 
 
 def worst_threshold(share: float, disagreement: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
@@ -141,12 +138,9 @@ def worst_threshold(share: float, disagreement: NDArray[np.float64], weight: NDA
 
 def _log_ambiguous_net(store: Store, net: str, oracle: str | None) -> None:
     """Logs which net is used if the text fits several."""
-    from valuerepair.store.queries import fitting
-
-    nets = store.nets().set_index("id").loc[fitting(store.connection, net), ["sha256", "name"]]
-    names = dict(nets.itertuples(index=False))
-    if len(names) > 1:
-        key = store.names(*store.pick(net, oracle))[0]
-        others = ", ".join(other[:12] for other in names if other != key)
-        used = f"{names[key]} ({key[:12]})"
-        log.info(f"--net {net} fits {len(names)} nets; {used} is used, the others have the SHA-256 {others}")
+    fitting = fitting_nets(store, net)
+    if len(fitting) > 1:
+        used = pick(store, net, oracle)[0]
+        keys = {number: key[:12] for number, key, _ in fitting}
+        others = ", ".join(key for number, key in keys.items() if number != used)
+        log.info(f"--net {net} fits {len(keys)} nets; {keys[used]} is used, the others have the SHA-256 {others}")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from valuerepair.api.calls import Asked, Path, asked_with, opened_store, paths_of, plain, resolved, split_of
+from valuerepair.api.calls import Asked, Path, asked_with, opened_store, paths_of, plain, resolved
 from valuerepair.command import recorded_command
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from valuerepair.judge.compare import Compared
     from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle
-    from valuerepair.judge.split import Split
     from valuerepair.question import Question
 
 log = logging.getLogger(__name__)
@@ -27,10 +26,9 @@ def compare(
     nets: Sequence[Path],
     question: Asked = None,
     *,
-    split: Split | Path | None = None,
     part: str | None = None,
-    rejudge: str | None = None,
-    rejudge_positions: int = 2000,
+    deep: str | None = None,
+    sample: int = 2000,
     output: Path | None = None,
     plot: Path | None = None,
     device: str = "auto",

@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from valuerepair import outputs
-from valuerepair.api.calls import Path, finished, shown_progress, split_of
+from valuerepair.api.calls import Path, finished, shown_progress
 from valuerepair.command import recorded_command
 from valuerepair.errors import UsageError
 from valuerepair.question import DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
-    from valuerepair.judge.split import Split
     from valuerepair.play.experiment import Experiment, ExperimentOptions, Row
     from valuerepair.play.match import MatchEnd, MatchOptions
     from valuerepair.play.selfplay import SelfplayEnd
@@ -32,15 +31,14 @@ def selfplay(
     store: Path | None = "valuerepair.db",
     options: SelfplayOptions | None = None,
     *,
-    split: Split | Path | None = None,
     quiet: bool = True,
 ) -> SelfplayEnd:
     """Plays a game from each line of a book, and writes the games to the PGN file `output`: `vr selfplay`.
 
     `book` is a PGN book that lc0 can read, or an EPD file. `options` say who plays and how, as in
     ``SelfplayOptions(net="my-net.pb.gz", nodes=800, training="chunks")``. A `store`, made if missing, keeps the games,
-    too. Training records of a game end at the first position that the `split` holds out. `quiet`: no progress on
-    standard error.
+    too; training records of a game end at the first position that it holds out. `quiet`: no progress on standard
+    error.
 
     The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted; all finished games are kept.
     Returns the `SelfplayEnd`, all `games` of the run; `as_json()` has their figures, and `lines()` are the output of
@@ -55,7 +53,6 @@ def selfplay(
         end = play_book(
             *paths,
             options or SelfplayOptions(),
-            split_of(split),
             store=store_path,
             command=command,
             progress=progress,

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from valuerepair.api.calls import Asked, Path, Stored, opened_store, paths_of, resolved, shown_progress
+from valuerepair.api.calls import (
+    Asked,
+    Path,
+    Stored,
+    asked_with,
+    opened_store,
+    paths_of,
+    plain,
+    resolved,
+    shown_progress,
+)
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position
-from valuerepair.errors import UsageError, check_least, nearest
-from valuerepair.question import Question
-from valuerepair.store import plays, queries
-from valuerepair.store.columns import OF_CUT, OF_EXPANDED
+from valuerepair.chess.values import DEFAULT_ALPHA, OF_WDL, Alpha, FitTo
+from valuerepair.errors import UsageError, check_least, check_word, nearest
+from valuerepair.question import Question, check_threshold
+from valuerepair.store import alpha as alphas
+from valuerepair.store import plays, view
+from valuerepair.store.pairs import judge_of, pick
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
     from chess import Board
 
-    from valuerepair.chess.values import FitTo
     from valuerepair.report.show import ShownPosition
     from valuerepair.report.stats import StoreStats
     from valuerepair.store.merge import Merged
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +97,13 @@ class Candidate:
 
 
 class MinedStore(Store):
-    """A store open for reading: `frame`, `candidates`, `iter_candidates`, `stats`, `nets`, `oracles`.
+    """A store open for reading: `frame`, `candidates`, `iter_candidates`, `stats`, `nets`, `judges`.
 
     Open it by `valuerepair.open_store`; use it from one thread, and close it or use it as a context manager. Reading
     does not disturb a `vr mine` that is writing to the same file.
 
-    A `Question` says which net and oracle, which alpha and which threshold; None is the pair with the most scored
-    positions at the default threshold. `Worst` takes a share of the positions instead of a threshold. Anything else
-    raises UsageError.
+    A `Question` says which net and judge, which alpha and which threshold; None is what is in use (`vr stats --use`).
+    `Worst` takes a share of the positions instead of a threshold. Anything else raises UsageError.
     """
 
     def frame(
@@ -98,46 +112,63 @@ class MinedStore(Store):
         *,
         text: bool = True,
         only: Sequence[str] | None = None,
-        cut: bool = False,
+        screened: bool = False,
         labels: bool = False,
         verdicts: bool = False,
         outcomes: bool = False,
     ) -> pd.DataFrame:
-        """All positions scored by net and oracle, one row each, by position_id: a tidy frame (see `queries.frame`).
+        """All positions scored by net and judge, one row each, by position_id: a tidy frame (see `store.view.frame`).
 
         Values are from the side to move: `net_q`, `deep_q` in [-1, 1], `disagreement` = net_q - deep_q. `weight` is the
         number of positions that the row represents: rates and means need it after screening. `text=False` omits FENs,
-        moves and names, which is faster; `only` reads the columns it names, which is fastest. `cut` adds the positions
-        that screening cut: `deep_q`, `nodes`, `deep_best` are of the last rung, whose nodes are in a column `rung`
-        (NaN: searched in full), and `weight` is 0, so that rates do not change.
+        moves and names, which is faster; `only` reads the columns it names, which is fastest. `screened` adds the
+        positions that screening left out, with the values of the short search, a column `screened` and weight 0, so
+        that rates do not change.
 
         - `labels` joins the columns of `judge.labels.label_frame`, and ``labels``, their words as a frozenset.
-        - `verdicts` joins ``verdict``, ``second_q`` and the other columns of `judge.verdict.evidence`.
+        - `verdicts` joins ``verdict``, ``second_q`` and the other columns of the second looks.
         - `outcomes` joins ``z``, the mean result of the games played from the position (for its side to move, in
           [-1, 1], NaN without any), and ``z_games``, their number.
 
-        attrs: net, oracle, alpha {value, origin}, q_from. Raises ValueRepairError if no position is scored
+        attrs: net, oracle (the judge), alpha {value, origin}, q_from. Raises ValueRepairError if no position is scored
         or a name matches none, UsageError for `only` with columns to join or with an unknown column.
         """
         if only is not None and (labels or verdicts or outcomes):
             raise UsageError("only= reads single columns, and labels, verdicts and outcomes are joined to whole rows")
-        columns = (*queries.COLUMNS, *OF_EXPANDED, *OF_CUT)
+        columns = (*view.COLUMNS, *view.MORE)
         if unknown := next((name for name in only or () if name not in columns), None):
             raise UsageError(f"only= names columns of a frame, not {unknown!r}{nearest(unknown, columns)}")
-        frame = super().frame(resolved(self, question), text=text or labels, only=only, cut=cut)
+        frame = view.frame(self, resolved(self, question), text=text or labels, only=only, screened=screened)
         return self._joined(frame, labels, verdicts, outcomes)
 
     def candidates(
-        self,
-        question: Asked = None,
-        *,
-        cut: bool = False,
-        labels: bool = False,
-        verdicts: bool = False,
-        outcomes: bool = False,
+        self, question: Asked = None, *, labels: bool = False, verdicts: bool = False, outcomes: bool = False
     ) -> pd.DataFrame:
-        """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first; `cut` as there."""
-        return self._joined(super().candidates(resolved(self, question), cut=cut), labels, verdicts, outcomes)
+        """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""
+        return self._joined(view.candidates(self, resolved(self, question)), labels, verdicts, outcomes)
+
+    def nets(self) -> pd.DataFrame:
+        """One row per net: id, name, sha256, value_head, input_format, size, evaluated (positions)."""
+        import pandas as pd
+
+        count = "(SELECT count(*) FROM net_values WHERE net_id = nets.id)"
+        query = f"SELECT id, name, sha256, value_head, input_format, size, {count} AS evaluated FROM nets ORDER BY id"
+        return pd.read_sql_query(query, self.connection)
+
+    def judges(self) -> pd.DataFrame:
+        """One row per judge: id, label, digest, kind, engine, sha256, limits, options, scored, failed (positions)."""
+        import pandas as pd
+
+        counts = (
+            f"(SELECT count(*) FROM deep_values WHERE judge_id = judges.id AND failed IS {words}) AS {name}"
+            for name, words in (("scored", "NULL"), ("failed", "NOT NULL"))
+        )
+        columns = "id, label, digest, kind, engine, sha256, limits, options"
+        query = f"SELECT {columns}, {', '.join(counts)} FROM judges ORDER BY id"
+        frame = pd.read_sql_query(query, self.connection)
+        for column in ("limits", "options"):
+            frame[column] = frame[column].map(json.loads)
+        return frame
 
     def iter_candidates(self, question: Asked = None) -> Iterator[Candidate]:
         """The candidates as `Candidate` records with labels and verdicts, the largest disagreement first."""
@@ -179,13 +210,13 @@ def stats(
     question: Asked = None,
     *,
     worst: int = 0,
-    save_alpha: FitTo | None = None,
+    use: Mapping[str, str] | None = None,
 ) -> StoreStats:
-    """The contents of a store: positions, nets, oracles, rates of candidates with intervals, labels, cost: `vr stats`.
+    """The contents of a store: positions, nets, judges, rates of candidates with intervals, labels, cost: `vr stats`.
 
-    Fits of alpha are among them if there are enough scores in centipawns; `save_alpha` stores the fit of that name
-    (``slope`` or ``results``) for all later questions to the store. `worst` is the number of candidates to list, the
-    largest disagreement first.
+    Fits of alpha are among them if there are enough scores in centipawns. `use` says what this and all later questions
+    to the store use, as the words of `vr stats --use`: ``{"alpha": "slope", "threshold": "0.4"}``. `worst` is the
+    number of candidates to list, the largest disagreement first.
 
     Returns the `StoreStats`: `figures`, and `lines()`, which are the output of `vr stats`. Raises UsageError for wrong
     arguments, ValueRepairError if the question has no scored positions.
@@ -194,26 +225,71 @@ def stats(
     from valuerepair.report.stats import StoreStats, stats_lines, store_figures
 
     check_least("--worst", worst, 0)
-    with opened_store(store, write=save_alpha is not None) as opened, opened.snapshot():
+    if use:
+        with opened_store(store, write=True) as opened:
+            question = _use(opened, question, use)
+    with opened_store(store) as opened, opened.snapshot():
         resolved_question = resolved(opened, question)
-        fit = alpha_table(opened, resolved_question) if save_alpha or has_enough(opened, resolved_question) else None
-        if fit is not None and save_alpha is not None:
-            opened.set_alpha(*opened.pick(resolved_question.net, resolved_question.oracle), fit.saveable(save_alpha))
         figures = store_figures(opened, resolved_question)
         lines = stats_lines(figures)
         if figures["scored"] is not None:
             lines += _add_sections(opened, resolved_question, figures, worst)
-        if fit is not None:
-            figures["alpha_fit"] = {**fit.as_json(), "saved": save_alpha}
-            lines += ["", *fit.lines(), *fit.saved_lines(save_alpha)]
+        if has_enough(opened, resolved_question):
+            fit = alpha_table(opened, resolved_question)
+            figures["alpha_fit"] = fit.as_json()
+            lines += ["", *fit.lines()]
     return StoreStats(figures, lines)
+
+
+def _use(store: Store, question: Asked, use: Mapping[str, str]) -> Asked:
+    """Sets what is in use, and logs it. Returns the question, with the new threshold if there is one."""
+    names = ("net", "judge", "threshold", "alpha")  # alpha last: it is that of the judge
+    for name in use:
+        check_word("--use", name, names)
+    for name, words in sorted(use.items(), key=lambda item: names.index(item[0])):
+        if words == "auto":
+            store.use(**{name: None})
+        elif name == "threshold":
+            try:
+                threshold = float(words)
+            except ValueError:
+                raise UsageError(f"--use threshold={words}: is not a number") from None
+            check_threshold(threshold)
+            store.use(threshold=threshold)
+            question = asked_with(question, threshold=threshold)
+        elif name == "net":
+            net_id = pick(store, words)[0]
+            store.use(net=store.connection.execute("SELECT sha256 FROM nets WHERE id = ?", (net_id,)).fetchone()[0])
+        elif name == "judge":
+            store.use(judge=judge_of(store, pick(store, None, words)[1]).digest)
+        else:
+            _use_alpha(store, plain(question), words)
+        log.info(f"in use: {name} {words}")
+    return question
+
+
+def _use_alpha(store: Store, question: Question, words: str) -> None:
+    """Puts an alpha in use: a number, a fit (slope, results), or Q from W/D/L (wdl)."""
+    from valuerepair.report.alpha_table import alpha_table
+
+    pair = pick(store, question.net, question.oracle)
+    if words == "wdl":
+        alphas.use_alpha(store, pair, Alpha(DEFAULT_ALPHA, OF_WDL), q_from="wdl")
+    elif words in get_args(FitTo):
+        fit = alpha_table(store, replace(question, alpha=None)).saveable(words)
+        alphas.use_alpha(store, pair, Alpha(fit.alpha, f"fitted on {fit.n:,} positions ({words}), in use"))
+    else:
+        try:
+            alphas.use_alpha(store, pair, Alpha(float(words), "in use"))
+        except ValueError:
+            raise UsageError(f"--use alpha={words}: give centipawns, slope, results, wdl or auto") from None
 
 
 def _add_sections(store: Store, question: Question, figures: dict[str, Any], worst: int) -> list[str]:
     """Adds the sections about candidates to the figures, and returns them as text."""
     from valuerepair.report.stats import label_rows, label_table, section_lines, sections
 
-    candidates = store.candidates(question)
+    candidates = view.candidates(store, question)
     of_candidates = sections(store, candidates, question.threshold)
     figures |= of_candidates
     lines = section_lines(of_candidates)
@@ -253,8 +329,8 @@ def show(
 def merge_stores(stores: Path | Iterable[Path], output: Path = "merged.db", *, quiet: bool = True) -> Merged:
     """Merges stores, for example those of several machines, into a new one, or into one that exists: `vr merge`.
 
-    Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
-    the order does not matter. If stores contradict each other, a rule decides. The result appears whole or not at all.
+    Positions, games, nets and judges are known by their content, so merging a store twice changes nothing. A value
+    counts before a failed search; of different values the first store's stay. The result appears whole or not at all.
     `quiet`: no progress on standard error. Returns `Merged`: the `rows`, those `added`, and the `contradictions`.
     Raises ValueRepairError for files that cannot be merged.
     """

@@ -19,16 +19,17 @@ from valuerepair.api.calls import (
     paths_of,
     resolved,
     shown_progress,
-    split_of,
 )
 from valuerepair.errors import UsageError, ValueRepairError, check_word
 from valuerepair.question import Question
 from valuerepair.store import DEFAULT_PATH, db_option
+from valuerepair.store.alpha import for_training
+from valuerepair.store.pairs import pick
+from valuerepair.store.view import frame
 from valuerepair.training.options import SHARE_OF_GAMES, parse_policy
 
 if TYPE_CHECKING:
     from valuerepair.archives.options import SampleOptions
-    from valuerepair.judge.split import Split
     from valuerepair.store.store import Store
     from valuerepair.training.game_chunks import GameChunksSummary, PolicyFrom
     from valuerepair.training.mix import Mixture
@@ -50,15 +51,14 @@ def train(
     question: Question | None = None,
     options: TrainOptions | None = None,
     *,
-    split: Split | Path | None = None,
     quiet: bool = True,
 ) -> Training:
     """Trains a net (.pb.gz) on training chunks, on a store, or on both, and writes the new one to `output`: `vr train`.
 
     `chunks` are folders and tars, `store` a store that has values of this net; `question` says whose values are learned
-    (its net and threshold are ignored, and alpha None means that of all commands, `Store.alpha`); `options` say how to
-    train, as in ``TrainOptions(steps=500, only="value")``; training never sees the held-out positions of `split`. The
-    same call resumes an interrupted one. `quiet`: no progress on standard error.
+    (its net and threshold are ignored, and alpha None means that of all commands); `options` say how to train, as in
+    ``TrainOptions(steps=500, only="value")``. Training never sees what the store holds out; the default split is made
+    if there is none. The same call resumes an interrupted one. `quiet`: no progress on standard error.
 
     Returns the `Training`; its `lines()` are the output of `vr train`. Its `curve` is a frame with a row each time the
     net was judged, the first of the old net: `step`, `lr`, `train_loss` (mean since the row before), and for held-out
@@ -72,7 +72,6 @@ def train(
 
     options = options or TrainOptions()
     store_path = None if store is None else os.fspath(store)
-    held_out = split_of(split)
     net = os.fspath(net)
     resolved_question = _question_for_net(net, store_path, question or Question())
     try:
@@ -83,7 +82,6 @@ def train(
             store_path,
             resolved_question,
             options,
-            split=held_out,
             quiet=quiet,
         )
     except KeyboardInterrupt:
@@ -91,9 +89,9 @@ def train(
             log.info("not done yet: run the same command again to resume")
         raise
     changed = training.about["written"]["changed"]
-    if store_path is None or not isinstance(split, str | os.PathLike) or not changed:
+    if store_path is None or not changed:
         return training
-    return replace(training, next_step=_comparison(net, os.fspath(output), store_path, os.fspath(split), training))
+    return replace(training, next_step=shlex.join(["vr", "compare", net, os.fspath(output), *db_option(store_path)]))
 
 
 def _question_for_net(net: str, store: str | None, question: Question) -> Question:
@@ -116,21 +114,12 @@ def _check_has_values(store: Store, path: str) -> None:
     """Raises UsageError for a net without values in the store."""
     from valuerepair.judge.compared_nets import measuring_command
 
-    store.pick()  # raises for an empty store, which lacks more than this net
+    pick(store)  # raises for an empty store, which lacks more than this net
     try:
-        store.pick(path)
+        pick(store, path)
     except ValueRepairError:
         words = measuring_command(store, path)
         raise UsageError(f"{path}: {store.path} has no values of this net; first run: {words}") from None
-
-
-def _comparison(net: str, output: str, store: str, split: str, training: Training) -> str:
-    """The command that compares the new net with the old one, on positions that training did not see, by the alpha of
-    the training."""
-    words = ["vr", "compare", net, output, "--split", split, *db_option(store)]
-    if (alpha := training.about["options"]["alpha"]) is not None:
-        words += ["--alpha", f"{alpha:g}"]
-    return shlex.join(words)
 
 
 def write_chunks(
@@ -143,7 +132,6 @@ def write_chunks(
     policy: str | None = None,
     result: Result | None = None,
     sample: SampleOptions | None = None,
-    split: Split | Path | None = None,
     quiet: bool = True,
 ) -> Chunks:
     """Writes lc0's training chunks with the judge's values into the new folder `folder`: `vr chunks`.
@@ -155,7 +143,7 @@ def write_chunks(
     and the policy; None: for a store its own net. `policy` is ``played`` (the default for games), ``net`` (that for a
     store), or ``judge``, with ``judge:0.3`` for a share of it in the default; chunks keep theirs. `result` is ``game``,
     or ``judge`` (the default for a store): a win, draw or loss drawn by the judge's W/D/L. `sample` chooses games by
-    their headers. What the `split` holds out is not written. `quiet`: no progress on standard error.
+    their headers. What the store holds out is not written. `quiet`: no progress on standard error.
 
     The same call resumes an interrupted one of games or a store. An interruption (Ctrl-C) raises Interrupted, with all
     complete tars kept. The result has `lines()`, the output of `vr chunks`, and `broken_off`, archives that break off.
@@ -164,7 +152,7 @@ def write_chunks(
     from valuerepair.outputs import check_folder
     from valuerepair.training.chunk_files import hold_chunks
 
-    paths, question, held_out = paths_of(sources), question or Question(), split_of(split)
+    paths, question = paths_of(sources), question or Question()
     net = None if net is None else os.fspath(net)
     if result is not None:
         check_word("--result", result, ("game", "judge"))
@@ -172,14 +160,14 @@ def write_chunks(
         raise UsageError("--min-elo, --time-control: choose games of archives; there are none")
     check_folder(folder)
     if not paths:
-        return _store_chunks(folder, store or DEFAULT_PATH, net, question, policy, result, held_out, quiet)
+        return _store_chunks(folder, store or DEFAULT_PATH, net, question, policy, result, quiet)
     if hold_chunks(paths):
         if policy is not None or net is not None:
             raise UsageError(f"--{'net' if policy is None else 'policy'}: training chunks keep their policies")
-        return _rescored(paths, folder, store or DEFAULT_PATH, question, result, held_out, quiet)
+        return _rescored(paths, folder, store or DEFAULT_PATH, question, result, quiet)
     if result == "judge":
         raise UsageError("--result judge: chunks of games have the games' results")
-    return _game_chunks(paths, folder, store, net, question, policy, sample, held_out, quiet)
+    return _game_chunks(paths, folder, store, net, question, policy, sample, quiet)
 
 
 def _store_chunks(
@@ -189,18 +177,17 @@ def _store_chunks(
     question: Question,
     policy: str | None,
     result: Result | None,
-    split: Split | None,
     quiet: bool,
 ) -> StoreChunks:
-    from valuerepair.judge.labelled import open_stored
+    from valuerepair.mining.judges import open_net_again
     from valuerepair.training.store_chunks import write_store_chunks
 
     _, share = parse_policy(policy or "net", "net", "judge")
     with opened_store(store) as opened:
-        used, notes = opened.for_training(resolved(opened, replace(question, net=net or question.net)))
-        identity = opened.frame(used, text=False, only=("position_id",)).attrs["net"]
+        used, notes = for_training(opened, resolved(opened, replace(question, net=net or question.net)))
+        identity = frame(opened, used, text=False, only=("position_id",)).attrs["net"]
         with (
-            open_stored(opened, identity, net or question.net) as opened_net,
+            open_net_again(opened, identity, net or question.net) as opened_net,
             shown_progress("writing", "chunks", quiet=quiet) as progress,
         ):
             for line in notes:
@@ -212,7 +199,6 @@ def _store_chunks(
                 used,
                 policy_share=share,
                 result=result or "judge",
-                split=split,
                 progress=progress,
             )
 
@@ -223,16 +209,15 @@ def _rescored(
     store: Stored,
     question: Question,
     result: Result | None,
-    split: Split | None,
     quiet: bool,
 ) -> Rescored:
     from valuerepair.training.rescore import rescore
 
     with opened_store(store) as opened, shown_progress("rescoring", "bytes", quiet=quiet) as progress:
-        used, notes = opened.for_training(resolved(opened, question))
+        used, notes = for_training(opened, resolved(opened, question))
         for line in notes:
             log.info(line)
-        return rescore(chunks, opened, os.fspath(folder), used, result=result or "game", split=split, progress=progress)
+        return rescore(chunks, opened, os.fspath(folder), used, result=result or "game", progress=progress)
 
 
 def _game_chunks(
@@ -243,7 +228,6 @@ def _game_chunks(
     question: Question,
     policy: str | None,
     sample: SampleOptions | None,
-    split: Split | None,
     quiet: bool,
 ) -> GameChunksSummary:
     from valuerepair.training.game_chunks import write_game_chunks
@@ -263,7 +247,6 @@ def _game_chunks(
             net=net,
             store=opened,
             question=question,
-            split=split,
             progress=progress,
         )
     return finished(written, written.interrupted)

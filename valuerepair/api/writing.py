@@ -1,4 +1,4 @@
-"""Files made of a store: tables, books, splits, figures, the report."""
+"""What is made of a store: tables, books, the split, figures, the report."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from valuerepair import outputs
-from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, shown_progress, split_of
-from valuerepair.errors import ValueRepairError
+from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, shown_progress
+from valuerepair.errors import ValueRepairError, check_word
 from valuerepair.files import written_whole
+from valuerepair.question import Question, is_candidate
+from valuerepair.store import db_option
+from valuerepair.store.parts import DEFAULT_FAMILIES, DEFAULT_GAMES
 from valuerepair.store.store import Store
+from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
     from valuerepair.books.options import BookOptions
     from valuerepair.books.write import WrittenBooks
-    from valuerepair.judge.split import PartCount, Split, WrittenSplit
     from valuerepair.report.page import WrittenPage
     from valuerepair.report.style import Drawing
+    from valuerepair.store.parts import Split
 
 log = logging.getLogger(__name__)
 
@@ -34,88 +39,95 @@ def write_books(
     question: Asked = None,
     options: BookOptions | None = None,
     *,
-    split: Split | Path | None = None,
     quiet: bool = True,
 ) -> WrittenBooks:
     """Writes book.pgn (for lc0), book.epd and manifest.json of a store's candidates into `directory`: `vr books`.
 
-    `question` defines a candidate, `options` choose candidates, as in ``BookOptions(parents=2)``. With a `split` the
-    book has its part ``train``. Labels that need the net's policy are completed in the store. Each file appears whole
-    or not at all, the manifest last. `quiet`: no progress on standard error. Returns the `WrittenBooks`: `manifest`
-    describes the files, `lines()` are the output of `vr books`. Raises UsageError, and ValueRepairError if nothing is
-    left to write or the folder is not writable.
+    `question` defines a candidate, `options` choose candidates, as in ``BookOptions(parents=2)``; those that the store
+    holds out are left out. Each file appears whole or not at all, the manifest last. `quiet`: no progress on standard
+    error. Returns the `WrittenBooks`: `manifest` describes the files, `lines()` are the output of `vr books`. Raises
+    UsageError, and ValueRepairError if nothing is left to write or the folder is not writable.
     """
     from valuerepair.books.options import BookOptions
     from valuerepair.books.write import WrittenBooks, check_books, what_next, write_books
-    from valuerepair.judge.labelled import complete, lacks_priors
-    from valuerepair.judge.labels import OF_POLICY
-    from valuerepair.judge.split import split_file
 
-    options, folder = options or BookOptions(), os.fspath(directory)
+    folder = os.fspath(directory)
     check_books(folder)
-    held_out, split_path = split_of(split), os.fspath(split) if isinstance(split, str | os.PathLike) else ""
-    with opened_store(store) as opened:
-        resolved_question = resolved(opened, question)
-        lacking = OF_POLICY.intersection(options.labels) and lacks_priors(opened, opened.candidates(resolved_question))
-    if lacking:
-        with opened_store(store, write=True) as opened:
-            complete(opened, opened.candidates(resolved_question), resolved_question.net, quiet=quiet)
     with (
         opened_store(store) as opened,
         shown_progress("Writing", "positions", quiet=quiet) as progress,
     ):
-        manifest = write_books(opened, folder, resolved_question, options, held_out, progress.advance)
-        next_step = what_next(opened, manifest, folder, split_file(opened) if split is None else split_path)
-        return WrittenBooks(folder, manifest, next_step)
+        asked = replace(resolved(opened, question), beside=True)
+        manifest = write_books(opened, folder, asked, options or BookOptions(), progress.advance)
+        return WrittenBooks(folder, manifest, what_next(opened, manifest, folder))
 
 
-def make_split(
-    store: Path, output: Path = "split.json", *, games: float = 0.15, families: float = 0.10, seed: int = 0
-) -> WrittenSplit:
-    """Chooses the part of a store that training never sees, and writes it to the file `output`: `vr split`.
+def split(
+    store: Stored, *, games: float = DEFAULT_GAMES, families: float = DEFAULT_FAMILIES, seed: int = 0
+) -> ChosenSplit:
+    """Chooses the part of a store that training never sees, and keeps the choice in the store: `vr split`.
 
     `games` is the share of games to hold out and `families` that of positions by families of openings and material,
-    drawn by `seed` (`choose_split`). The store keeps the path of the file. Returns the `WrittenSplit`: the `split`, and
-    for each of its `parts` the number of positions, games and candidates in the store; its `lines()` are the output of
-    `vr split`. Raises UsageError and ValueRepairError.
+    drawn by `seed` (`store.parts.choose`). Returns the `ChosenSplit`: the `split`, and for each of its `parts` the
+    number of positions, games and candidates; its `lines()` are the output of `vr split`. Raises UsageError and
+    ValueRepairError.
     """
-    from valuerepair.judge.split import (
-        WrittenSplit,
-        choose_split,
-        count_parts,
-        keep_split,
-        warning_of_change,
-        write_split,
-    )
+    from valuerepair.store import parts
 
-    path, file = os.fspath(store), os.fspath(output)
-    with opened_store(path) as opened:
-        split = choose_split(opened, games=games, families=families, seed=seed)
-        counts = count_parts(opened, split)
-        written = WrittenSplit(file, split, counts, _after_split(opened, counts, file))
-        if (warning := warning_of_change(opened, split)) is not None:
-            log.warning(warning)
-    write_split(file, split)
+    with opened_store(store, write=True) as opened:
+        chosen = parts.choose(opened, games=games, families=families, seed=seed)
+        opened.commit()
+        question = resolved(opened, None)
+        counts = _parts(opened, question)
+        next_step = shlex.join(["vr", "books", *db_option(opened.path)]) if counts[parts.TRAIN].candidates else None
+        return ChosenSplit(opened.path, chosen, question.threshold, counts, next_step)
+
+
+class PartCount(NamedTuple):
+    """What a store has of a part; `candidates` is None if nothing is scored yet."""
+
+    positions: int
+    games: int
+    candidates: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenSplit:
+    """What is held out of the `store`, what it has of each part, by its name, with candidates at the `threshold`, and
+    the next command: None if there is no candidate to train on."""
+
+    store: str
+    split: Split
+    threshold: float
+    parts: Mapping[str, PartCount]
+    next_step: str | None
+
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        scored = all(count.candidates is not None for count in self.parts.values())
+        head = f"candidates at {self.threshold:g}" if scored else ""
+        rows = (
+            (name, count.positions, count.games, "" if count.candidates is None else count.candidates)
+            for name, count in self.parts.items()
+        )
+        next_lines = [] if self.next_step is None else [f"next: {self.next_step}"]
+        columns = f":<10 | positions:>11, | games:>11, | {head}:>19,"
+        return [f"{self.store}: {self.split}", *table_lines(columns, rows), *next_lines]
+
+
+def _parts(store: Store, question: Question) -> dict[str, PartCount]:
+    """What the store has of each part."""
+    from valuerepair.store.parts import PARTS
+    from valuerepair.store.view import frame
+
+    query = "SELECT part, count(*), count(DISTINCT game_id) FROM positions GROUP BY part"
+    counts = {part: (positions, games) for part, positions, games in store.connection.execute(query)}
     try:
-        with opened_store(path, write=True) as opened:
-            keep_split(opened, file)
-    except ValueRepairError as error:
-        log.info(f"{error}; so the store does not keep the path of {file}: give --split to every command")
-    return written
-
-
-def _after_split(store: Store, counts: Mapping[str, PartCount], output: str) -> str | None:
-    """The next command for the candidates of the part ``train``: `vr expand`, or `vr books` if their net or engine is
-    not available."""
-    from valuerepair.judge.split import PARTS, TRAIN
-    from valuerepair.runs.stored_oracle import can_search_again
-    from valuerepair.store import db_option
-    from valuerepair.store.files import from_here
-
-    if not counts[PARTS[TRAIN]].candidates:
-        return None
-    name = "expand" if can_search_again(store, *store.pick(None, None)) else "books"
-    return shlex.join(["vr", name, *db_option(store.path), "--split", from_here(output)])
+        scored = frame(store, replace(question, beside=True), only=("part", "disagreement"))
+    except ValueRepairError:  # nothing is scored
+        return {part: PartCount(*counts.get(part, (0, 0)), None) for part in PARTS}
+    candidates = scored["part"][is_candidate(scored["disagreement"], question.threshold)].value_counts()
+    return {part: PartCount(*counts.get(part, (0, 0)), int(candidates.get(part, 0))) for part in PARTS}
 
 
 def export(
@@ -124,41 +136,38 @@ def export(
     question: Asked = None,
     *,
     candidates_only: bool = False,
-    split: Split | Path | None = None,
     part: str | None = None,
 ) -> int:
     """Writes a store's positions as a table, a row with all facts and labels for each: `vr export`.
 
     The name of the file `path` says the form: ``.parquet``, ``.jsonl``, ``.csv``, or ``.epd`` for the candidates alone
     as lines of EPD. The file appears whole or not at all; without a path, JSON lines go to standard output. The table
-    has all positions scored by the `question`'s net and oracle, or its candidates alone, the largest disagreement
-    first; with a `split` only one `part` of it (None: ``train``). A column ``disagreement_weight`` has the soft weight
-    of each position (`judge.weights.weights_of`). Returns the number of rows. Raises UsageError and ValueRepairError.
+    has all positions scored by the `question`'s net and judge, or its candidates alone, the largest disagreement first;
+    with a `part` only those of ``train``, ``games``, ``families``, or ``held-out``, which is both. A column
+    ``disagreement_weight`` has the soft weight of each position (`judge.weights.weights_of`). Returns the number of
+    rows. Raises UsageError and ValueRepairError.
     """
     from valuerepair.books.write import candidate_epd
-    from valuerepair.judge.labelled import with_labels
-    from valuerepair.judge.split import check_part
+    from valuerepair.judge.labels import with_labels
     from valuerepair.judge.weights import weights_of
     from valuerepair.store.export import format_of, write_stream
+    from valuerepair.store.parts import FAMILIES, GAMES, HELD_OUT, TRAIN
+    from valuerepair.store.view import candidates, frame
 
-    check_part(part, split)
-    file, held_out = None if path is None else os.fspath(path), split_of(split)
+    check_word("--part", part or TRAIN, (TRAIN, GAMES, FAMILIES, "held-out"))
+    file = None if path is None else os.fspath(path)
     # A wrong path of the file is reported before a large store is read.
     form = "jsonl" if file is None else format_of(file)
     if file is not None:
         outputs.check_output(file)
     with opened_store(store) as opened:
-        resolved_question = resolved(opened, question)
-        rows = (
-            opened.candidates(resolved_question)
-            if candidates_only or form == "epd"
-            else opened.frame(resolved_question)
-        )
-        if held_out is not None:
-            rows = rows[held_out.among(opened, rows["position_id"].to_numpy(np.int64), part or "train")]
+        asked = replace(resolved(opened, question), beside=True)
+        rows = candidates(opened, asked) if candidates_only or form == "epd" else frame(opened, asked)
+        if part is not None:
+            rows = rows[rows["part"].isin(HELD_OUT if part == "held-out" else (part,))]
         if form != "epd":
             rows = with_labels(opened, rows)
-            weights = weights_of(rows["disagreement"].to_numpy(np.float64), resolved_question.threshold)
+            weights = weights_of(rows["disagreement"].to_numpy(np.float64), asked.threshold)
             rows = rows.assign(disagreement_weight=weights)
     with _stream(file) as stream:
         if form == "epd":

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
 
 import valuerepair as vr
-from valuerepair.cli.options import ARCHIVE, DB, DEEP, FILE, JOBS, NET, SEED, SPLIT, device_option, question
+from valuerepair.cli.options import ARCHIVE, DB, DEEP, FILE, JOBS, NET, SEED, device_option, question
 from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
+from valuerepair.question import DEFAULT_THRESHOLD
+
+
+def _parse_margin(value: Any) -> float | None:
+    """``off`` (None) or a number: a type of options. Raises BadParameter."""
+    if value is None or value == "off":
+        return None
+    with suppress(ValueError):
+        if 0 < float(value) < float("inf"):
+            return float(value)
+    raise click.BadParameter(f"{value}: give a share of the threshold above 0, as 0.5, or off")
 
 
 @click.command()
@@ -24,25 +36,31 @@ from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
     "--off-game",
     metavar="SHARE",
     help="Draw this share of the positions from beside the games, as a search reaches them: 0.5, or a share per kind: "
-    "aside:0.25,policy:0.1,search:0.25 (after a random legal move, after the policy's 3rd to 6th move, at a node of a "
-    "short search).  [default: none]",
+    "random_move:0.25,policy_move:0.1,search_node:0.25 (after a random legal move, after the policy's 3rd to 6th move, "
+    "at a node of a short search).  [default: none]",
 )
 @click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
 @click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
-@question("Smallest |net Q - deep Q| of a candidate; can be changed later.", net=None, oracle=False, expanded=None)
+@click.option(
+    "--threshold",
+    type=float,
+    help="Smallest |net Q - deep Q| of a candidate; the store keeps it for other commands.  [default: the one in use, "
+    f"at first {DEFAULT_THRESHOLD:g}]",
+)
 @click.option(
     "--screen",
-    default="auto",
-    help="Search in full only positions that short searches leave as possible candidates; off: search all positions in "
-    "full; 5000,50000: the nodes of the short searches. More settings: recall=0.98 (share of the candidates to keep), "
-    "audit=0.02 (share of the others to search in full too, which measures recall), as in auto,recall=0.99.",
+    type=_parse_margin,
+    metavar="MARGIN|off",
+    default="0.5",
+    help="Search a twentieth of the nodes first, and in full only where that is at least MARGIN times the threshold "
+    "from the net; off: search all positions in full.",
 )
 @device_option()
 @click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")
 @SEED(help="The same seed draws the same positions.")
 @JOBS(help="Searches that run at once.  [default: one engine per core; mcts: full batches]")
 @DB
-def mine(archives: tuple[str, ...], db: str, question: vr.Question | vr.Worst, **options: Any) -> None:
+def mine(archives: tuple[str, ...], db: str, threshold: float | None, **options: Any) -> None:
     """Find the positions a net misjudges.
 
     ARCHIVE is a PGN, EPD or FEN file (plain, .gz, .bz2, .xz or .zst), lichess's evaluation dump (.jsonl), lc0 training
@@ -62,6 +80,7 @@ def mine(archives: tuple[str, ...], db: str, question: vr.Question | vr.Worst, *
     # --positions alone draws from all plies of each game.
     sample = vr.SampleOptions(per_game=1 if sampled["positions"] is None else None, seed=options.pop("seed"), **sampled)
     workers = options.pop("jobs")
+    question = None if threshold is None else vr.Question(threshold=threshold)
     summary = print_result(
         lambda: vr.mine(archives, db, sample, question=question, workers=workers, quiet=is_quiet(), **options)
     )
@@ -78,9 +97,9 @@ def mine(archives: tuple[str, ...], db: str, question: vr.Question | vr.Worst, *
 def confirm(db: str, question: vr.Question | vr.Worst, deep: str | None, limit: int | None) -> None:
     """Look again at the candidates, and report who was right: the search, the net, or neither for certain.
 
-    Each candidate, the largest disagreement first, is searched deeper, and so are the positions after the net's
-    preferred move and after the search's. Results are stored; verdicts are computed from them with the given alpha
-    (docs/methods.md). A run can be stopped at any time (Ctrl-C) and the same command continues.
+    Each candidate, the largest disagreement first, is searched deeper. The search was right if the second look is in
+    its third of the way from the net's Q to its own, the net if it is in the net's third (docs/methods.md). Stop at any
+    time with Ctrl-C; the same command continues.
 
     \b
     Example:
@@ -94,29 +113,22 @@ def confirm(db: str, question: vr.Question | vr.Worst, deep: str | None, limit: 
 @click.command()
 @DB
 @click.option("--positions", type=int, help="Stop after searching this many positions in total.  [default: no limit]")
-@question("|net Q - deep Q| of the candidates to start from and to look for.", expanded=None)
-@SPLIT(help="A file of vr split: start only from candidates of its part train.")
+@question("|net Q - deep Q| of the candidates to start from and to look for.")
 @DEEP(help="The deep search, if the store does not say how to run it: uci:/path,nodes=N.")
-def expand(
-    db: str, question: vr.Question | vr.Worst, positions: int | None, split: str | None, deep: str | None
-) -> None:
+def expand(db: str, question: vr.Question | vr.Worst, positions: int | None, deep: str | None) -> None:
     """Search the positions around the candidates: where a net is wrong once, it is often wrong again nearby.
 
-    From each candidate four kinds of steps lead to neighbours. Line: the positions that the deep search expects, whose
-    value it gives at no cost. Parents: one, two and four plies earlier in the game. Children: after the moves that the
-    net prefers. Game: the other plies of the game. Neighbours are searched by the same deep search and stored as
-    neighbours, which rates of the archive leave out. The next searches go where they have found most candidates so far,
-    and the run ends when they find fewer than in the archive. It can be stopped at any time (Ctrl-C) and the same
-    command continues; with more --positions it continues further.
+    Neighbours of a candidate are the positions on the line that the judge expects, the earlier ones of its game, and
+    those after the moves that the net prefers. The net values all of them, and the judge searches first where the net
+    is furthest from what the candidate's value lets expect. Neighbours go into books and training, and never into
+    rates. Candidates that vr split holds out are left alone. Stop at any time with Ctrl-C; the same command continues.
 
     \b
     Example:
       vr expand
       vr expand --positions 5000
     """
-    print_result(
-        lambda: vr.expand(db, question, positions=positions, deep=deep, split=split, quiet=is_quiet()),
-    )
+    print_result(lambda: vr.expand(db, question, positions=positions, deep=deep, quiet=is_quiet()))
 
 
 @click.command()
@@ -127,9 +139,9 @@ def expand(
 def merge(stores: tuple[str, ...], output: str) -> None:
     """Merge stores, for example those of several machines, into one.
 
-    Positions, runs, nets and searches are identified by their content, so merging a store twice changes nothing, and
-    the order does not matter. Contradictions between stores are counted, and a rule decides (docs/methods.md,
-    Merging). The stores themselves are not changed. The result appears whole or not at all.
+    Positions, games, nets and judges are known by their content, so merging a store twice changes nothing. A value
+    counts before a failed search; where two stores have different values, the first one's stay, and the number is
+    printed. The stores themselves are not changed. The result appears whole or not at all.
 
     \b
     Example:

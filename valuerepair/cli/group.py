@@ -1,4 +1,4 @@
-"""The group behind `vr`, its defaults from ./valuerepair.toml, and commands whose help has headings."""
+"""The group behind `vr`, and its defaults from ./valuerepair.toml."""
 
 from __future__ import annotations
 
@@ -91,22 +91,3 @@ def _defaults(command: click.Command, table: Any, where: str) -> dict[str, Any]:
             raise UsageError(f"{DEFAULTS}: [{where}] {key}: no such option{nearest(name, [*options, *subcommands])}")
         defaults[name] = value
     return defaults
-
-
-class SectionedCommand(click.Command):
-    """A command whose options are listed under headings: `sections` is heading -> long names; the others come last."""
-
-    def __init__(self, *args: Any, sections: Mapping[str, str] | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.sections = {heading: names.split() for heading, names in (sections or {}).items()}
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records = {
-            param.opts[-1].lstrip("-"): record
-            for param in self.get_params(ctx)
-            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)) is not None
-        }
-        sections = {heading: [records.pop(name) for name in names] for heading, names in self.sections.items()}
-        for heading, rows in {**sections, "Other options": list(records.values())}.items():
-            with formatter.section(heading):
-                formatter.write_dl(rows)

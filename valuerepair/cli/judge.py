@@ -9,6 +9,7 @@ import click
 import valuerepair as vr
 from valuerepair.cli.options import (
     DB,
+    DEEP,
     FILE,
     GAMES_FILE,
     JOBS,
@@ -18,7 +19,6 @@ from valuerepair.cli.options import (
     OUTPUT,
     RESIGN,
     SEED,
-    SPLIT,
     device_option,
     part_option,
     question,
@@ -30,15 +30,12 @@ from valuerepair.cli.printing import is_quiet, print_result
 @click.command()
 @click.argument("nets", nargs=-1, required=True, metavar="OLD NEW...")
 @DB
-@question("|net Q - deep Q| of a candidate; a share is of the old net's positions.", net=None, expanded=None)
-@SPLIT(help="A file of vr split: compare only on what it holds out.")
-@part_option(help="Which held-out part", default="held-out")
-@click.option(
-    "--rejudge",
-    metavar="SPEC",
-    help="Also have a deeper oracle judge 2,000 of the positions, as --deep of `vr mine`: stockfish:nodes=1000000.",
+@question("|net Q - deep Q| of a candidate; a share is of the old net's positions.", net=None)
+@part_option("all", help="Compare on one part", default="held-out, or all if nothing is held out")
+@DEEP(
+    help="Also compare by a deeper judge on a random sample of 2,000 of the positions, as in `vr mine`: "
+    "stockfish:nodes=1000000."
 )
-@click.option("--rejudge-positions", type=int, hidden=True, help="How many, in place of 2,000.")
 @click.option(
     "-o",
     "--output",
@@ -55,21 +52,16 @@ def compare(nets: tuple[str, ...], db: str, question: vr.Question | vr.Worst, js
     Each NEW net is compared with the OLD one; a net is a file, a name or a SHA-256. Values that the store lacks are
     computed from the net's file and stored; stop with Ctrl-C, and the same command continues. Judge by all positions:
     the old net's candidates were chosen because they are its worst errors, and any other net looks better on them. At
-    the end there is a row for each kind of position, in games and beside them, and whether the new net is the better
-    judge of all of them. With --rejudge a deeper oracle judges positions again: where two nets' verdicts differ, where
-    one is near the threshold, and some of all others; the nets are then compared by it, each position weighed by its
-    inverse chance.
+    the end there is a row for each origin of positions, in games and beside them, and whether the new net is the better
+    judge of all of them.
 
     \b
     Example:
       vr compare old.pb.gz new.pb.gz
-      vr compare old.pb.gz new.pb.gz --split split.json
-      vr compare old.pb.gz new.pb.gz --split split.json --rejudge stockfish:nodes=1000000
-      vr compare old.pb.gz control.pb.gz new.pb.gz --split split.json --part families
+      vr compare old.pb.gz new.pb.gz --deep stockfish:nodes=1000000
+      vr compare old.pb.gz control.pb.gz new.pb.gz --part families
       vr compare maia-1900 new.pb.gz --threshold 0.4 --plot repaired.svg -o wrong.csv
     """
-    if options["rejudge_positions"] is None:
-        del options["rejudge_positions"]
     print_result(lambda: vr.compare(db, nets, question, quiet=is_quiet(), **options), json)
 
 

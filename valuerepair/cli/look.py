@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 import valuerepair as vr
-from valuerepair.cli.options import DB, FILE, JSON, OUTPUT, SPLIT, part_option, question, typed
+from valuerepair.cli.options import DB, FILE, JSON, OUTPUT, part_option, question, typed
 from valuerepair.cli.printing import is_quiet, print_result
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, pairs_of
 from valuerepair.report.figures import KINDS, STORE
 
 
@@ -20,18 +20,20 @@ from valuerepair.report.figures import KINDS, STORE
 @question("|net Q - deep Q| of a candidate, for the rates by phase, side and sign, and for labels.")
 @click.option("--worst", type=click.IntRange(0), default=0, help="List this many candidates with labels, worst first.")
 @click.option(
-    "--save-alpha",
-    type=click.Choice(["slope", "results"]),
-    help="Store this fit; later commands use it, even after more is mined.",
+    "--use",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="What this and later commands on the store use: net=, judge=, threshold=, or alpha=: a number, slope or "
+    "results (today's fit), or wdl (Q of the judge's W/D/L). auto: the default again. May be repeated.",
 )
 @JSON
-def stats(db: str, question: vr.Question | vr.Worst, json: bool, **options: Any) -> None:
-    """Show what is in the store: positions, nets, oracles, candidate rates with 95 % intervals, and what it cost.
+def stats(db: str, question: vr.Question | vr.Worst, use: tuple[str, ...], json: bool, **options: Any) -> None:
+    """Show what is in the store: positions, nets, judges, candidate rates with 95 % intervals, and what it cost.
 
     It begins with the rate of candidates at the threshold. It also shows which labels these candidates have
     (docs/methods.md: what these mean and what they do not prove), how often a second look found the search right
     (vr confirm), whether the games played from them (vr selfplay) agree with the net or with the search, and, with -v,
-    where screening cut positions.
+    what screening kept and saved.
 
     From 300 positions with a score in centipawns on, two fits of alpha of Q = 2 / (1 + exp(-cp / alpha)) - 1 are shown:
     so that, on average, deep Q rises as fast as net Q (slope), which all commands use; and to the results of the games
@@ -42,10 +44,10 @@ def stats(db: str, question: vr.Question | vr.Worst, json: bool, **options: Any)
       vr stats
       vr stats --threshold 0.8 --json
       vr stats --worst 20
-      vr stats --oracle "stockfish 17 nodes=1000000"
-      vr stats --save-alpha slope
+      vr stats --use judge="stockfish 17 nodes=1000000" --use alpha=slope
     """
-    print_result(lambda: vr.stats(db, question, **options), json)
+    settings = dict(pairs_of(use, "--use ", "as in --use threshold=0.4"))
+    print_result(lambda: vr.stats(db, question, use=settings, **options), json)
 
 
 @click.command()
@@ -53,7 +55,7 @@ def stats(db: str, question: vr.Question | vr.Worst, json: bool, **options: Any)
 @click.option("--svg", type=OUTPUT, metavar="FILE", help="Also write the board with arrows as SVG.")
 @click.option("--json", is_flag=True, help="One JSON object, and no board.")
 @DB
-@question(None, expanded=None)
+@question(None)
 def show(position: tuple[str, ...], svg: str | None, json: bool, db: str, question: vr.Question | vr.Worst) -> None:
     """Show a position of the store: the board, what net and search say of it, and where it came from.
 
@@ -132,7 +134,7 @@ def _check(context: click.Context, name: str, source: str | None) -> None:
 @click.command()
 @click.option("-o", "--output", type=OUTPUT, default="report.html", help="The file.")
 @DB
-@question(expanded=None)
+@question()
 def report(output: str, db: str, question: vr.Question | vr.Worst) -> None:
     """Write a report on a store: one HTML file that needs no network, for a browser.
 
@@ -157,16 +159,10 @@ def report(output: str, db: str, question: vr.Question | vr.Worst) -> None:
     metavar="FILE",
     help="The file: .parquet, .jsonl, .csv or .epd.  [default: JSON lines on standard output]",
 )
-@SPLIT(help="A file of vr split: write only the positions of one of its parts.")
-@part_option("train", help="Which part of the split", default="train")
-@question("Write only candidates, the largest disagreement first.", default=None)
+@part_option("train", help="Write only the positions of one part", default="all positions")
+@question("Write only candidates, the largest disagreement first.", or_all=True)
 def export(
-    db: str,
-    output: str | None,
-    split: str | None,
-    part: str | None,
-    question: vr.Question | vr.Worst,
-    candidates_only: bool,
+    db: str, output: str | None, part: str | None, question: vr.Question | vr.Worst, candidates_only: bool
 ) -> None:
     """Write all positions scored by a net and a deep search: a row for each, with everything known about it.
 
@@ -177,7 +173,7 @@ def export(
     Example:
       vr export | head
       vr export -o candidates.parquet --threshold 0.55
-      vr export -o train.csv --split split.json
+      vr export -o train.csv --part train
       vr export -o candidates.epd
     """
-    vr.export(db, output, question, candidates_only=candidates_only, split=split, part=part)
+    vr.export(db, output, question, candidates_only=candidates_only, part=part)

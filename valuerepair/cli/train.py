@@ -7,25 +7,17 @@ from typing import Any, get_args
 import click
 
 import valuerepair as vr
-from valuerepair.cli.group import SectionedCommand
 from valuerepair.cli.options import (
-    ALPHA,
     ARCHIVE,
     DB,
-    EXPANDED_TO_LEARN,
     FILE,
     GAMES_FILE,
     JSON,
     NET,
     NEW_FOLDER,
-    ORACLE,
-    OUTPUT,
     RESIGN,
     SEED,
     SET,
-    SPLIT,
-    AlphaOption,
-    alpha_option,
     device_option,
     question,
     settings_of,
@@ -33,31 +25,30 @@ from valuerepair.cli.options import (
 )
 from valuerepair.cli.printing import fail_if_broken_off, is_quiet, print_result
 from valuerepair.errors import UsageError
-from valuerepair.question import Expanded
 from valuerepair.store import DEFAULT_PATH
 from valuerepair.training.options import MOST_STEPS, PASSES, POLICY, SETTINGS, SHARE_OF_GAMES, Only, TrainOptions
 
 
 @click.command()
 @DB
-@click.option("-o", "--output", type=OUTPUT, default="split.json", metavar="FILE", help="The file to write.")
 @click.option("--games", default=0.15, help="Share of games to hold out.")
 @click.option("--families", default=0.10, help="Share of positions to hold out by opening or material family.")
 @SEED(help="Seed of the draw of games and families.")
-def split(db: str, output: str, **options: Any) -> None:
+def split(db: str, **options: Any) -> None:
     """Choose what training never sees, to judge by: games, and families of positions.
 
-    Games are drawn by hash, so that adding games moves none to another part. Families of openings and of material are
-    drawn until they hold about the given share; other positions of their games are neither trained on nor judged by.
-    The values of the positions play no part in the draw. The file can be read and edited; other commands take it as
-    --split. Prints the size of each part.
+    Games are drawn by the hash of their moves, so that games that are mined later have their part, too. Families of
+    openings and of material are drawn until they hold about the given share; other positions of their games are neither
+    trained on nor judged by. The values of the positions play no part in the draw. The store keeps the choice, and
+    training, books and chunks leave out what is held out; without vr split they make the default one. Prints the size
+    of each part.
 
     \b
     Example:
-      vr split -o split.json
+      vr split
       vr split --games 0.2 --families 0
     """
-    print_result(lambda: vr.make_split(db, output, **options), of_files=True)
+    print_result(lambda: vr.split(db, **options))
 
 
 @click.command()
@@ -68,25 +59,23 @@ def split(db: str, output: str, **options: Any) -> None:
     "--label", multiple=True, help="Keep positions with this label, or with all of several (docs/methods.md)."
 )
 @click.option("--limit", type=int, help="Write at most this many positions, the largest disagreements; parents apart.")
-@SPLIT(help="A file of vr split: only its part train goes into the book.")
 @click.option("--parents", default=0, help="Also write the positions up to this many plies earlier, with less weight.")
 @click.option("-o", "--output", type=NEW_FOLDER, default="valuerepair-books", help="Folder for the files.")
-def books(
-    question: vr.Question | vr.Worst, output: str, db: str, split: str | None, label: tuple[str, ...], **chosen: Any
-) -> None:
+def books(question: vr.Question | vr.Worst, output: str, db: str, label: tuple[str, ...], **chosen: Any) -> None:
     """Write opening books from the candidates in the store.
 
-    Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says how they were made. At
-    most five positions are of one candidate and what vr expand reached from it.
+    Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says how they were made.
+    Positions that vr split holds out are left out. At most five positions are of one candidate and what vr expand
+    reached from it.
 
     \b
     Example:
       vr books --threshold 0.55
-      vr books --threshold 0.3 --split split.json -o repair-books
+      vr books --threshold 0.3 -o repair-books
       vr books --threshold 0.55 --confirmed --parents 2
     """
     options = vr.BookOptions(labels=label, **chosen)
-    print_result(lambda: vr.write_books(db, output, question, options, split=split, quiet=is_quiet()), of_files=True)
+    print_result(lambda: vr.write_books(db, output, question, options, quiet=is_quiet()), of_files=True)
 
 
 @click.command()
@@ -111,7 +100,6 @@ def books(
 @SET
 @RESIGN
 @click.option("--engine", type=click.Choice(["mcts", "lc0"]), default="mcts", help="Who plays.")
-@SPLIT(help="A file of vr split: training records of a game end where it reaches what is held out.")
 @SEED(help="Seed for temperature and noise.")
 @DB
 @device_option()
@@ -123,7 +111,8 @@ def selfplay(book: str, **options: Any) -> None:
     each move, and to the store; vr stats then compares results with the values. The same command continues a run that
     was stopped. --set takes parameters of the search, and two rules of the games: syzygy=FOLDERS, whose tables decide
     games, and max_plies=N, after which they end undecided (450; 0: no limit). With --resign a fifth of the games is
-    played on, which shows how often resigning would be wrong.
+    played on, which shows how often resigning would be wrong. Training records of a game end where it reaches what the
+    store holds out (vr split).
 
     \b
     Example:
@@ -149,9 +138,7 @@ def selfplay(book: str, **options: Any) -> None:
         rules=vr.Rules(resign=resign, no_resign_share=share).with_settings(of_games),
     )
     store, output, quiet = options["db"], options["output"], is_quiet() or options["json"]
-    print_result(
-        lambda: vr.selfplay(book, output, store, selfplay_options, split=options["split"], quiet=quiet), options["json"]
-    )
+    print_result(lambda: vr.selfplay(book, output, store, selfplay_options, quiet=quiet), options["json"])
 
 
 @click.command()
@@ -179,26 +166,24 @@ def selfplay(book: str, **options: Any) -> None:
     type=click.Choice(["game", "judge"]),
     help="result_q: the game's result, or 1, 0 or -1 drawn by the judge's W/D/L.  [default: of a store judge]",
 )
-@SPLIT(help="A file of vr split: write nothing that it holds out.")
-@alpha_option()
 @click.option("--min-elo", type=int, help="Only games in which both players have at least this rating.  [default: any]")
 @click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
-def chunks(sources: tuple[str, ...], output: str, alpha: AlphaOption, **options: Any) -> None:
+def chunks(sources: tuple[str, ...], output: str, **options: Any) -> None:
     """Write lc0 training chunks with the judge's values: of games, of chunks that exist, or of the store alone.
 
     SOURCES are games as in vr mine: each with a result becomes a chunk, with the game's result, and in best_q and
     root_q the value that the store or the game has of the position. Or SOURCES are lc0 training chunks of version 6 and
     plain tars of them: records of judged positions get the judge's values, all others stay as they are. Without SOURCES
-    each judged position of the store becomes a chunk of one record. Ctrl-C stops; the same command resumes after the
-    last complete tar.
+    each judged position of the store becomes a chunk of one record. What the store holds out (vr split) is left out.
+    Ctrl-C stops; the same command resumes after the last complete tar.
 
     \b
     Example:
       vr chunks games.pgn.zst -o normal-chunks
       vr chunks lichess.pgn.zst --min-elo 2200 --time-control rapid,classical --net my-net.pb.gz -o normal-chunks
-      vr chunks games.pgn.zst --db valuerepair.db --split split.json --policy judge:0.5 -o judged-chunks
+      vr chunks games.pgn.zst --db valuerepair.db --policy judge:0.5 -o judged-chunks
       vr chunks lc0-data/ -o rescored
-      vr chunks --split split.json -o position-chunks
+      vr chunks -o position-chunks
     """
     games = {name: value for name in ("min_elo", "time_control") if (value := options.pop(name)) is not None}
     result = print_result(
@@ -206,7 +191,6 @@ def chunks(sources: tuple[str, ...], output: str, alpha: AlphaOption, **options:
             sources,
             output,
             store=options.pop("db"),
-            question=vr.Question(alpha=alpha.alpha, q_from=alpha.q_from),
             sample=vr.SampleOptions(**games) if games else None,
             quiet=is_quiet(),
             **options,
@@ -245,13 +229,7 @@ def mix(repair: tuple[str, ...], normal: tuple[str, ...], share: float, output: 
 _DEFAULTS = TrainOptions()
 
 
-@click.command(
-    cls=SectionedCommand,
-    sections={
-        "Most used": "net output db split steps lr only policy seed set",
-        "Which values": "oracle alpha expanded control",
-    },
-)
+@click.command()
 @click.argument("chunks", type=ARCHIVE, nargs=-1, metavar="[CHUNKS]...")
 @click.option("--net", required=True, metavar="NET", help="The net to train, a .pb.gz.")
 @click.option(
@@ -263,7 +241,6 @@ _DEFAULTS = TrainOptions()
     help="The new net, a .pb.gz.",
 )
 @click.option("--db", type=FILE, envvar="VR_DB", help="Learn the judge's values for the positions of this store.")
-@SPLIT(help="A file of vr split: learn only from its part train, and from no chunk with a position that it holds out.")
 @click.option("--only", type=click.Choice(get_args(Only)), default="all", help="Which parameters to train.")
 @click.option(
     "--steps", type=int, help=f"Training steps.  [default: {PASSES} passes over the positions, at most {MOST_STEPS:,}]"
@@ -276,9 +253,6 @@ _DEFAULTS = TrainOptions()
     f"[default: {POLICY}]",
 )
 @click.option("--control", is_flag=True, help="Learn no candidates: what training does without them.")
-@ORACLE
-@ALPHA
-@click.option("--expanded", type=click.Choice(get_args(Expanded)), default="no", help=EXPANDED_TO_LEARN)
 @click.option(
     "--set",
     multiple=True,
@@ -291,16 +265,13 @@ def train(
     net: str,
     output: str,
     db: str | None,
-    split: str | None,
-    oracle: str | None,
-    alpha: AlphaOption,
-    expanded: Expanded,
     **options: Any,
 ) -> None:
     """Train an lc0 net: an old .pb.gz becomes a new one, on a CPU or a GPU.
 
     CHUNKS are folders of lc0 training chunks of version 6 (.gz) and uncompressed tars of them, as vr mix writes them;
-    --db trains on mined positions, without self-play. During training the net is judged on held-out games, by all their
+    --db trains on mined positions, without self-play, and leaves out what the store holds out (vr split), in CHUNKS,
+    too. During training the net is judged on held-out games, by all their
     positions and not only by candidates. The best net is written, with as much of its change as the held-out games
     support; lc0 reads the file again to check it. A file .training.json beside it has the options, the curve and what
     was written. Stop with Ctrl-C; the same command continues. Needs pip install 'valuerepair[train]'.
@@ -311,13 +282,10 @@ def train(
       vr train --db valuerepair.db --net old.pb.gz -o new.pb.gz
       vr train --db valuerepair.db --policy judge:0.3 --set amplitude=0.5 --net old.pb.gz -o new.pb.gz
       vr train --db valuerepair.db --control --net old.pb.gz -o control.pb.gz
-      vr train --db valuerepair.db --split split.json --set disagreement_weight=0.5 --net old.pb.gz -o new.pb.gz
+      vr train --db valuerepair.db --set disagreement_weight=0.5 --net old.pb.gz -o new.pb.gz
       vr train mixture --net old.pb.gz -o new.pb.gz --only value --steps 500 --lr 5e-5 --set q_ratio=1
     """
     settings = settings_of({"set": options.pop("set")}, listed="`vr train --help` names them all")
     train_options = TrainOptions(**options).with_settings(settings)
-    question = vr.Question(oracle=oracle, alpha=alpha.alpha, q_from=alpha.q_from, expanded=expanded)
-    result = print_result(
-        lambda: vr.train(net, output, chunks, db, question, train_options, split=split, quiet=is_quiet())
-    )
+    result = print_result(lambda: vr.train(net, output, chunks, db, options=train_options, quiet=is_quiet()))
     fail_if_broken_off(result.broken_off)

@@ -55,9 +55,12 @@ def chosen_alpha(store: Store, pair: Pair, requested: float | None = None) -> va
     return values.Alpha(used["value"], used["origin"])
 
 
-def use_alpha(store: Store, pair: Pair, used: values.Alpha) -> None:
-    """Puts an alpha in use with this net and this judge: a slope of 1 is that of one net."""
-    store.use(alpha={**asdict(used), "net": net_key(store, pair[0]), "judge": judge_of(store, pair[1]).digest})
+def use_alpha(store: Store, pair: Pair, used: values.Alpha, q_from: QFrom = "cp") -> None:
+    """Puts an alpha in use with this net and this judge: a slope of 1 is that of one net; or Q from W/D/L."""
+    if not 0 < used.value < math.inf:
+        raise UsageError(f"alpha must be a positive number of centipawns, not {used.value:g}")
+    names = {"net": net_key(store, pair[0]), "judge": judge_of(store, pair[1]).digest}
+    store.use(alpha={**asdict(used), **names, "q_from": q_from})
 
 
 def for_training(store: Store, question: Question) -> tuple[Question, list[str]]:
