@@ -22,8 +22,8 @@ from .api.training import mix as mix
 from .api.training import train as train
 from .api.training import write_chunks as write_chunks
 from .api.writing import export as export
-from .api.writing import make_split as make_split
 from .api.writing import plot as plot
+from .api.writing import split as split
 from .api.writing import write_books as write_books
 from .api.writing import write_report as write_report
 from .archives.options import SampleOptions as SampleOptions
@@ -38,10 +38,6 @@ from .doctor import examine as examine
 from .errors import Interrupted as Interrupted
 from .errors import UsageError as UsageError
 from .errors import ValueRepairError as ValueRepairError
-from .judge.split import Split as Split
-from .judge.split import choose_split as choose_split
-from .judge.split import read_split as read_split
-from .judge.split import write_split as write_split
 from .mcts.params import SearchParams as SearchParams
 from .nets.net import describe_net as describe_net
 from .nets.net import open_net as open_net

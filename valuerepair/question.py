@@ -48,7 +48,7 @@ class Question:
 
     @classmethod
     def answered_by(cls, attrs: Mapping[Any, Any], threshold: float = DEFAULT_THRESHOLD) -> Question:
-        """The question that a frame with these attrs answers (`store.view.frame`), by hash and digest of net and judge."""
+        """The question that a frame with these attrs answers, by hash and digest of net and judge."""
         return cls(
             net=attrs["net"]["sha256"],
             oracle=attrs["oracle"]["digest"],

@@ -116,7 +116,7 @@ def threshold_in_use(store: Stored) -> float:
 def _takes_wdl(store: Store, question: Question) -> bool:
     """Whether Q of the question's judge comes from its W/D/L (``vr stats --use alpha=wdl``)."""
     used = store.setting("alpha")
-    if used is None or used["q_from"] != "wdl":
+    if used is None or used.get("q_from") != "wdl":
         return False
     return bool(used["judge"] == judge_of(store, pick(store, question.net, question.oracle)[1]).digest)
 

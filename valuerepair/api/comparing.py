@@ -36,42 +36,40 @@ def compare(
 ) -> Compared:
     """The same positions under several nets, each compared with the first in pairs: `vr compare`.
 
-    `nets` are two or more files or names. Missing values and policies are computed and stored if a net's file is known;
-    only then is the store written to. `question.oracle` gives the scores, None means the oracle with the most scores;
-    the question's net is ignored. The result has the rates (`nets`), the comparisons with intervals (`comparisons`) and
-    the rows (`scores`). Judge by all positions: the first net's own candidates were chosen as its worst errors, and any
-    other net looks better on them. With a `split` the positions are those that it holds out, or one `part` of them:
-    ``games`` or ``families``. `by_kind` and `judge` of a comparison say for each kind of position whether the net is
-    the better judge. With `rejudge`, a text of ``--deep``, a deeper oracle judges `rejudge_positions` of them again,
-    and `rejudged` of the result is the comparison by its values. `output` is a file (.parquet, .jsonl, .csv) for the
-    positions on which any net is wrong, `plot` one (.png, .svg, .pdf) for the figure (`plot_compared`). Raises
-    UsageError for an unknown net, ValueRepairError if there is nothing to compare.
+    `nets` are two or more files or names. Missing values are computed and stored if a net's file is known; only then is
+    the store written to. `question.oracle` is the judge, None the one in use; the question's net is ignored. The
+    result has the rates (`nets`), the comparisons with intervals (`comparisons`) and the rows (`scores`). Judge by all
+    positions: the first net's own candidates were chosen as its worst errors, and any other net looks better on them.
+    `part` is ``held-out`` (the default if the store holds something out), ``games``, ``families`` or ``all``. `by_kind`
+    and `judge` of a comparison say for each origin of positions whether the net is the better judge. With `deep`, a
+    text of ``--deep``, a deeper judge searches a random `sample` of them, and `rejudged` of the result is the
+    comparison by its values. `output` is a file (.parquet, .jsonl, .csv) for the positions on which any net is wrong,
+    `plot` one (.png, .svg, .pdf) for the figure (`plot_compared`). Raises UsageError for an unknown net,
+    ValueRepairError if there is nothing to compare.
     """
     from valuerepair.judge.compare import compared, wrong_positions
-    from valuerepair.judge.split import check_part
     from valuerepair.store.export import table_of
 
     net_words = paths_of(nets)
     # A wrong argument is reported before a net runs.
-    check_part(part, split)
     if output is not None:
         table_of(os.fspath(output))
     if plot is not None:
         from valuerepair.report import style
 
         style.format_of(plot)
-    path, held_out = os.fspath(store), split_of(split)
+    path = os.fspath(store)
     command = recorded_command("compare", *net_words)
     compared_nets, oracle, resolved_question = _with_all_values(
-        path, net_words, question, held_out, part, device=device, command=command, quiet=quiet
+        path, net_words, question, part, device=device, command=command, quiet=quiet
     )
     with opened_store(path) as opened:
         comparison = compared(opened, compared_nets, oracle, resolved_question)
         rows = None if output is None else wrong_positions(opened, compared_nets, oracle, comparison)
-    if rejudge is not None:
-        from valuerepair.runs.rejudge import judged_again
+    if deep is not None:
+        from valuerepair.mining.again import judged_again
 
-        comparison = judged_again(path, oracle, comparison, rejudge, rejudge_positions, command=command, quiet=quiet)
+        comparison = judged_again(path, oracle, comparison, deep, sample, command=command, quiet=quiet)
     if rows is not None and output is not None:
         _write_rows(rows, output)
     if plot is not None:
@@ -84,26 +82,18 @@ def _with_all_values(
     path: str,
     net_words: Sequence[str],
     question: Asked,
-    held_out: Split | None,
     part: str | None,
     *,
     device: str,
     command: str,
     quiet: bool,
 ) -> tuple[list[ComparedNet], ComparedOracle, Question]:
-    """The nets and the oracle of a comparison and the resolved question, after the store has all values and policies of
-    the nets that can be computed."""
-    from valuerepair.judge.compare import complete_policies
+    """The nets and the judge of a comparison and the resolved question, after the store has all values of the nets that
+    can be computed."""
     from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
-    from valuerepair.judge.split import TOGETHER, HeldPart, warning_of_trained
 
     with opened_store(path) as opened:
-        held_part = None
-        if held_out is not None:
-            held_part = HeldPart.of(opened, held_out, part or TOGETHER)
-            if (warning := warning_of_trained(opened, held_part.position_ids, held_out)) is not None:
-                log.warning(warning)
-        oracle = find_oracle(opened, plain(question).oracle, net_words, held_part)
+        oracle = find_oracle(opened, plain(question).oracle, net_words, part)
         nets = find_nets(opened, net_words, oracle)
     for number, net in enumerate(nets):
         if same := next((earlier for earlier in nets[:number] if earlier.key == net.key), None):
@@ -111,9 +101,7 @@ def _with_all_values(
     measure_missing(path, nets, oracle, command=command, quiet=quiet, device=device)
     with opened_store(path) as opened:
         nets = find_nets(opened, net_words, oracle)
-        resolved_question = resolved(opened, asked_with(question, net=nets[0].key, oracle=oracle.digest))
-    complete_policies(path, nets, oracle, resolved_question, quiet=quiet, device=device)
-    return nets, oracle, resolved_question
+        return nets, oracle, resolved(opened, asked_with(question, net=nets[0].key, oracle=oracle.digest))
 
 
 def _write_rows(rows: pd.DataFrame, output: Path) -> None:

@@ -8,33 +8,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from valuerepair.api.calls import (
-    Asked,
-    Path,
-    asked_with,
-    finished,
-    opened_store,
-    paths_of,
-    plain,
-    resolved,
-    shown_progress,
-    split_of,
-)
+from valuerepair.api.calls import Asked, Path, finished, opened_store, paths_of, resolved, shown_progress
 from valuerepair.command import recorded_command
-from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.question import Question, Worst
+from valuerepair.question import Question
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from valuerepair.archives.options import SampleOptions
     from valuerepair.chess.progress import Progress
-    from valuerepair.judge.split import Split
     from valuerepair.runs.confirm import Confirmed
-    from valuerepair.runs.evaluators import Opened, OpenedImport
+    from valuerepair.mining.open import Opened
+    from valuerepair.mining.summary import MineSummary
     from valuerepair.runs.expand import ExpandOptions
     from valuerepair.runs.expansion import ExpandSummary
-    from valuerepair.runs.summary import MineSummary
     from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -47,8 +34,8 @@ def mine(
     *,
     net: Path | None = None,
     deep: str | None = None,
-    question: Asked = None,
-    screen: str = "auto",
+    question: Question | None = None,
+    screen: float | None = 0.5,
     device: str = "auto",
     cluster: str | None = None,
     limit: int | None = None,
@@ -58,11 +45,12 @@ def mine(
     """Scores positions of archives by a net at one node and by a deep search, and stores the values: `vr mine`.
 
     `archives` are files or folders; `sample` chooses the positions, by default one of each game. `net` is a name or
-    file, `deep` a deep search such as ``stockfish:nodes=100000``, None the default of this machine. `screen` is as in
-    `vr mine`: ``"auto,recall=0.99"``. `question` defines a candidate; its net and oracle are ignored. `device` is where
-    the net runs, `cluster` the Dask cluster that mines: ``tcp://HOST:8786``. At most `limit` deep searches are made in
-    this call, `workers` of them at once; positions on which the engine failed in an earlier call are searched again.
-    `quiet`: no progress on standard error.
+    file, `deep` a deep search such as ``stockfish:nodes=100000``, None the default of this machine. `question` defines
+    a candidate, and its threshold is in use from then on; None is what is in use. A twentieth of the nodes is searched
+    first, and in full only what is then `screen` thresholds from the net; None: everything. `device` is where the net
+    runs, `cluster` the Dask cluster that mines: ``tcp://HOST:8786``. At most `limit` deep searches are made in this
+    call, `workers` of them at once; what failed in an earlier call is searched again. `quiet`: no progress on standard
+    error.
 
     The store is made if it is missing; the same call resumes an interrupted one. An interruption (Ctrl-C) raises
     Interrupted; everything scored so far is kept. Returns the `MineSummary`, whose `lines()` are the output of
@@ -70,20 +58,19 @@ def mine(
     """
     from valuerepair.archives.open import total_bytes
     from valuerepair.archives.options import SampleOptions
-    from valuerepair.runs.evaluators import open_run
-    from valuerepair.runs.options import MineOptions
-    from valuerepair.screening.model import parse_screen
+    from valuerepair.mining.mine import MineOptions
+    from valuerepair.mining.open import open_run
 
     paths = paths_of(archives)
     options = MineOptions(
-        question=plain(question),
         sample=sample or SampleOptions(),
+        question=question or Question(),
         limit=limit,
-        screen=parse_screen(screen),
+        screen=screen,
         command=recorded_command("mine", *paths),
     )
     name, net_options = None if net is None else os.fspath(net), {"device": device}
-    opening: AbstractContextManager[Opened | OpenedImport]
+    opening: AbstractContextManager[Opened]
     if cluster is None:
         opening = open_run(paths, deep, name, workers, **net_options)
     else:
@@ -94,23 +81,16 @@ def mine(
     total_bytes(paths)  # raises for a missing file, before anything is made or loaded
     with (
         opened_store(store, create=True) as opened,
-        shown_progress("mining", "positions", quiet=quiet, own_eta=True) as progress,
+        shown_progress("mining", "positions", quiet=quiet) as progress,
     ):
+        if question is None:
+            options = replace(options, question=resolved(opened, None))
+        else:
+            opened.use(threshold=question.threshold)
         progress.stage("opening the net and the deep search")
         with opening as run:
-            options = run.fitting(options)
-            if isinstance(question, Worst):
-                options = replace(options, question=_by_share(opened, question, *run.names))
             summary = run.run(paths, options, opened, progress)
     return finished(summary, summary.state == "interrupted")
-
-
-def _by_share(store: Store, question: Worst, net: str, oracle: str) -> Question:
-    """The question with a number in place of `worst:SHARE`, from the store's values of this net and oracle."""
-    try:
-        return resolved(store, asked_with(question, net=net, oracle=oracle), mining=True)
-    except ValueRepairError as error:
-        raise UsageError(f"--threshold {question}: depends on what is in the store: {error}") from None
 
 
 def confirm(

@@ -18,9 +18,8 @@ def _parse_margin(value: Any) -> float | None:
     if value is None or value == "off":
         return None
     with suppress(ValueError):
-        if 0 < float(value) < float("inf"):
-            return float(value)
-    raise click.BadParameter(f"{value}: give a share of the threshold above 0, as 0.5, or off")
+        return float(value)
+    raise click.BadParameter(f"{value}: give a share of the threshold, as 0.5, or off")
 
 
 @click.command()
