@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from valuerepair.archives.options import SampleOptions
     from valuerepair.chess.progress import Progress
-    from valuerepair.runs.confirm import Confirmed
     from valuerepair.mining.open import Opened
     from valuerepair.mining.summary import MineSummary
+    from valuerepair.runs.confirm import Confirmed
     from valuerepair.runs.expand import ExpandOptions
     from valuerepair.runs.expansion import ExpandSummary
     from valuerepair.store.store import Store
@@ -99,22 +99,24 @@ def confirm(
     """Searches a store's candidates again, deeper, and decides who was right: `vr confirm`.
 
     The second look is `deep`, by default the first one with ten times its nodes. `question.net` may be the net's file,
-    for searches with it. At most `limit` candidates are searched in this call. `quiet`: no progress on standard error.
+    for searches with it. Only the first `limit` candidates are looked at. `quiet`: no progress on standard error.
 
     The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted; every second look is kept.
-    Returns a `Confirmed`: `summary` of this call, `verdicts` (rates with intervals), the whole `report`; its `lines()`
-    are the output of `vr confirm`. Raises UsageError for wrong arguments, ValueRepairError if there is no candidate.
+    Returns a `Confirmed`: what this call searched (`done`), the `verdicts` of all looks (rates with intervals) and the
+    worst `cases`; its `lines()` are the output of `vr confirm`. Raises UsageError for wrong arguments, ValueRepairError
+    if there is no candidate.
     """
-    from valuerepair.runs.confirm import ConfirmOptions, confirm_candidates
+    from valuerepair.mining import again
 
     path = os.fspath(store)
-    options = ConfirmOptions(limit, recorded_command("confirm", "--db", path))
+    command = recorded_command("confirm", "--db", path)
     with (
         opened_store(path, write=True) as opened,
         shown_progress("confirming", "searches", quiet=quiet) as progress,
     ):
-        confirmed = confirm_candidates(opened, resolved(opened, question), deep, options, progress=progress)
-    return finished(confirmed, confirmed.summary.state == "interrupted")
+        asked = resolved(opened, question)
+        confirmed = again.confirm(opened, asked, deep, limit=limit, command=command, progress=progress)
+    return finished(confirmed, confirmed.state == "interrupted")
 
 
 def expand(

@@ -187,7 +187,7 @@ class MinedStore(Store):
 
         joined = frame
         if labels:
-            from valuerepair.judge.labelled import names, with_labels
+            from valuerepair.judge.labels import names, with_labels
 
             joined = with_labels(self, frame)
             joined = joined.assign(labels=pd.Series(names(joined), joined.index, object))
