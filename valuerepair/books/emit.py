@@ -29,9 +29,9 @@ from valuerepair.chess.board import (
     replay,
     white_to_move,
 )
+from valuerepair.chess.openings import boards_by_ply
 from valuerepair.chess.positions import STARTPOS_FEN, decode_move, encode_lines
 from valuerepair.chess.rows import EP_SHIFT, NUMBER_SHIFT, PAWNS, STATE, THEM, US, Boards
-from valuerepair.chess.openings import boards_by_ply
 
 WRAP_COLUMNS = 79
 _LINE = re.compile(rf"(.{{1,{WRAP_COLUMNS}}}|\S+)(?: |$)")  # breaks lines as textwrap does, 20 times as fast

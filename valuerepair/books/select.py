@@ -1,6 +1,7 @@
 """Chooses the rows of the store for a book, their order and weights.
 
-Also finds out what the choice depends on: whether lc0 can play on from a row, its labels, verdict and part of a split.
+Also finds out what the choice depends on: whether lc0 can play on from a row, its labels and verdict, and what is held
+out.
 """
 
 from __future__ import annotations
@@ -18,24 +19,21 @@ from numpy.typing import NDArray
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
 from valuerepair.books.options import BookOptions
 from valuerepair.chess.board import fens, keys, parse_fens, replay
+from valuerepair.chess.material import near_keys
+from valuerepair.chess.openings import material_family
 from valuerepair.chess.positions import encode_lines, encode_moves, ply_of
 from valuerepair.chess.reached import boards_after
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.labelled import labels_of, names
-from valuerepair.judge.labels import KINDS, NAMES
-from valuerepair.chess.material import near_keys
-from valuerepair.chess.openings import material_family
-from valuerepair.judge.split import HELD_OUT, PARTS, TRAIN, Split, seeded_hash
+from valuerepair.judge.labels import KINDS, NAMES, labels_of, names
 from valuerepair.judge.verdict import SEARCH_RIGHT, evidence
 from valuerepair.judge.weights import weights_of
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
-from valuerepair.store.columns import GAME_KEY, games_of
-from valuerepair.store.queries import eco_headers
+from valuerepair.store.parts import FAMILIES, GAMES, TRAIN, seeded_hash, split_of
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 
-MOST_OF_ROOT = 5  # positions reached from one candidate, itself included
-NOT_FOR_TRAINING = "not for training by the split"
+MOST_OF_ROOT = 5  # neighbours of one candidate, itself included
+NOT_FOR_TRAINING = "held out from training"
 NEAR_HELD = "near-duplicate of a held-out position"
 
 
@@ -68,41 +66,53 @@ def can_continue(fens: Sequence[str], starts: Sequence[str], moves: Sequence[str
     return ~over & (game_plies < GAME_PLY_LIMIT)
 
 
-def with_book_columns(
-    store: Store, rows: pd.DataFrame, options: BookOptions, split: Split | None
-) -> tuple[pd.DataFrame, dict[str, Any], list[str]]:
-    """`rows` of `Store.candidates` with the columns that `choose_rows` needs; the oracle of the verdicts, for the
-    manifest; and the FENs of all positions in the store that the `split` holds out, candidates or not.
+class HeldOut(NamedTuple):
+    """What a store holds out: the board `keys` of its positions, their `near_keys`, and material families."""
 
-    Adds the columns `eco_header` and `GAME_KEY`; `verdict` for `options.confirmed`, by the oracle that took a second
-    look at most of the rows; `labels`, a set of names for each row, for `options.labels`; `part`, a name of
-    `judge.split.PARTS`, for the `split`. Raises UsageError for an unknown label.
+    keys: Set[int] = frozenset()
+    near: Set[str] = frozenset()
+    materials: Set[str] = frozenset()
+
+    @staticmethod
+    def of(store: Store) -> HeldOut:
+        """All of it, whether or not they are candidates."""
+        split = split_of(store)
+        query = f"SELECT fen FROM positions WHERE part <> '{TRAIN}' AND part IN ('{GAMES}', '{FAMILIES}')"
+        held_fens = [row[0] for row in store.connection.execute(query)]
+        held_keys = keys(parse_fens(held_fens)).tolist()
+        return HeldOut({*held_keys}, {*near_keys(held_fens)}, frozenset() if split is None else split.materials)
+
+
+def with_book_columns(store: Store, rows: pd.DataFrame, options: BookOptions) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """`rows` of `view.candidates` with the columns that `choose_rows` needs; the judge of verdicts, for the manifest.
+
+    Adds the columns `root_id`, the candidate that a neighbour was reached from, else the position itself; `verdict` for
+    `options.confirmed`, by the judge that took a second look at most of the rows; `labels`, a set of names for each
+    row, for `options.labels`. Raises UsageError for an unknown label.
     """
     for label in options.labels:
         kind, colon, word = label.partition(":")
         if label not in NAMES and not (colon and word and kind in KINDS):
             families = ", ".join(f"{kind}:NAME" for kind in KINDS)
             raise UsageError(f"--label {label}: no such label; the labels are {', '.join(NAMES)} and {families}")
-    columns: dict[str, Any] = {
-        "eco_header": eco_headers(store.connection, rows["game_id"].tolist()),
-        GAME_KEY: games_of(store.connection, rows["position_id"].to_numpy(np.int64)),
-    }
+    parents = dict(
+        store.connection.execute("SELECT id, parent_id FROM positions WHERE origin = 'neighbour'").fetchall()
+    )
+    columns: dict[str, Any] = {"root_id": [_root_of(number, parents) for number in rows["position_id"].tolist()]}
     confirmed: dict[str, Any] = {}
-    held_fens: list[str] = []
     if options.confirmed:
         looks = evidence(store, rows)
         columns["verdict"] = looks["verdict"]
         confirmed["confirmed"] = {key: looks.attrs[key] for key in ("second", "alpha")}
     if options.labels:
         columns["labels"] = names(labels_of(store, rows))
-    if split is not None:
-        ids = store.connection.numbers("SELECT id FROM positions ORDER BY id", {}, np.int64)[0]
-        parts = split.parts(store, ids)
-        row_parts = parts[np.searchsorted(ids, rows["position_id"].to_numpy(np.int64))]
-        columns["part"] = [PARTS[part] for part in row_parts.tolist()]
-        query = "SELECT p.fen FROM json_each(:ids) j JOIN positions p ON p.id = j.value"
-        held_fens = [fen for (fen,) in store.connection.rows_of(ids[np.isin(parts, HELD_OUT)].tolist(), query)]
-    return rows.assign(**columns), confirmed, held_fens
+    return rows.assign(**columns), confirmed
+
+
+def _root_of(number: int, parents: Mapping[int, int | None]) -> int:
+    while (parent := parents.get(number)) is not None:
+        number = parent
+    return number
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +121,7 @@ class Selection:
 
     ``candidates == len(book without parents) + sum(left_out.values())``; `candidates` counts the rows at the threshold,
     `left_out` those dropped afterwards, by reason. Added columns: `book_weight`, `plies_before` (0 for a candidate) and
-    `parent_of` (the candidates that follow a position, empty for none). Values of net and oracle are missing for
+    `parent_of` (the candidates that follow a position, empty for none). Values of net and judge are missing for
     parents.
     """
 
@@ -125,26 +135,24 @@ class Selection:
 def choose_rows(
     frame: pd.DataFrame,
     options: BookOptions,
-    scored: pd.Series[float],
+    scored: NDArray[np.float64],
     threshold: float = DEFAULT_THRESHOLD,
-    held_fens: Sequence[str] = (),
-    held_materials: Sequence[str] = (),
+    held: HeldOut | None = None,
 ) -> Selection:
-    """The rows of a book, from a frame like `Store.frame`: it has all candidates, and may have other rows.
+    """The rows of a book, from a frame like `view.frame`: it has all candidates, and may have other rows.
 
-    `scored` are the disagreements of all scored positions. The frame has columns `GAME_KEY`, `verdict`
-    (`judge.verdict`) for `options.confirmed`, `labels` (a set of texts per row) for `options.labels` and `part` for a
-    split, which holds out the positions `held_fens` and the material families `held_materials`; the book has its part
-    ``train``. Raises ValueRepairError if no row remains.
+    `scored` [n] are the disagreements of all scored positions. The frame has the columns of `with_book_columns`. The
+    book has only positions of the part ``train``, and none that is near to one that is `held` out. Raises
+    ValueRepairError if no row remains.
     """
-    frame, sizes = frame.reset_index(drop=True), scored.dropna().abs()
+    held = held or HeldOut()
+    frame, sizes = frame.reset_index(drop=True), np.abs(scored[~np.isnan(scored)])
     size = frame["disagreement"].abs()
     rows = frame[is_candidate(size, threshold)]
     if rows.empty:
         raise ValueRepairError(_no_candidates(sizes, threshold))
     candidates, sieve = len(rows), _BookSieve(rows)
-    near_held = set(near_keys(held_fens))
-    _apply_filters(sieve, options, near_held)
+    _apply_filters(sieve, options, held)
     sieve.keep(playable(sieve.rows), OVER)
     sieve.rows = _ordered(sieve.rows)
     _apply_limits(sieve, options)
@@ -154,7 +162,6 @@ def choose_rows(
     rows = sieve.rows.assign(
         book_weight=weights_of(sieve.rows["disagreement"].to_numpy(), threshold), plies_before=0, parent_of=""
     )
-    held = _HeldOutSets(set(keys(parse_fens(held_fens)).tolist()), near_held, set(held_materials))
     book, parents = add_parents(rows, options, held)
     return Selection(book, candidates, len(sizes), sieve.left_out, parents)
 
@@ -172,16 +179,15 @@ class _BookSieve:
         self.rows = self.rows[mask]
 
 
-def _apply_filters(sieve: _BookSieve, options: BookOptions, near_held: Set[str]) -> None:
+def _apply_filters(sieve: _BookSieve, options: BookOptions, held: HeldOut) -> None:
     """Keeps the rows with the verdict and labels in the options, for training, and not too near to what is held out."""
     if options.confirmed:
         sieve.keep(sieve.rows["verdict"].notna(), "without a second look")
         for verdict in sorted(set(sieve.rows["verdict"]) - {SEARCH_RIGHT}):
             sieve.keep(sieve.rows["verdict"] != verdict, f"second look: {verdict}")
-    if "part" in sieve.rows:
-        sieve.keep(sieve.rows["part"] == PARTS[TRAIN], NOT_FOR_TRAINING)
-        near = pd.Series(near_keys(sieve.rows["fen"].tolist()), sieve.rows.index, dtype=object).isin(near_held)
-        sieve.keep(~near, NEAR_HELD)
+    sieve.keep(sieve.rows["part"] == TRAIN, NOT_FOR_TRAINING)
+    near = pd.Series(near_keys(sieve.rows["fen"].tolist()), sieve.rows.index, dtype=object).isin(held.near)
+    sieve.keep(~near, NEAR_HELD)
     for label in options.labels:
         has_label = [label in labels for labels in sieve.rows["labels"]]
         sieve.keep(pd.Series(has_label, sieve.rows.index, dtype=bool), f"not {label}")
@@ -189,18 +195,17 @@ def _apply_filters(sieve: _BookSieve, options: BookOptions, near_held: Set[str])
 
 def _apply_limits(sieve: _BookSieve, options: BookOptions) -> None:
     """Keeps the first row of each group of near-duplicates in a game, the first rows of each root, and of all."""
-    near = sieve.rows.assign(near=near_keys(sieve.rows["fen"].tolist())).duplicated([GAME_KEY, "near"])
+    near = sieve.rows.assign(near=near_keys(sieve.rows["fen"].tolist())).duplicated(["game_id", "near"])
     sieve.keep(~near, "near-duplicate in the game")
-    if "root_id" in sieve.rows:
-        nth = sieve.rows.groupby("root_id", sort=False).cumcount()
-        sieve.keep(nth < MOST_OF_ROOT, f"more than {MOST_OF_ROOT} of one candidate")
+    nth = sieve.rows.groupby("root_id", sort=False).cumcount()
+    sieve.keep(nth < MOST_OF_ROOT, f"more than {MOST_OF_ROOT} of one candidate")
     if options.limit is not None:
         sieve.keep(pd.Series(range(len(sieve.rows)), sieve.rows.index) < options.limit, "limit")
 
 
-def _no_candidates(sizes: pd.Series[float], threshold: float) -> str:
-    if sizes.empty:
-        return "no position is scored by both this net and this oracle yet; run vr mine first"
+def _no_candidates(sizes: NDArray[np.float64], threshold: float) -> str:
+    if not len(sizes):
+        return "no position is scored by both this net and this judge yet; run vr mine first"
     scored = f"{len(sizes):,} scored positions"
     largest = f"{sizes.max():.4f}"
     advice = "lower --threshold or mine more games"
@@ -221,9 +226,9 @@ HELD = "held out"
 HELD_FAMILY = "of a held-out family"
 OVER = "game over, or too long for lc0"
 
-# The columns that a parent takes from its candidate: those of the game, but not values of net and oracle.
+# The columns that a parent takes from its candidate: those of the game, but not values of net and judge.
 _OF_GAME = (
-    "start_fen", "source", "game", "game_id", GAME_KEY, "white", "black", "event", "date", "result",
+    "start_fen", "source", "game", "game_id", "white", "black", "event", "date", "result",
 )  # fmt: skip
 
 
@@ -240,15 +245,7 @@ class ParentCount:
         self.left_out[reason] = self.left_out.get(reason, 0) + number
 
 
-class _HeldOutSets(NamedTuple):
-    """What a split holds out: the `keys` of positions, their `near_keys`, and material families."""
-
-    keys: set[int]
-    near: set[str]
-    materials: set[str]
-
-
-def add_parents(book: pd.DataFrame, options: BookOptions, held: _HeldOutSets) -> tuple[pd.DataFrame, ParentCount]:
+def add_parents(book: pd.DataFrame, options: BookOptions, held: HeldOut) -> tuple[pd.DataFrame, ParentCount]:
     """`book` with the parents of each candidate after it, the nearest first; `parent_weight` gives their weights.
 
     A repeated position is written once with the sum of the weights, as in KataGo's uploader of positions
@@ -277,7 +274,7 @@ class _ParentAdder:
         candidates: list[dict[Hashable, Any]],
         options: BookOptions,
         count: ParentCount,
-        held: _HeldOutSets,
+        held: HeldOut,
     ) -> None:
         self.records: list[dict[Hashable, Any]] = []
         self._options, self._count, self._held = options, count, held

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import shlex
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,21 +20,20 @@ from valuerepair import outputs
 from valuerepair.archives.epd import CE_MATE, CE_MOST
 from valuerepair.books.emit import BookLine, book_lines, epd_entry, epd_text, pgn_entry
 from valuerepair.books.options import BookOptions
-from valuerepair.books.select import Selection, choose_rows, game_name, with_book_columns
+from valuerepair.books.select import HeldOut, choose_rows, game_name, with_book_columns
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import OWN_Q, Alpha, q_to_cp
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.judge.split import PARTS, TRAIN, Split, warning_of_held_out
 from valuerepair.question import Question
-from valuerepair.store import db_option
-from valuerepair.store.columns import GAME_KEY
-from valuerepair.store.files import net_option, reason_missing
+from valuerepair.store import db_option, view
+from valuerepair.store.columns import both_q
+from valuerepair.store.net_files import net_option, reason_missing
+from valuerepair.store.pairs import pick
+from valuerepair.store.parts import split_of
 from valuerepair.store.store import Store
 from valuerepair.text import formatted, positions_of_games, quantity
 from valuerepair.version import __version__
-
-log = logging.getLogger(__name__)
 
 MANIFEST = "manifest.json"
 _MOST_LISTED = 3  # candidates in the tag of a parent
@@ -56,25 +54,23 @@ def write_books(
     directory: str | Path,
     question: Question | None = None,
     options: BookOptions | None = None,
-    split: Split | None = None,
     on_entry: Callable[[], None] = lambda: None,
 ) -> Manifest:
     """Writes book.pgn, book.epd and manifest.json into `directory`, made if missing.
 
     Entry n of the PGN and line n of the EPD name the same position. The new files replace earlier ones at the end, the
-    manifest last. With a `split` the book has the part ``train``; logs a warning if the store has one and none is
-    given. Calls `on_entry` after each entry. Raises UsageError, and ValueRepairError if there is nothing to write or
-    the folder is not writable.
+    manifest last. Positions of any origin are in it, but only those of the part ``train``. Calls `on_entry` after each
+    entry. Raises UsageError, and ValueRepairError if there is nothing to write or the folder is not writable.
     """
-    question, options = question or Question(), options or BookOptions()
-    # Of all rows only the column that is counted: the other columns are large, and only candidates need them.
-    scored = store.frame(question, only=("disagreement",))
-    candidates, confirmed, held_fens = with_book_columns(store, store.candidates(question), options, split)
-    for_book = candidates if split is None else candidates[candidates["part"] == PARTS[TRAIN]]
-    if (warning := warning_of_held_out(store, for_book["position_id"].to_numpy("int64"), split)) is not None:
-        log.warning(warning)
-    materials = () if split is None else split.materials
-    selection = choose_rows(candidates, options, scored["disagreement"], question.threshold, held_fens, materials)
+    question, options = replace(question or Question(), beside=True), options or BookOptions()
+    with store.snapshot():
+        every = view.candidates(store, question)
+        attrs = {str(name): value for name, value in every.attrs.items()}
+        pair = pick(store, attrs["net"]["sha256"], attrs["oracle"]["digest"])
+        net_q, deep_q = both_q(store, pair, attrs["alpha"]["value"], question.q_from, beside=True)
+        candidates, confirmed = with_book_columns(store, every, options)
+        held, split = HeldOut.of(store), split_of(store)
+    selection = choose_rows(candidates, options, net_q - deep_q, question.threshold, held)
     rows = selection.book
     starts, movetexts, fens = (rows[column].tolist() for column in ("start_fen", "moves", "fen"))
     lines, records = book_lines(starts, [text.split() for text in movetexts], fens, on_entry), _records(rows)
@@ -83,9 +79,21 @@ def write_books(
     for ending, entry_text in _FORMATS.items():
         content = "".join(entry_text(line, row) for line, row in zip(lines, records, strict=True)).encode()
         contents[f"book.{ending}"] = content
-        files[f"book.{ending}"] = describe_file(content, lines, rows["ply"].tolist(), int(rows[GAME_KEY].nunique()))
-    attrs = {str(k): v for k, v in scored.attrs.items()} | confirmed
-    manifest = make_manifest(attrs, question, options, split, selection, files)
+        files[f"book.{ending}"] = describe_file(content, lines, rows["ply"].tolist(), int(rows["game_id"].nunique()))
+    manifest = Manifest(
+        version=f"valuerepair {__version__}",
+        **{name: attrs[name] for name in ("net", "oracle", "alpha", "q_from")},
+        threshold=question.threshold,
+        confirmed=confirmed.get("confirmed"),
+        labels=list(options.labels),
+        limit=options.limit,
+        split=None if split is None else str(split),
+        scored=selection.scored,
+        candidates=selection.candidates,
+        left_out=selection.left_out,
+        parents=asdict(selection.parents),
+        files=files,
+    )
     contents[MANIFEST] = manifest.to_json().encode()
     _replace_all(Path(directory), contents)
     return manifest
@@ -125,7 +133,7 @@ def pgn_tags(row: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def epd_operations(row: Mapping[Any, Any]) -> dict[str, str | int]:
-    """`id`, and `ce` or `dm` of the oracle; in comments the values (`c0`), the weight (`c1`) and the candidates that it
+    """`id`, and `ce` or `dm` of the judge; in comments the values (`c0`), the weight (`c1`) and the candidates that it
     is a parent of (`c2`).
 
     `ce` is in centipawns; `dm` is written if the side to move mates. A parent has no values.
@@ -145,7 +153,7 @@ def epd_operations(row: Mapping[Any, Any]) -> dict[str, str | int]:
 
 
 def candidate_epd(row: Mapping[Any, Any], alpha: Mapping[str, Any]) -> str:
-    """A row of `Store.candidates` as a line of EPD: `id` (game and ply), `bm` (the judge's best move), `ce` or `dm`.
+    """A row of `view.candidates` as a line of EPD: `id` (game and ply), `bm` (the judge's best move), `ce` or `dm`.
 
     `dm` is written if the side to move mates; if it is mated, `ce` is that of the EPD standard. The `ce` of a judge
     whose Q is no function of its centipawns is computed from its Q. `alpha` is that of the frame's attrs. Raises
@@ -234,7 +242,7 @@ class BookFile:
 class Manifest:
     """The content of manifest.json, without a time stamp: the same question gives the same bytes.
 
-    `files` has each file by its name, `parents` the fields of a `ParentCount`.
+    `files` has each file by its name, `parents` the fields of a `ParentCount`; `split` says in words what is held out.
     """
 
     version: str
@@ -243,11 +251,10 @@ class Manifest:
     alpha: dict[str, Any]
     q_from: str
     threshold: float
-    expanded: str
     confirmed: dict[str, Any] | None
     labels: list[str]
     limit: int | None
-    split: dict[str, Any] | None
+    split: str | None
     scored: int
     candidates: int
     left_out: dict[str, int]
@@ -267,7 +274,7 @@ class Manifest:
             lines.append("left out: " + ", ".join(f"{reason} {n:,}" for reason, n in self.left_out.items()))
         lines += self._parent_lines()
         if self.split is not None:
-            lines.append(str(Split(**self.split)))
+            lines.append(self.split)
         file = self.files["book.pgn"]
         sides = f"{file.white_to_move:,} white and {file.black_to_move:,} black to move"
         return [*lines, f"{directory}/book.pgn: {positions_of_games(file.positions, file.games)}, {sides}"]
@@ -293,11 +300,8 @@ class WrittenBooks:
         return [*self.manifest.summary(self.directory), *self.next_steps]
 
 
-def what_next(store: Store, manifest: Manifest, directory: str, split: str = "") -> list[str]:
-    """What to do next with a book, in lines for a terminal; ``next:`` is followed by a command.
-
-    `split` is the file of the split that training uses, empty for none.
-    """
+def what_next(store: Store, manifest: Manifest, directory: str) -> list[str]:
+    """What to do next with a book, in lines for a terminal; ``next:`` is followed by a command."""
     book, sha256 = shlex.quote(f"{directory}/book.pgn"), manifest.net["sha256"]
     net = net_option(store, sha256)
     words = ["vr selfplay", book, "--net", "FILE" if net is None else shlex.quote(net), "--nodes 800"]
@@ -306,40 +310,12 @@ def what_next(store: Store, manifest: Manifest, directory: str, split: str = "")
         digest = manifest.files["book.pgn"].sha256[:6]
         games, chunks = f"selfplay-{digest}.pgn", f"{chunks}-{digest}"
         words += ["-o", games]
-    words += ["--training", chunks, *(["--split", shlex.quote(split)] if split else [])]
-    words += map(shlex.quote, db_option(store.path))
+    words += ["--training", chunks, *map(shlex.quote, db_option(store.path))]
     if net is None:
         return [
             f"{reason_missing(store, manifest.net['name'], sha256)}: to play games from the book, {' '.join(words)}"
         ]
     return ["to let lc0 play, add --engine lc0 to the next command", f"next: {' '.join(words)}"]
-
-
-def make_manifest(
-    attrs: dict[str, Any],
-    question: Question,
-    options: BookOptions,
-    split: Split | None,
-    selection: Selection,
-    files: dict[str, BookFile],
-) -> Manifest:
-    """The manifest of a book from the frame's `attrs` (see `Store.frame`)."""
-    return Manifest(
-        version=f"valuerepair {__version__}",
-        net=attrs["net"],
-        oracle=attrs["oracle"],
-        alpha=attrs["alpha"],
-        **{name: getattr(question, name) for name in ("q_from", "threshold", "expanded")},
-        confirmed=attrs.get("confirmed"),
-        labels=list(options.labels),
-        limit=options.limit,
-        split=None if split is None else asdict(split),
-        scored=selection.scored,
-        candidates=selection.candidates,
-        left_out=selection.left_out,
-        parents=asdict(selection.parents),
-        files=files,
-    )
 
 
 def describe_file(content: bytes, lines: Sequence[BookLine], plies: Sequence[int], games: int) -> BookFile:

@@ -169,7 +169,7 @@ def _draw(families: Sequence[str], held: Flags, wanted: float, largest: float, s
     """The families to hold out, so that about `wanted` positions are `held`, which is updated."""
     names, codes = np.unique(np.array(families, object).astype(str), return_inverse=True)
     chosen = set()
-    for code in sorted(range(len(names)), key=lambda i: _seeded_hash(seed, str(names[i]))):
+    for code in sorted(range(len(names)), key=lambda i: seeded_hash(seed, str(names[i]))):
         rows, name = codes == code, str(names[code])
         before, after = int(held.sum()), int((held | rows).sum())
         if name != UNKNOWN and rows.sum() <= largest and abs(after - wanted) < abs(before - wanted):
@@ -178,7 +178,8 @@ def _draw(families: Sequence[str], held: Flags, wanted: float, largest: float, s
     return frozenset(chosen)
 
 
-def _seeded_hash(seed: int, text: str) -> int:
+def seeded_hash(seed: int, text: str) -> int:
+    """63 bits that depend on seed and text only."""
     digest = hashlib.blake2b(f"{seed}\n{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
