@@ -30,7 +30,6 @@ from valuerepair.intervals import (
     single_changes,
     weighted,
 )
-from valuerepair.judge.two_phase import DeeperValues, estimated
 from valuerepair.question import is_candidate
 from valuerepair.text import quantity, table_lines
 
@@ -109,20 +108,17 @@ def rows_by_kind(
     weight: Floats,
     game: Ids,
     kind: NDArray[np.object_],
-    deeper: DeeperValues | None = None,
 ) -> list[KindRow]:
     """A row for each kind of position among `kind` [n], in the order of `chess.origins.KINDS`; all are [n].
 
-    Q is that of the side to move, `weight` how many positions each represents, `game` the number of its game. With
-    `deeper` the rows are by that judge, and `deep_q` is the first one's.
+    Q is that of the side to move, `weight` how many positions each represents, `game` the number of its game.
     """
     rows = []
     for name in KINDS:
         mask = (kind == name) & (weight > 0)
         if not mask.any():
             continue
-        judged = None if deeper is None else deeper.of(mask)
-        rows.append(_row(name, (net_q[0][mask], net_q[1][mask]), deep_q[mask], judged, weight[mask], game[mask]))
+        rows.append(_row(name, (net_q[0][mask], net_q[1][mask]), deep_q[mask], weight[mask], game[mask]))
     return rows
 
 
@@ -130,13 +126,12 @@ def _row(
     name: str,
     net_q: tuple[Floats, Floats],
     deep_q: Floats,
-    deeper: DeeperValues | None,
     weight: Floats,
     game: Ids,
 ) -> KindRow:
     names, game_of_row = np.unique(game, return_inverse=True)
     fold = fold_of(names)
-    sums = [_GameSums.of_games(q, deep_q, deeper, weight, game_of_row, len(names)) for q in net_q]
+    sums = [_GameSums.of_games(q, deep_q, weight, game_of_row, len(names)) for q in net_q]
     ones = np.ones((1, len(names)))
     first, second = (float(net_sums.error(ones, fold)[0]) for net_sums in sums)
     change = Interval(second - first, *_bounds(sums, fold))
@@ -148,7 +143,7 @@ def _row(
         scale=(sums[0].scale, sums[1].scale),
         squared_error=(first, second),
         change=change,
-        candidates=[_candidates(threshold, scaled, deep_q, deeper, weight, game) for threshold in THRESHOLDS],
+        candidates=[_candidates(threshold, scaled, deep_q, weight, game) for threshold in THRESHOLDS],
     )
 
 
@@ -156,29 +151,16 @@ def _candidates(
     threshold: float,
     scaled: Sequence[Floats],
     deep_q: Floats,
-    deeper: DeeperValues | None,
     weight: Floats,
     game: Ids,
 ) -> CandidatesAt:
     hits = [is_candidate(q - deep_q, threshold) for q in scaled]
-    columns = [hit.astype(np.float64) for hit in hits]
-    changes = columns[1] - columns[0]
-    if deeper is not None:
-        deeper_hits = [is_candidate(q - deeper.deep_q, threshold) for q in scaled]
-        columns = [
-            deeper.corrected(column, hit.astype(np.float64)) for column, hit in zip(columns, deeper_hits, strict=True)
-        ]
-    # By a deeper judge, its corrections of the drawn rows are resampled, too.
-    differences = columns[1] - columns[0] + (single_changes(changes, weight) - changes)
-    share, *means = bootstrap(np.stack([differences, *columns], 1), weight, game)
+    changes = hits[1].astype(np.float64) - hits[0]
+    (share,) = bootstrap(single_changes(changes, weight)[:, None], weight, game)
     change = share_change(share, changes, weight, game)
     if len(np.unique(game)) < FEWEST_GAMES:
         change = Interval(change.difference, float("nan"), float("nan"))
-    if deeper is None:
-        first, second = (weighted(hit, weight, game) for hit in hits)
-    else:
-        judged = deeper.inverse > 0
-        first, second = (estimated(mean, hit[judged]) for mean, hit in zip(means, deeper_hits, strict=True))
+    first, second = (weighted(hit, weight, game) for hit in hits)
     return CandidatesAt(threshold, first, second, change)
 
 
@@ -199,16 +181,11 @@ class _GameSums:
         cls,
         net_q: Floats,
         deep_q: Floats,
-        deeper: DeeperValues | None,
         weight: Floats,
         game_of_row: NDArray[np.intp],
         games: int,
     ) -> _GameSums:
-        squares = deep_q**2
-        if deeper is not None:
-            squares = deeper.corrected(squares, deeper.deep_q**2)
-            deep_q = deeper.corrected(deep_q, deeper.deep_q)
-        columns = (weight, weight * net_q**2, weight * net_q * deep_q, weight * squares)
+        columns = (weight, weight * net_q**2, weight * net_q * deep_q, weight * deep_q**2)
         return cls(*(np.bincount(game_of_row, column, games).astype(np.float64) for column in columns))
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -11,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.archives.select import salt, scrambled
 from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, NEIGHBOUR
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.intervals import Interval, Rate, bootstrap, share_change, single_changes, weighted
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import PARTS, ComparedNet, ComparedOracle
@@ -29,16 +32,21 @@ from valuerepair.judge.labels import (
     shown_labels,
 )
 from valuerepair.judge.q_scale import QScale, q_scale_of
-from valuerepair.judge.rejudged import Rejudged, rejudged_lines
-from valuerepair.judge.two_phase import DeeperValues
+from valuerepair.mining.again import search_again
+from valuerepair.mining.judges import open_deeper
+from valuerepair.mining.summary import NOT_DONE
+from valuerepair.progress import Progress
 from valuerepair.question import QFrom, Question, is_candidate, no_deep_score
 from valuerepair.store import view
 from valuerepair.store.alpha import alpha
+from valuerepair.store.pairs import judge_of
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
+
+log = logging.getLogger(__name__)
 
 # The index is 2 * (the first net is wrong) + (the second net is wrong).
 CATEGORIES = ("right both", "newly wrong", "repaired", "still wrong")
@@ -66,13 +74,18 @@ class ComparedScores:
 
     def of_games(self) -> ComparedScores:
         """The positions of games; only these are a sample of the archive."""
-        in_game = self.kind == GAME
-        return ComparedScores(**{name: column[..., in_game] for name, column in vars(self).items()})
+        in_game = np.flatnonzero(self.kind == GAME)
+        return self.judged(in_game, self.deep_q[in_game])
 
-    def by_kind(self, second: int, deeper: DeeperValues | None = None) -> list[KindRow]:
-        """Net `second` against net 0, by kind of position; with `deeper` by that judge."""
+    def by_kind(self, second: int) -> list[KindRow]:
+        """Net `second` against net 0, by kind of position."""
         net_q = self.net_q[0], self.net_q[second]
-        return rows_by_kind(net_q, self.deep_q, self.weight, self.game_id, self.kind, deeper)
+        return rows_by_kind(net_q, self.deep_q, self.weight, self.game_id, self.kind)
+
+    def judged(self, rows: Ids, deep_q: Floats) -> ComparedScores:
+        """The positions in `rows`, by another judge, which gives them `deep_q`."""
+        columns = {name: column[..., rows] for name, column in vars(self).items()}
+        return ComparedScores(**{**columns, "deep_q": deep_q, "disagreement": columns["net_q"] - deep_q})
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +154,7 @@ class Compared:
     weight of screening. `effective` is the number of equal positions that these weights are worth.
 
     `scores` are of positions of games; only the rows by kind are of `all_kinds`, which also has those beside the games.
-    `rejudged` is by a deeper judge, None unless requested.
+    `rejudged` is the same by a deeper judge on a plain random sample of the positions, None unless requested.
     """
 
     oracle: str
@@ -158,7 +171,7 @@ class Compared:
     comparisons: list[Comparison]
     scores: ComparedScores
     all_kinds: ComparedScores
-    rejudged: Rejudged | None = None
+    rejudged: Compared | None = None
 
     def lines(self) -> list[str]:
         """A line for each net, the comparisons with the first; then the deeper judge, if there is one."""
@@ -183,7 +196,7 @@ class Compared:
             else:
                 lines += ["", *_comparison(comparison)]
         if self.rejudged is not None:
-            lines += ["", *rejudged_lines(self.rejudged)]
+            lines += ["", "by a deeper judge, on a random sample of these positions:", *self.rejudged.lines()]
         return lines
 
     def _scale(self) -> str:
@@ -194,9 +207,9 @@ class Compared:
 
     def as_json(self) -> dict[str, Any]:
         """All but the positions themselves, for JSON; NaN is None."""
-        left_out = ("scores", "all_kinds")
+        left_out = ("scores", "all_kinds", "rejudged")
         plain: dict[str, Any] = {name: json_fields(value) for name, value in vars(self).items() if name not in left_out}
-        return plain
+        return plain | {"rejudged": None if self.rejudged is None else self.rejudged.as_json()}
 
 
 def categories(scores: ComparedScores, threshold: float, second: int) -> Ids:
@@ -222,28 +235,115 @@ def compared(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, 
     shared_question = replace(question, oracle=oracle.digest, alpha=shared_alpha.value)
     questions = [replace(shared_question, net=net.key) for net in nets]
     all_kinds, without_q = _read(store, questions, oracle)
-    scores = all_kinds.of_games()
-    if not scores.weight.any():
+    if not all_kinds.of_games().weight.any():
         raise ValueRepairError(_nothing_common(store, unique, oracle, without_q, question.q_from))
-    wrong = is_candidate(scores.disagreement, question.threshold)
-    labels = [_candidate_labels(store, net_question, oracle) for net_question in questions]
-    common = _CommonPositions(unique, scores, all_kinds, question.threshold, wrong, labels)
-    return Compared(
+    return _compared(
+        all_kinds,
+        unique,
+        [net.key for net in nets],
+        [_candidate_labels(store, net_question, oracle) for net_question in questions],
         oracle=oracle.label,
         part=oracle.part if oracle.is_held_out else None,
         alpha=shared_alpha,
         q_from=question.q_from,
         threshold=question.threshold,
+        without_q=without_q,
+        left_out={name: net.missing for name, net in zip(unique, nets, strict=True) if net.missing},
+    )
+
+
+def _compared(
+    all_kinds: ComparedScores,
+    net_names: Sequence[str],
+    keys: Sequence[str],
+    labels: Sequence[tuple[Labels, bool]],
+    *,
+    part: str | None,
+    threshold: float,
+    **facts: Any,
+) -> Compared:
+    """The comparison of nets by their Q and that of a judge; `facts` are fields of `Compared`."""
+    scores = all_kinds.of_games()
+    wrong = is_candidate(scores.disagreement, threshold)
+    common = _CommonPositions(net_names, scores, all_kinds, threshold, wrong, labels)
+    return Compared(
+        part=part,
+        threshold=threshold,
         positions=len(scores.position_id),
         games=len(np.unique(scores.game_id)),
         effective=float(scores.weight.sum() ** 2 / (scores.weight**2).sum()),
-        without_q=without_q,
-        left_out={name: net.missing for name, net in zip(unique, nets, strict=True) if net.missing},
-        nets=[common.rate(i, net.key) for i, net in enumerate(nets)],
-        comparisons=[common.compared(i, held_out=oracle.is_held_out) for i in range(1, len(nets))],
+        nets=[common.rate(i, key) for i, key in enumerate(keys)],
+        comparisons=[common.compared(i, held_out=part is not None) for i in range(1, len(keys))],
         scores=scores,
         all_kinds=all_kinds,
+        **facts,
     )
+
+
+FEWEST = 100  # positions for a deeper judge: with fewer, intervals hold the true value less often than stated
+
+
+def judged_again(
+    db: str, oracle: ComparedOracle, compared: Compared, deep: str, positions: int, *, command: str, quiet: bool
+) -> Compared:
+    """The comparison, with that by a deeper judge as `rejudged`: searches, and stores, what the store lacks.
+
+    `deep` is a text of ``--deep``. The judge looks at so many `positions`, a plain random sample, or at all if they are
+    fewer; its centipawns become Q by the alpha of the comparison. The same call resumes, and one for more positions
+    adds to them. Raises KeyboardInterrupt after a signal, UsageError for fewer than `FEWEST` positions and a judge that
+    is no deeper, ValueRepairError if it has a value of no position.
+    """
+    check_least("--sample", positions, FEWEST)
+    all_kinds = compared.all_kinds
+    rows = sampled(all_kinds.position_id, positions)
+    ids, first_net = all_kinds.position_id[rows], {"sha256": compared.nets[0].sha256}
+    with (
+        Store.open(db, write=True) as store,
+        open_deeper(store, judge_of(store, oracle.id), deep, first_net) as judge,
+        Progress("judging again", unit="positions", quiet=quiet) as progress,
+    ):
+        done = search_again(store, judge_of(store, oracle.id), judge, ids, progress, command)
+        if done.stopped:
+            log.info(NOT_DONE)
+            raise KeyboardInterrupt
+        label = judge.identity.label
+        scores = _scores(store, store.add_judge(judge.identity), ids)
+    deep_q = values.deep_q(scores, compared.alpha.value, compared.q_from)
+    judged = ~np.isnan(deep_q)
+    sample = all_kinds.judged(rows[judged], deep_q[judged])
+    if not sample.of_games().weight.any():
+        raise ValueRepairError(f"{label} has no value of any of {len(ids):,} positions")
+    again = _compared(
+        sample,
+        [net.name for net in compared.nets],
+        [net.sha256 for net in compared.nets],
+        [({}, True)] * len(compared.nets),
+        oracle=label,
+        part=compared.part,
+        alpha=compared.alpha,
+        q_from=compared.q_from,
+        threshold=compared.threshold,
+        without_q=int((~judged).sum()),
+        left_out={},
+    )
+    return replace(compared, rejudged=again)
+
+
+def sampled(position_id: Ids, count: int) -> Ids:
+    """int64[m]: the rows of a plain random sample of the positions [n], ascending: those with the smallest hashes of
+    their ids, so that a larger count draws the same ones and others."""
+    order = np.argsort(scrambled(position_id.astype(np.uint64) ^ salt("judged again")), kind="stable")
+    return np.sort(order[:count])
+
+
+def _scores(store: Store, judge_id: int, ids: Ids) -> Floats:
+    """[n, 6] the judge's scores of the positions `ids` [n], see `chess.values.deep_q`; NaN where there is none."""
+    query = """
+        SELECT v.cp, v.mate, v.w, v.d, v.l, v.q FROM json_each(?) j
+        LEFT JOIN deep_values v ON v.judge_id = ? AND v.position_id = j.value AND v.failed IS NULL ORDER BY j.key
+    """
+    cells = store.connection.execute(query, (json.dumps(ids.tolist()), judge_id)).fetchall()
+    return np.array(cells, np.float64).reshape(-1, 6)
 
 
 @dataclass(frozen=True)
