@@ -47,7 +47,7 @@ def compare(
     `plot` one (.png, .svg, .pdf) for the figure (`plot_compared`). Raises UsageError for an unknown net,
     ValueRepairError if there is nothing to compare.
     """
-    from valuerepair.judge.compare import compared, wrong_positions
+    from valuerepair.judge.compare import compared, judged_again, wrong_positions
     from valuerepair.store.export import table_of
 
     net_words = paths_of(nets)
@@ -67,8 +67,6 @@ def compare(
         comparison = compared(opened, compared_nets, oracle, resolved_question)
         rows = None if output is None else wrong_positions(opened, compared_nets, oracle, comparison)
     if deep is not None:
-        from valuerepair.mining.again import judged_again
-
         comparison = judged_again(path, oracle, comparison, deep, sample, command=command, quiet=quiet)
     if rows is not None and output is not None:
         _write_rows(rows, output)

@@ -153,7 +153,7 @@ class RepairOutcome:
         for pair in self.judged:
             text += ["", *_kind_lines(_title(pair), pair.rows)]
         if self.rejudged is not None:
-            text += ["", *_kind_lines(_rejudged_title(self.rejudged), self._by_deeper_judge, sampled=True)]
+            text += ["", *_kind_lines(_rejudged_title(self.rejudged), self._by_deeper_judge)]
         text += ["", *(f"match against {name}: {_match(match)}" for name, match in self.matches.items())]
         nets = [str(net) for net in (self.repaired, self.control) if net is not None]
         text.append(f"time: {format_duration(self.took)}")
@@ -190,31 +190,27 @@ def _breadth(match: Mapping[str, Any]) -> str:
     return text
 
 
-def _cells(row: Mapping[str, Any], *, sampled: bool = False) -> list[str]:
-    """The cells of a kind of position: name, number, squared errors, change in candidates at each threshold.
-
-    `sampled` positions are too few to estimate the errors themselves; the row then has their difference alone.
-    """
-    errors = [] if sampled else [formatted(error, ".4f") for error in row["squared_error"]]
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    """The cells of a kind of position: name, number, squared errors, change in candidates at each threshold."""
     return [
         WORDS[row["kind"]],
         f"{row['positions']:,}",
-        *errors,
+        *(formatted(error, ".4f") for error in row["squared_error"]),
         Interval.of_figures(row["change"]).for_brackets,
         *(Interval.of_figures(rate["change"]).points for rate in row["candidates"]),
     ]
 
 
-def _heads(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> list[str]:
+def _heads(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     rates = [f"candidates at {rate['threshold']:g}, B - A" for rate in rows[0]["candidates"]] if rows else []
-    return ["positions", "number", *([] if sampled else ["error A", "error B"]), "error, B - A", *rates]
+    return ["positions", "number", "error A", "error B", "error, B - A", *rates]
 
 
-def _kind_lines(title: str, rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> Iterator[str]:
+def _kind_lines(title: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The rows by kind of two nets, as a table for a terminal."""
     yield f"{title} (squared errors; B - A below 0 is better; 95 % by games)"
-    columns = " | ".join(f"{head}:<" for head in _heads(rows, sampled=sampled))
-    yield from table_lines(columns, (_cells(row, sampled=sampled) for row in rows))
+    columns = " | ".join(f"{head}:<" for head in _heads(rows))
+    yield from table_lines(columns, (_cells(row) for row in rows))
 
 
 def _title(pair: NetComparison) -> str:
@@ -222,8 +218,7 @@ def _title(pair: NetComparison) -> str:
 
 
 def _rejudged_title(rejudged: Mapping[str, Any]) -> str:
-    searched = f"which searched {rejudged['judged']:,} of the {rejudged['positions']:,} held-out positions"
-    return f"A = {OLD}, B = {NEW}, by a deeper judge, {rejudged['judge']}, {searched}"
+    return f"A = {OLD}, B = {NEW}, by a deeper judge, {rejudged['oracle']}"
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
@@ -310,20 +305,17 @@ def _by_kind(outcome: RepairOutcome) -> str:
     return "\n".join(tables) + f'\n<p class="small">{note}</p>'
 
 
-def _table_by_kind(rows: Sequence[Mapping[str, Any]], *, sampled: bool = False) -> str:
-    cells = ([escape(cell) for cell in _cells(row, sampled=sampled)] for row in rows)
-    return _table(_heads(rows, sampled=sampled), cells)
+def _table_by_kind(rows: Sequence[Mapping[str, Any]]) -> str:
+    cells = ([escape(cell) for cell in _cells(row)] for row in rows)
+    return _table(_heads(rows), cells)
 
 
 def _by_deeper_judge(outcome: RepairOutcome) -> str:
     """The figures of the judge that never judged a training position."""
     if (rejudged := outcome.rejudged) is None:
         return "<p>No deeper judge was used: <code>test_deep</code> is empty, or <code>rejudge</code> is 0.</p>"
-    note = (
-        "The deeper judge searched positions where the verdicts on both nets differ, some near the threshold and some "
-        "of all others, drawn with known probabilities and weighted by their inverse. No net was trained on its values."
-    )
-    table = _table_by_kind(rejudged["comparisons"][0]["by_kind"], sampled=True)
+    note = "The deeper judge searched a random sample of the held-out positions. No net was trained on its values."
+    table = _table_by_kind(rejudged["comparisons"][0]["by_kind"])
     title = f"<h3>{escape(_rejudged_title(rejudged))}</h3>"
     return f'{title}\n{table}\n<p class="small">{note}</p>'
 
