@@ -23,14 +23,13 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues
-from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
-from valuerepair.runs.mine import mine
-from valuerepair.runs.options import MineOptions
-from valuerepair.runs.summary import MineSummary
-from valuerepair.store.rows import DeepResult, OracleIdentity
+from valuerepair.mining.mine import MineOptions, mine
+from valuerepair.mining.summary import MineSummary
+from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, Judge
+from valuerepair.progress import Progress, remarks_to
+from valuerepair.store.rows import DeepResult, JudgeIdentity
 from valuerepair.store.store import Store
 
 FAILS_EVERY = 19

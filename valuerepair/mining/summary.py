@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from valuerepair.archives.rows import ReadReport
+from valuerepair.arrays import Ids
 from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.values import Alpha
 from valuerepair.engines.kinds import kind_of
@@ -51,10 +52,9 @@ _FILTERS = {
 class MineSummary:
     """The end of one run.
 
-    `sampled` positions were drawn; `earlier` of them had a value, or were left out, before; `searched` were searched in
-    full or imported in this run, `left_out` by screening, `failed`. `candidates` is the rate at the threshold, by
-    `alpha`, among the run's positions of games; `beside` has that of each other origin. `nodes` and `seconds` are of
-    this run. `workers` is the number of searches at a time, None if evaluations were recorded and nothing was searched.
+    `sampled` positions were drawn; `scored` of them have net and judge value, screening has `left_out` others, and
+    `failed` could not be searched; `earlier` were done before. `candidates` is the rate at the threshold, by `alpha`,
+    among the run's positions of games; `beside` has that of each other origin. `nodes` and `seconds` are of this run. `workers` is the number of searches at a time, None if evaluations were recorded and nothing was searched.
     `remarks` are on these; `turned` warns that values seem to be from another point of view: then no next command is
     proposed. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by `limit`).
     """
@@ -63,7 +63,7 @@ class MineSummary:
     store: str
     report: ReadReport
     sampled: int
-    searched: int
+    scored: int
     earlier: int
     left_out: int
     failed: int
@@ -85,6 +85,8 @@ class MineSummary:
         """The counts that the store records."""
         return {
             "sampled": self.sampled,
+            "scored": self.scored,
+            "left_out": self.left_out,
             "failed": self.failed,
             "games": self.report.games,
             "games_rejected": dict(self.report.rejected),
@@ -98,7 +100,7 @@ class MineSummary:
         if self.workers is None and self.seconds:
             speed = f", {quantity(round(self.report.looked_at / self.seconds), 'position')} read per second"
         left_out = f"{self.left_out:,} left out by screening, " if self.left_out else ""
-        before = f"{self.earlier:,} done before, " if self.earlier else ""
+        before = f", {self.earlier:,} of them before" if self.earlier else ""
         at_once = "" if self.workers is None else f", {self.workers} at once"
         return [
             *self.report.lines(),
@@ -106,8 +108,8 @@ class MineSummary:
             f"deep: {self.judge}{at_once}",
             *self.remarks,
             *self.turned,
-            f"{'imported' if self.workers is None else 'searched'}: {self.searched:,} of {self.sampled:,}, "
-            f"{left_out}{before}{self.failed:,} failed; {format_duration(self.seconds)}{speed}",
+            f"scored: {self.scored:,} of {self.sampled:,}, {left_out}{self.failed:,} failed{before}; "
+            f"{format_duration(self.seconds)}{speed}",
             f"deep Q from: {self.alpha.source(self.q_from)}",
             f"candidates at {self.threshold:g}: {self.candidates}",
             *(f"beside the games ({kind}): {rate}" for kind, rate in self.beside.items()),
@@ -147,15 +149,20 @@ def summary(
     report.positions -= feed.sampled_twice  # a position beside a game that came later in a game was sampled twice
     report.duplicates += feed.sampled_twice
     is_search = kind_of(judge.identity.kind).searches
-    rates = _rates(store, pair, question, alpha.value, feed.seen)
+    seen = np.fromiter(feed.seen, np.int64, len(feed.seen))
+    rates = _rates(store, pair, question, alpha.value, seen)
+    scored, judged = (
+        int(np.isin(columns(store, pair, (), beside=True, screened=screened)["position_id"], seen).sum())
+        for screened in (False, True)
+    )
     return MineSummary(
         state="interrupted" if done.stopped else "limited" if feed.limited else "finished",
         store=store.path,
         report=report,
         sampled=feed.sampled,
-        searched=done.searched + feed.imported,
+        scored=scored,
         earlier=feed.earlier,
-        left_out=done.left_out,
+        left_out=judged - scored,
         failed=done.failed + feed.without_evaluation,
         candidates=rates.pop(GAME, rate(np.zeros(0, bool))),
         beside=rates,
@@ -173,11 +180,11 @@ def summary(
     )
 
 
-def _rates(store: Store, pair: Pair, question: Question, alpha: float, seen: set[int]) -> dict[Kind, Rate]:
+def _rates(store: Store, pair: Pair, question: Question, alpha: float, seen: Ids) -> dict[Kind, Rate]:
     """The rate of candidates among these positions, by origin."""
     read = columns(store, pair, ("game_id", "kind", "weight"), beside=True)
     net_q, deep_q = both_q(store, pair, alpha, question.q_from, beside=True)
-    usable = np.isin(read["position_id"], np.fromiter(seen, np.int64, len(seen))) & ~np.isnan(net_q - deep_q)
+    usable = np.isin(read["position_id"], seen) & ~np.isnan(net_q - deep_q)
     return {
         kind: rate(
             is_candidate((net_q - deep_q)[rows], question.threshold), read["weight"][rows], read["game_id"][rows]
