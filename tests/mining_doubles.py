@@ -10,7 +10,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -40,7 +40,6 @@ class KeyNet:
 
     identity = NetIdentity("key-net", "ab" * 32, "wdl", 1, 1000)
     provider = "CPUExecutionProvider"
-    history_fill = "fen_only"
 
     def __init__(self) -> None:
         self.rows = 0
@@ -50,39 +49,41 @@ class KeyNet:
         q = key_q(batch.key)
         rest = (1 - np.abs(q)) / 2
         wdl = np.stack([np.maximum(q, 0) + rest, np.zeros_like(q), np.maximum(-q, 0) + rest], 1)
-        moves = (batch.key % np.uint64(4096)).astype(np.uint16)
-        nothing = np.full(len(batch), np.nan, np.float32)
-        return NetValues(q, wdl, moves, np.full_like(q, 0.5), np.ones_like(q), nothing)
+        moves, priors = np.zeros((len(batch), 8), np.uint16), np.full((len(batch), 8), np.nan, np.float32)
+        moves[:, 0], priors[:, 0] = batch.key % np.uint64(4095) + np.uint64(1), 0.5
+        return NetValues(q, wdl, moves, priors, np.full(len(batch), np.nan, np.float32))
 
 
 def key_q(keys: NDArray[np.uint64]) -> NDArray[np.float32]:
     return np.asarray((keys >> np.uint64(20)) % np.uint64(2001) / 1000.0 - 1.0, np.float32)
 
 
-class KeyOracle(Oracle):
-    """An oracle whose score follows from the key; every nineteenth key fails, every eleventh is a mate."""
+class KeyOracle(Judge):
+    """A judge whose score follows from the key; every nineteenth key fails, every eleventh is a mate."""
 
     workers = 2
 
     def __init__(
-        self, workers: int = 2, delay: float = 0.0, answer: Callable[[Position], DeepOutcome] | None = None
+        self,
+        workers: int = 2,
+        delay: float = 0.0,
+        answer: Callable[[Position], DeepOutcome] | None = None,
+        nodes: int = 100,
     ) -> None:
         usual = {"Hash": "16"}
-        self.identity = OracleIdentity("uci", "Key 1.0", "cd" * 32, {"nodes": 100}, usual, plain=usual)
+        self.identity = JudgeIdentity("uci", "Key 1.0", "cd" * 32, {"nodes": nodes}, usual, plain=usual)
         self.workers = workers
         self.searched: list[Position] = []
+        self.searched_short: list[Position] = []
         self._delay, self._answer = delay, answer or key_outcome
         self._pool = ThreadPoolExecutor(workers)
 
-    def submit(self, position: Position) -> Future[DeepOutcome]:
-        return self._pool.submit(self._search, position)
+    def submit(self, position: Position, nodes: int | None = None) -> Future[DeepOutcome]:
+        return self._pool.submit(self._search, position, nodes)
 
-    def climb(self, position: Position, rungs: Sequence[int], go_on: GoOn) -> Future[ClimbOutcome]:
-        raise NotImplementedError
-
-    def _search(self, position: Position) -> DeepOutcome:
+    def _search(self, position: Position, nodes: int | None) -> DeepOutcome:
         time.sleep(self._delay)
-        self.searched.append(position)
+        (self.searched if nodes is None else self.searched_short).append(position)
         return self._answer(position)
 
     def close(self, *, cancel: bool = False) -> None:
@@ -131,7 +132,7 @@ def mine_by_key(
     *,
     delay: float = 0.0,
     net: KeyNet | None = None,
-    oracle: Oracle | None = None,
+    oracle: Judge | None = None,
     options: MineOptions | None = None,
 ) -> MineSummary:
     """Mines with the stand-ins."""

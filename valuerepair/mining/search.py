@@ -22,7 +22,7 @@ from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 
-HOPELESS = 10  # failures, with no success, after which the judge counts as broken
+HOPELESS = 10  # failures after which a judge that has never succeeded counts as broken
 _TICK_S = 0.5
 
 
@@ -67,13 +67,18 @@ def search(
     `tasks` gives None when no task is ready yet; whoever makes one ready puts None into `events`. With `screening` a
     task that is `short` is searched in full only if its short search says so. A failure is stored with its reason.
     After a signal (`stop.asked`) it returns at once; the searches in flight are abandoned when the judge is closed.
-    Raises ValueRepairError if the judge fails on every position, and what `tasks` raises.
+    Raises ValueRepairError if the judge has never succeeded, and what `tasks` raises.
     """
     done = Searched()
     events = events or SimpleQueue()
     pending: dict[Future[Any], Task] = {}
     started = time.monotonic()
     capacity, ended = 0, False
+
+    def works() -> bool:
+        query = "SELECT EXISTS (SELECT 1 FROM deep_values WHERE judge_id = ? AND failed IS NULL)"
+        ids = [judge_id] if screening is None else [judge_id, screening.judge_id]
+        return any(store.connection.execute(query, (number,)).fetchone()[0] for number in ids)
 
     def begin(task: Task) -> None:
         chosen = screening.judge if screening is not None and task.short else judge
@@ -88,7 +93,7 @@ def search(
             done.failed += 1
             done.last_failure = outcome.reason
             store.add_failure(task.position_id, number, outcome.reason, run)
-            if done.failed >= HOPELESS and not (done.searched or done.left_out):
+            if done.failed == HOPELESS and not works():
                 raise hopeless(judge, done)
             progress.advance()
             return
@@ -129,7 +134,7 @@ def search(
             progress.note(format_rate(done.nodes / (time.monotonic() - started)))
     store.commit()
     done.stopped, done.seconds = stop.asked(), time.monotonic() - started
-    if done.failed and not (done.searched or done.left_out or done.stopped):
+    if done.failed and not done.stopped and not works():
         raise hopeless(judge, done)
     return done
 
