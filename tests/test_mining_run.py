@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NoReturn
 
 import chess
@@ -26,17 +26,17 @@ from tests.mining_doubles import (
     random_games,
     rows,
 )
-from valuerepair.archives.options import RecordedOptions, SampleOptions
+from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets.net import NetValues
+from valuerepair.mining.feed import FIRST_CHUNK_ROWS, Reader
+from valuerepair.mining.mine import MineOptions
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.question import Question
-from valuerepair.runs.options import MineOptions, mining_work, sampling_options
-from valuerepair.runs.workers import FIRST_CHUNK_ROWS, ArchiveReader
-from valuerepair.store.rows import DeepResult, RunRecord
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
+from valuerepair.store.view import candidates, frame
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +64,14 @@ def test_the_store_has_what_net_and_oracle_said(archive: Path, db: Path) -> None
     oracle = KeyOracle()
     mine_by_key(archive, db, oracle=oracle)
     with Store.open(db) as store:
-        frame = store.frame(Question(alpha=100.0)).set_index("key")
-    assert len(oracle.searched) > len(frame) > 330
+        scored = frame(store, Question(alpha=100.0)).set_index("key")
+    assert len(oracle.searched) > len(scored) > 330
     for position in oracle.searched:
         said = key_outcome(position)
         if isinstance(said, DeepFailure):
-            assert position.key not in frame.index
+            assert position.key not in scored.index
             continue
-        row = frame.loc[position.key]
+        row = scored.loc[position.key]
         assert row.net_q == key_q(np.array([position.key], np.uint64))[0]
         assert (row.fen, row.start_fen, row.moves) == (position.fen, position.start_fen, " ".join(position.moves))
         assert (row.ply, row.side, row.nodes) == (position.ply, position.fen.split()[1], said.nodes)
@@ -88,9 +88,9 @@ def test_positions_are_those_of_the_games(archive: Path, db: Path) -> None:
         while (game := chess.pgn.read_game(file)) is not None:
             games.append(game)
     with Store.open(db) as store:
-        frame = store.frame()
-    assert set(frame["source"]) == {str(archive)}
-    for row in frame.to_dict("records"):
+        scored = frame(store)
+    assert set(scored["source"]) == {str(archive)}
+    for row in scored.to_dict("records"):
         game = games[row["game"] - 1]
         board, moves = game.board(), list(game.mainline_moves())
         for move in moves[: row["ply"]]:
@@ -109,9 +109,7 @@ def test_the_same_command_again_searches_nothing(archive: Path, db: Path, said: 
     assert (again.sampled, again.scored, again.failed) == (first.sampled, first.scored, first.failed)
     assert again.candidates == first.candidates
     assert dump(db) == before
-    assert said == [
-        f"this run is complete; looking for new positions: {first.scored:,} of {first.sampled:,} already scored"
-    ]
+    assert said == ["resuming: what the store has is not evaluated again"]
 
 
 def test_another_command_adds(archive: Path, db: Path) -> None:
@@ -132,48 +130,9 @@ def test_a_limit_stops_and_the_same_command_goes_on(archive: Path, db: Path, tmp
     assert (first.state, first.scored + first.failed) == ("limited", 50)
     assert "run the same command again" in "\n".join(first.lines())
     mine_by_key(archive, db, options=replace(options, limit=None))
-    assert said == [f"resuming: {first.scored} already scored"]
+    assert said == ["resuming: what the store has is not evaluated again"]
     mine_by_key(archive, tmp_path / "whole.db")
     assert dump(db) == dump(tmp_path / "whole.db")
-
-
-# What runs were known by before options that keep their defaults were left out.
-EARLIER_RUNS = [
-    (SampleOptions(), "1a8ee0bd7894bb78122da6590770957259deec963abfac81f711774a8f51bb9a"),
-    (
-        SampleOptions(per_game=None, positions=50, min_elo=2000, seed=3, threads=7),
-        "6dab084646c295fec731b3192675bfd1a7fc93d20ef2f911c6ef8fbec4829ecb",
-    ),
-    (
-        SampleOptions(recorded=RecordedOptions("eval")),
-        "fbba13d461aa6e85a96eca37c2a305beff82437de1bc41f7ff209cfdeca7ddda",
-    ),
-]
-
-
-def run_record(sample: SampleOptions) -> RunRecord:
-    options = sampling_options(sample)
-    return RunRecord.of(mining_work(["-"], options, KeyNet(), KeyOracle().identity), "vr mine -", options)
-
-
-@pytest.mark.parametrize(("sample", "identity"), EARLIER_RUNS)
-def test_an_unfinished_run_of_an_earlier_version_is_resumed(db: Path, sample: SampleOptions, identity: str) -> None:
-    with Store.open(db, create=True) as store:
-        before = store.begin_run(RunRecord(identity, "vr mine -", {}, 0, {}))
-        store.end_run(before, "interrupted", {})
-        again = store.begin_run(run_record(sample))
-        assert (again.id, again.resumed) == (before.id, True)
-
-
-def test_a_new_option_is_part_of_a_run_only_where_it_is_given() -> None:
-    @dataclass(frozen=True, slots=True)
-    class LaterOptions(SampleOptions):
-        after_castling: bool = False
-
-    usual, given = LaterOptions(), LaterOptions(after_castling=True)
-    assert run_record(usual).identity == run_record(SampleOptions()).identity
-    assert run_record(given).identity != run_record(usual).identity
-    assert run_record(given).options["after_castling"] is True
 
 
 def test_a_stopped_run_draws_the_same_sample_again(archive: Path, db: Path, tmp_path: Path) -> None:
@@ -196,57 +155,20 @@ def test_nothing_is_read_after_the_reader_is_left(archive: Path, tmp_path: Path,
         packed = zstandard.compress(text)
     (tmp_path / name).write_bytes(packed)
     paths = [str(tmp_path / name)] * 30
-    with ArchiveReader(paths, SampleOptions(per_game=None, positions=10)) as reader:
+    events = SimpleQueue[Any]()
+    with Reader(paths, SampleOptions(per_game=None, positions=10), events) as reader:
         pass
     reader.join(60)
     assert not reader.is_alive()
     assert reader.bytes_read < len(packed) * len(paths)
-    assert reader.events.empty()
+    assert events.empty()
 
 
 def test_a_limit_keeps_the_net_from_what_is_beyond_it(archive: Path, db: Path) -> None:
     net = KeyNet()
     summary = mine_by_key(archive, db, net=net, options=MineOptions(sample=SampleOptions(per_game=4), limit=20))
     assert (summary.state, summary.scored + summary.failed) == ("limited", 20)
-    assert net.rows == FIRST_CHUNK_ROWS
-
-
-class HeldNet(KeyNet):
-    """A net that answers once engines have searched some positions, or breaks then."""
-
-    def __init__(self, oracle: KeyOracle, error: Exception | None = None) -> None:
-        super().__init__()
-        self._oracle, self._error = oracle, error
-
-    def evaluate(self, batch: PositionBatch) -> NetValues:
-        deadline = time.monotonic() + 20
-        while len(self._oracle.searched) < FIRST_CHUNK_ROWS // 2:
-            assert time.monotonic() < deadline, "the engines wait for the net"
-            time.sleep(0.001)
-        if self._error is not None:
-            raise self._error
-        return super().evaluate(batch)
-
-
-def test_engines_do_not_wait_for_the_net(archive: Path, db: Path, tmp_path: Path) -> None:
-    oracle = KeyOracle()
-    summary = mine_by_key(archive, db, net=HeldNet(oracle), oracle=oracle)
-    assert summary.scored + summary.failed == summary.sampled
-    mine_by_key(archive, tmp_path / "usual.db")
-    assert dump(db) == dump(tmp_path / "usual.db")
-
-
-def test_what_was_searched_before_the_net_broke_is_kept(archive: Path, db: Path, tmp_path: Path) -> None:
-    oracle = KeyOracle()
-    with pytest.raises(ValueRepairError, match="the net is broken"):
-        mine_by_key(archive, db, net=HeldNet(oracle, ValueRepairError("the net is broken")), oracle=oracle)
-    assert rows(db) > 0 == rows(db, "net_values")
-    kept, again = rows(db), KeyOracle()
-    summary = mine_by_key(archive, db, oracle=again)
-    assert summary.earlier == kept
-    assert len(again.searched) == summary.sampled - kept
-    mine_by_key(archive, tmp_path / "usual.db")
-    assert dump(db) == dump(tmp_path / "usual.db")
+    assert net.rows <= 4 * FIRST_CHUNK_ROWS
 
 
 def test_candidates_of_the_summary_are_those_of_the_store(archive: Path, db: Path) -> None:
@@ -255,7 +177,7 @@ def test_candidates_of_the_summary_are_those_of_the_store(archive: Path, db: Pat
             archive, db, options=MineOptions(question=Question(alpha=alpha), sample=SampleOptions(per_game=4))
         )
         with Store.open(db) as store:
-            found = store.candidates(Question(threshold=0.55, alpha=alpha))
+            found = candidates(store, Question(threshold=0.55, alpha=alpha))
         assert summary.candidates.count == len(found) > 0
         assert summary.alpha.value == found.attrs["alpha"]["value"]
         assert summary.alpha.origin == found.attrs["alpha"]["origin"]
@@ -270,7 +192,7 @@ def test_what_failed_is_tried_again(archive: Path, db: Path) -> None:
     again = mine_by_key(archive, db, oracle=well, options=options)
     assert len(well.searched) == first.failed
     assert (again.failed, again.scored) == (0, again.sampled)
-    assert dump(db)["failures"] == []
+    assert rows(db, "deep_values WHERE failed IS NOT NULL") == 0
 
 
 def test_a_position_known_from_elsewhere_keeps_its_history(archive: Path, db: Path, tmp_path: Path) -> None:
@@ -289,11 +211,10 @@ def test_a_position_known_from_elsewhere_keeps_its_history(archive: Path, db: Pa
         assert (position.ply, position.history_known) == (known.ply, True)
 
 
-def test_an_oracle_that_always_fails_is_an_error_and_marks_no_position(archive: Path, db: Path) -> None:
+def test_a_judge_that_always_fails_is_an_error_and_the_next_one_tries_again(archive: Path, db: Path) -> None:
     oracle = KeyOracle(answer=lambda position: DeepFailure("no such option", 3))
     with pytest.raises(ValueRepairError, match=r"failed on each of the 10 positions .* no such option"):
         mine_by_key(archive, db, oracle=oracle)
-    assert dump(db)["failures"] == []
     assert mine_by_key(archive, db).scored > 300
 
 

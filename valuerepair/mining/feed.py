@@ -203,6 +203,11 @@ class Feed(Iterator["Task | None"]):
         return None
 
     @property
+    def _is_enough(self) -> bool:
+        """Whether the positions at hand reach the limit, so that the net needs no others."""
+        return self._left is not None and len(self._tasks) + sum(len(e.ids) for e in self._in_net) >= self._left
+
+    @property
     def _is_drained(self) -> bool:
         return not self._tasks and not self._in_net and self._reader.is_over
 
@@ -210,7 +215,7 @@ class Feed(Iterator["Task | None"]):
         while self._in_net and ((values := self._in_net[0].values) is None or values.done()):
             self._finish(self._in_net.popleft())
         at_once = self._net.at_once if isinstance(self._net, RemoteNet) else 2
-        while self._left != 0 and len(self._in_net) < at_once and (batch := self._reader.take()) is not None:
+        while not self._is_enough and len(self._in_net) < at_once and (batch := self._reader.take()) is not None:
             self._add(batch)
             if self._in_net[0].values is None:
                 self._finish(self._in_net.popleft())
@@ -233,10 +238,12 @@ class Feed(Iterator["Task | None"]):
         values: Future[NetValues] | None = None
         if fresh.any() and self._net is None:
             self._store.add_net_values(ids[fresh], self._net_id, net_values(batch.take(np.flatnonzero(fresh))))
-        elif fresh.any():
+        elif fresh.any() and self._net is not None:
             known = self._store.positions(ids[fresh])  # with the history that the store has
-            remote = isinstance(self._net, RemoteNet)
-            values = self._net.answer(known) if remote else self._pool.submit(self._net.evaluate, known)  # type: ignore[union-attr]
+            if isinstance(self._net, RemoteNet):
+                values = self._net.answer(known)
+            else:
+                values = self._pool.submit(self._net.evaluate, known)
             values.add_done_callback(lambda _: self._events.put(None))
         self._in_net.append(_InNet(ids, ids[fresh], values))
 

@@ -54,7 +54,8 @@ class MineSummary:
 
     `sampled` positions were drawn; `scored` of them have net and judge value, screening has `left_out` others, and
     `failed` could not be searched; `earlier` were done before. `candidates` is the rate at the threshold, by `alpha`,
-    among the run's positions of games; `beside` has that of each other origin. `nodes` and `seconds` are of this run. `workers` is the number of searches at a time, None if evaluations were recorded and nothing was searched.
+    among the run's positions of games; `beside` has that of each other origin. `nodes` and `seconds` are of this run.
+    `workers` is the number of searches at a time, None if evaluations were recorded and nothing was searched.
     `remarks` are on these; `turned` warns that values seem to be from another point of view: then no next command is
     proposed. `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by `limit`).
     """
