@@ -47,7 +47,7 @@ def position_of(board: chess.Board, start: str = chess.STARTING_FEN, **facts: An
 
 def aside(batch: PositionBatch, seed: int) -> tuple[PositionBatch, NDArray[np.int64]]:
     """All positions after a random legal move, and which rows these are."""
-    reached, rows, lost = beside(batch, {"aside": 1.0}, seed)
+    reached, rows, lost = beside(batch, {"random_move": 1.0}, seed)
     assert len(rows) + lost.total() == len(batch)
     return reached, rows
 
@@ -77,7 +77,7 @@ def test_every_position_is_a_legal_move_away_and_keeps_its_past(rng: random.Rand
         assert position.fen == after.fen()
         assert not over(after)
         assert (position.ply, position.key) == (before.ply + 1, chess.polyglot.zobrist_hash(after))
-        assert position.origin == Origin("games.pgn", 3, kind="aside")
+        assert position.origin == Origin("games.pgn", 3, kind="random_move")
     for i in set(range(len(drawn))) - set(rows.tolist()):
         before = played(chess.STARTING_FEN, drawn[i].moves)
         assert over(before) or any(over_after(before, move) for move in before.legal_moves)
@@ -133,11 +133,11 @@ def test_what_was_recorded_in_the_game_is_not_of_this_position() -> None:
 def test_kinds_are_drawn_by_their_shares() -> None:
     """Of 100,000 keys, chi-square with 3 degrees of freedom is below 16.3 in 999 of 1,000 draws."""
     keys = np.random.default_rng(3).integers(0, 2**64, 100_000, np.uint64)
-    shares: dict[Kind, float] = {"aside": 0.25, "policy": 0.05, "search": 0.1}
+    shares: dict[Kind, float] = {"random_move": 0.25, "policy_move": 0.05, "search_node": 0.1}
     counts = np.bincount(drawn_kinds(keys, shares, 7), minlength=4)
     expected = 100_000 * np.array([0.25, 0.05, 0.1, 0.6])
     assert ((counts - expected) ** 2 / expected).sum() < 16.3
-    assert (drawn_kinds(keys, {"aside": 0.5, "policy": 0.25, "search": 0.25}, 7) < 3).all()
+    assert (drawn_kinds(keys, {"random_move": 0.5, "policy_move": 0.25, "search_node": 0.25}, 7) < 3).all()
     # Which of the lowest keys, as `--positions` draws them, they are says nothing of their kind.
     low = keys[np.argsort(key_priorities(7, keys))[:10_000]]
     counts = np.bincount(drawn_kinds(low, shares, 7), minlength=4)
@@ -147,14 +147,14 @@ def test_kinds_are_drawn_by_their_shares() -> None:
 @given(st.floats(0.01, 1), st.floats(0, 1), st.integers(0, 2**31))
 def test_a_smaller_share_is_part_of_a_larger_one(share: float, part: float, seed: int) -> None:
     keys = np.random.default_rng(seed).integers(0, 2**64, 200, np.uint64)
-    larger, smaller = (drawn_kinds(keys, {"aside": value}, seed) == 0 for value in (share, share * part))
+    larger, smaller = (drawn_kinds(keys, {"random_move": value}, seed) == 0 for value in (share, share * part))
     assert not (smaller & ~larger).any()
 
 
 def test_a_share_is_a_number_or_one_for_each_kind() -> None:
     assert parse_shares("0.5") == parse_shares(0.5) == {kind: share / 2 for kind, share in MIXTURE.items()}
-    assert parse_shares("search:0.25, aside:.5") == {"aside": 0.5, "search": 0.25}
-    assert parse_shares({"policy": 1}) == {"policy": 1.0}
+    assert parse_shares("search_node:0.25, random_move:.5") == {"random_move": 0.5, "search_node": 0.25}
+    assert parse_shares({"policy_move": 1}) == {"policy_move": 1.0}
     assert sum(MIXTURE.values()) == 1
 
 
@@ -162,10 +162,10 @@ def test_a_share_is_a_number_or_one_for_each_kind() -> None:
     ("asked", "why"),
     [
         ("", "give a share"),
-        ("game:0.5", "the kinds are aside, policy, search"),
-        ("aside:much", "give a share"),
-        ("aside:0.5,aside:0.1", "gives a kind twice"),
-        ("aside:0.7,search:0.7", "their sum is at most 1"),
+        ("game:0.5", "the kinds are random_move, policy_move, search_node"),
+        ("random_move:much", "give a share"),
+        ("random_move:0.5,random_move:0.1", "gives a kind twice"),
+        ("random_move:0.7,search_node:0.7", "their sum is at most 1"),
         ("0", "shares lie above 0"),
         ("nan", "shares lie above 0"),
         ("2", "shares lie above 0"),
@@ -203,29 +203,31 @@ def drawn_from(path: str, **options: Any) -> tuple[list[Position], ReadReport]:
 def test_they_lie_beside_what_is_drawn_without_it(tmp_path: Path, options: dict[str, Any]) -> None:
     path = games(tmp_path / "games.pgn")
     plain, _ = drawn_from(path, **options)
-    beside, report = drawn_from(path, off_game="aside:1", **options)
+    beside, report = drawn_from(path, off_game="random_move:1", **options)
     assert len({p.key for p in beside}) == len(beside) == report.positions > 100
     assert {p.moves[:-1] for p in beside} <= {p.moves for p in plain}
-    lost = report.rejected_positions["over after the move (aside)"]
+    lost = report.rejected_positions["over after the move (random_move)"]
     assert len(plain) - len(beside) >= lost
-    assert beside == drawn_from(path, off_game="aside:1", threads=1, **options)[0]
-    assert [p.moves for p in beside] != [p.moves for p in drawn_from(path, off_game="aside:1", seed=1, **options)[0]]
+    assert beside == drawn_from(path, off_game="random_move:1", threads=1, **options)[0]
+    assert [p.moves for p in beside] != [
+        p.moves for p in drawn_from(path, off_game="random_move:1", seed=1, **options)[0]
+    ]
 
 
 @pytest.mark.parametrize("options", [{"per_game": 3}, {"per_game": None, "positions": 200}])
 def test_positions_of_games_are_those_of_a_sample_without_others(tmp_path: Path, options: dict[str, Any]) -> None:
     path = games(tmp_path / "games.pgn")
     plain, _ = drawn_from(path, **options)
-    mixed, report = drawn_from(path, off_game="aside:0.4", **options)
+    mixed, report = drawn_from(path, off_game="random_move:0.4", **options)
     of_games = [p for p in mixed if p.origin.kind == "game"]
-    others = [p for p in mixed if p.origin.kind == "aside"]
+    others = [p for p in mixed if p.origin.kind == "random_move"]
     assert of_games == [p for p in plain if p.key in {one.key for one in of_games}]
     assert {p.moves[:-1] for p in others} | {p.moves for p in of_games} <= {p.moves for p in plain}
     assert not {p.moves[:-1] for p in others} & {p.moves for p in of_games}
     assert len(mixed) == report.positions
     assert 0.25 < len(others) / len(mixed) < 0.55
     # The same as of all, where those that are drawn here are drawn there, too.
-    every, _ = drawn_from(path, off_game="aside:1", **options)
+    every, _ = drawn_from(path, off_game="random_move:1", **options)
     assert {p.moves for p in others} <= {p.moves for p in every}
 
 
@@ -237,9 +239,9 @@ def test_what_a_game_has_is_the_game_s(tmp_path: Path) -> None:
     plain, _ = drawn_from(str(path), per_game=None, min_ply=0)
     assert len(plain) == 21
     for seed in range(20):
-        mixed, _ = drawn_from(str(path), per_game=None, min_ply=0, off_game="aside:0.5", seed=seed)
+        mixed, _ = drawn_from(str(path), per_game=None, min_ply=0, off_game="random_move:0.5", seed=seed)
         kept = {p.key for p in mixed if p.origin.kind == "game"}
-        stays = drawn_kinds(np.array([p.key for p in plain], np.uint64), {"aside": 0.5}, seed) == 3
+        stays = drawn_kinds(np.array([p.key for p in plain], np.uint64), {"random_move": 0.5}, seed) == 3
         assert kept == {p.key for p, stay in zip(plain, stays.tolist(), strict=True) if stay}
 
 

@@ -303,6 +303,29 @@ def test_the_copy_of_a_game_gives_no_positions(tmp_path: Path, shared_data: Path
     assert len(alone) == whole.positions > 70
 
 
+def test_the_key_of_a_game_is_its_moves(tmp_path: Path) -> None:
+    """Also in another archive and format, with other headers, and whatever is drawn of it."""
+    longer, start = SPANISH + " 9... h6", "4k3/8/8/8/8/8/4P3/4K3 w - - 0 1"
+    text = game() + game(moves=longer) + game(moves=longer[:-1] + "5") + game(white="Cleo")
+    drawn, _ = run(tmp_path, text)
+    (tmp_path / "all.pgn").write_text(text)
+    batches = read_games({str(tmp_path / "all.pgn"): range(1, 5)}, ReadReport())
+    keys = {game.number: game.key for batch in batches for game in batch.origin.game}
+    assert {p.origin.game: p.origin.game_key for p in drawn}.items() < keys.items()
+    assert keys[1] == keys[4]
+    assert len({*keys.values()}) == 3
+    board = chess.Board()
+    moves = [board.push_san(word).uci() for word in longer.split() if not word[0].isdigit()]
+    chunk = write_chunk(tmp_path / "training.1.gz", records_of(positions_of(moves), moves))
+    assert {p.origin.game_key for p in run_paths([chunk], per_game=None)[0]} == {keys[2]}
+    (tmp_path / "a.epd").write_text(f"{start}\n{start[:-2]}7\n{start.replace('w', 'b')}\n")
+    (tmp_path / "b.jsonl").write_text(f'{{"fen":"{start[:-4]}","evals":[]}}\n')
+    lines = [p for name in ("a.epd", "b.jsonl") for p in run_paths([tmp_path / name], per_game=None)[0]]
+    of_board = {p.fen.split()[1]: p.origin.game_key for p in lines}
+    assert [p.origin.game_key for p in lines] == [of_board[p.fen.split()[1]] for p in lines]
+    assert len({*of_board.values(), *keys.values(), 0}) == 6
+
+
 def test_equal_moves_from_another_start_are_another_game(tmp_path: Path) -> None:
     without_h_pawns = '[SetUp "1"]\n[FEN "rnbqkbnr/ppppppp1/8/8/8/8/PPPPPPP1/RNBQKBNR w KQkq - 0 1"]\n'
     positions, _ = run(tmp_path, game() + without_h_pawns + game() + game(moves=SPANISH + " 9... h6"))

@@ -17,7 +17,7 @@ from valuerepair.oracles.recorded import RecordedSource, net_values, result_of
 from valuerepair.store.rows import DeepColumns
 
 _GAMES = [
-    OriginGame("a.pgn", 1, 0, {"White": "A"}, "1-0"),
+    OriginGame("a.pgn", 1, 0, {"White": "A"}, "1-0", 1 << 63),
     OriginGame("a.pgn", 2, 90, {"White": "B"}, None),
     OriginGame("b.tar", 1, 5),
 ]
@@ -38,7 +38,8 @@ def _origins(draw: st.DrawFn) -> list[Origin]:
     for _ in range(draw(st.integers(0, 6))):
         game, recorded = draw(st.sampled_from(_GAMES)), draw(_recorded)
         played = draw(st.sampled_from([None, "e2e4", "g1f3"]))
-        origins.append(Origin(game.source, game.number, game.offset, game.headers, played, game.result, recorded))
+        about = game.source, game.number, game.offset, game.headers, played, game.result, recorded
+        origins.append(Origin(*about, game_key=game.key))
     return origins
 
 
@@ -56,7 +57,7 @@ def test_columns_give_the_records_they_were_made_of(
 ) -> None:
     columns = [Origins.of(first), Origins.of(second)]
     assert list(columns[0]) == first
-    games = [OriginGame(o.source, o.game, o.offset, o.headers, o.result) for o in first]
+    games = [OriginGame(o.source, o.game, o.offset, o.headers, o.result, o.game_key) for o in first]
     assert games == list(columns[0].game)
     together = Origins.concat(columns)
     assert list(together) == first + second

@@ -31,10 +31,10 @@ from valuerepair.archives.open import (
 )
 from valuerepair.archives.options import CHUNKS, OTHER_KIND, RecordedOptions, SampleOptions
 from valuerepair.archives.rows import ReadReport, Rejected, Rows, Sieve
-from valuerepair.archives.select import game_hashes, in_share, lowest_of_each, ply_priorities
+from valuerepair.archives.select import game_hashes, game_keys, in_share, lowest_of_each, ply_priorities
 from valuerepair.chess import board, v6
 from valuerepair.chess.origins import QColumns
-from valuerepair.chess.positions import STARTPOS_FEN, cuts_of, decode_move
+from valuerepair.chess.positions import STARTPOS_FEN, cut_out, cuts_of, decode_move
 from valuerepair.chess.rows import ROW, Index
 
 BLOCK_CHUNKS = 16
@@ -324,6 +324,17 @@ class _Decoded:
         begun_by_black = self.black[records] ^ lengths & 1
         return (lengths + begun_by_black).astype(np.int32)
 
+    def games(self, starts: Index) -> tuple[NDArray[np.uint16], Index]:
+        """The moves of the games that begin at these starts, up to the last record's, and where each game's begin."""
+        fine = np.flatnonzero(self.wrong == chunk_boards.FINE)
+        last = np.zeros(len(self.start), np.int64)
+        last[self.start[fine]] = fine  # of equal indices the last one counts
+        ends = last[starts]
+        moves, cuts = cut_out(self.moves, self.begin[ends], self.end[ends])
+        played, at = self.played[ends], cuts[1:]
+        known = played != chunk_boards.NO_MOVE
+        return np.insert(moves, at[known], played[known]), cuts + np.append(0, np.cumsum(known))
+
     def move(self, records: Index, name: str) -> NDArray[np.uint16]:
         """The moves at the policy indices in field `name` of these records; `NO_MOVE` if the move is not legal."""
         out = np.empty(len(records), np.uint16)
@@ -371,6 +382,7 @@ def draw(chunks: Sequence[ChunkRecords], options: SampleOptions, rows: Rows) -> 
     rows.headers = [{} for _ in chunk]
     rows.results = [chunks[c].result for c in chunk]
     rows.starts = {g: fen for g, fen in enumerate(board.fens(decoded.starts[starts])) if fen != STARTPOS_FEN}
+    rows.game_keys = game_keys(*decoded.games(starts), rows.starts)
     rows.history_known = (rows.end > rows.begin) | ~np.isin(rows.game, np.array(list(rows.starts), np.int64))
     rows.recorded = _evaluations(decoded, drawn)
 

@@ -18,6 +18,7 @@ from valuerepair.archives.headers import header_reject, int_of_text, is_plausibl
 from valuerepair.archives.open import Source, read_text
 from valuerepair.archives.options import EPD, OTHER_KIND, RecordedOptions, SampleOptions
 from valuerepair.archives.rows import Rejected, Rows, Sieve
+from valuerepair.archives.select import line_keys
 from valuerepair.chess import board
 from valuerepair.chess.origins import Recorded
 from valuerepair.chess.position_text import MATE_IN, PLACEMENT_AND_SIDE, EpdLine, WrongLine, read_epd
@@ -167,8 +168,8 @@ def _fill(rows: Rows, lines: list[EpdLine], options: SampleOptions) -> None:
         else:
             sieve.keep_unless(OTHER_KIND if score else wanted.reject(None) for score in scores)
     passed = sieve.rows.tolist()
-    rows.boards = boards[passed]
-    rows.keys = board.keys(rows.boards)
+    rows.boards, keys = boards[passed], board.keys(boards)
+    rows.keys, rows.game_keys = keys[passed], line_keys(keys)
     rows.ply = np.array([ply_of(lines[i].fen) for i in passed], np.int32)
     rows.game = sieve.rows
     rows.moves, cuts = joined([np.empty(0, np.uint16)] * len(passed))

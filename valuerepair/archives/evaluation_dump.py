@@ -21,6 +21,7 @@ from valuerepair.archives.epd import LineBlock, bare_sieve, rejected_line
 from valuerepair.archives.headers import header_reject, int_of_json
 from valuerepair.archives.options import DUMP, NONE_RECORDED, OTHER_KIND, RecordedOptions, SampleOptions
 from valuerepair.archives.rows import Rows, Sieve
+from valuerepair.archives.select import line_keys
 from valuerepair.arrays import Bytes, Moves
 from valuerepair.chess import board
 from valuerepair.chess.bits import ONE, popcount
@@ -142,8 +143,8 @@ def _fill(rows: Rows, boards: Boards, entries: _Entries, options: SampleOptions)
     if options.recorded is not None:
         _keep_recorded(entries, sieve, options.recorded)
     chosen = sieve.rows
-    rows.boards = boards[chosen]
-    rows.keys = board.keys(rows.boards)
+    rows.boards, keys = boards[chosen], board.keys(boards)
+    rows.keys, rows.game_keys = keys[chosen], line_keys(keys)
     rows.ply = (~board.white_to_move(rows.boards)).astype(np.int32)
     rows.game = chosen
     rows.begin = rows.end = np.zeros(len(chosen), np.int64)

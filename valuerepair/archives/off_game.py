@@ -1,9 +1,9 @@
 """Positions beside the games: a search evaluates them, but they are rarely played.
 
-A share of the positions drawn from archives is followed by moves: by one random legal move (``aside``), by the policy's
-3rd to 6th move (``policy``), or by the moves to a node of a short search of the net (``search``). What happens to a
-position depends only on its key and the seed, so it is the same in any order and on any number of threads. The other
-positions are the same as without `--off-game`.
+A share of the positions drawn from archives is followed by moves: by one random legal move (``random_move``), by the
+policy's 3rd to 6th move (``policy_move``), or by the moves to a node of a short search of the net (``search_node``).
+What happens to a position depends only on its key and the seed, so it is the same in any order and on any number of
+threads. The other positions are the same as without `--off-game`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,17 @@ from valuerepair.errors import UsageError
 
 Shares: TypeAlias = Mapping[Kind, float]  # kind of `BESIDE` -> share of all drawn positions
 # The default mixture of kinds.
-MIXTURE: Shares = {"aside": 0.5, "policy": 0.25, "search": 0.25}
+MIXTURE: Shares = {"random_move": 0.5, "policy_move": 0.25, "search_node": 0.25}
 # The kinds that need a net.
-OF_NET: tuple[Kind, ...] = ("policy", "search")
+OF_NET: tuple[Kind, ...] = ("policy_move", "search_node")
 OVER = {kind: f"over after the move ({kind})" for kind in BESIDE}
-NO_MOVE: dict[Kind, str] = {"policy": "fewer than three legal moves (policy)", "search": "no node below it (search)"}
-_EXAMPLES = "give a share of the positions, as 0.5, or of each kind, as aside:0.25,policy:0.1,search:0.25"
+NO_MOVE: dict[Kind, str] = {
+    "policy_move": "fewer than three legal moves (policy_move)",
+    "search_node": "no node below it (search_node)",
+}
+# The words by which the moves are drawn: the first edition's names of the kinds.
+_DRAWN_BY: Mapping[Kind, str] = {"random_move": "aside", "policy_move": "policy", "search_node": "search"}
+_EXAMPLES = "give a share of the positions, as 0.5, or of each kind, as random_move:0.25,policy_move:0.1"
 
 
 class NetLines(Protocol):
@@ -46,7 +51,8 @@ class NetLines(Protocol):
 
 
 def parse_shares(shares: float | str | Mapping[str, float]) -> dict[Kind, float]:
-    """The share of each kind: ``0.5`` means the default mixture, ``aside:0.25,search:0.1`` gives each share.
+    """The share of each kind: ``0.5`` means the default mixture, ``random_move:0.25,search_node:0.1`` gives each
+    share.
 
     Raises UsageError for an unknown kind, a share that is not above 0, and shares of more than 1 in total.
     """
@@ -114,13 +120,13 @@ def _followed(
     batch: PositionBatch, kind: Kind, seed: int, net: NetLines | None, left_out: Counter[str]
 ) -> tuple[PositionBatch, NDArray[np.int64]]:
     """The positions after the moves of a kind, and the rows of `batch` that they come from."""
-    draws = scrambled(batch.key ^ salt(seed, kind))
-    if kind == "aside":
+    draws = scrambled(batch.key ^ salt(seed, _DRAWN_BY[kind]))
+    if kind == "random_move":
         lines: Sequence[Moves] = random_moves(batch, draws)
     else:
         if net is None:
             raise UsageError(f"--off-game: the kind {kind} needs a net")
-        lines = getattr(net, kind)(batch, draws)
+        lines = net.policy(batch, draws) if kind == "policy_move" else net.search(batch, draws)
     movable = np.array([i for i, line in enumerate(lines) if len(line)], np.int64)
     reached, rows = positions_after(batch.take(movable), [lines[i] for i in movable.tolist()])
     left_out[NO_MOVE.get(kind, OVER[kind])] += len(batch) - len(movable)

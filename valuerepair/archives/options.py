@@ -91,7 +91,8 @@ class SampleOptions:
     every_evaluation: positions keep the evaluations in comments, of any one kind a game; otherwise only evaluations of
       the kind `recorded`, and without it those that lichess writes.
     off_game: the share of positions beside the games: 0.5 in the default mixture of kinds, or a share for each
-      kind: ``aside:0.25,search:0.1``, also as a mapping (`archives.off_game`). None: only positions of games.
+      kind: ``random_move:0.25,search_node:0.1``, also as a mapping (`archives.off_game`). None:
+      only positions of games.
     max_bytes: at most n unpacked bytes of each archive; the rest counts as broken off. None: all.
     seed: the same seed gives the same positions, with any number of (parsing) `threads`.
 

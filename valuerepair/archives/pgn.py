@@ -28,7 +28,7 @@ from valuerepair.archives.options import (
     SampleOptions,
 )
 from valuerepair.archives.rows import Rejected, Rows, Sieve
-from valuerepair.archives.select import game_hashes, lowest_of_each, move_hashes, ply_priorities, salt
+from valuerepair.archives.select import game_hashes, game_keys, lowest_of_each, ply_priorities
 from valuerepair.archives.split import (
     CLOSE_BRACE,
     CLOSE_PAREN,
@@ -601,10 +601,8 @@ def _draw(parsed: _Parsed, options: SampleOptions, rows: Rows) -> None:
     rows.results = [_result(h, outcome) for h, outcome in zip(rows.headers, parsed.chunk.outcome, strict=True)]
     with_fen = {int(i) for i in np.unique(g) if "FEN" in parsed.headers[i]}
     rows.starts = {i: board.fens(parsed.start_board(i))[0] for i in with_fen}
-    if options.per_game is not None:
-        rows.game_hashes = move_hashes(parsed.moves, parsed.cuts)
-        for i, fen in rows.starts.items():
-            rows.game_hashes[i : i + 1] ^= salt(fen)
+    rows.game_keys = game_keys(parsed.moves, parsed.cuts, rows.starts)
+    rows.games_once = options.per_game is not None
     if any(parsed.wanted):
         rows.recorded = _recorded(parsed, moves)
         rows.final = _final(parsed) if options.every_evaluation else {}

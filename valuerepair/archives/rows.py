@@ -33,8 +33,9 @@ class Rows:
 
     Per position: `boards`, `keys`, `ply`, `game` (an index into the lists of games), `played` (None for bare
     positions), the moves that lead to it, ``moves[begin:end]``, its `recorded` evaluation, and `history_known` (None:
-    all are known, unless they are `bare`). Per game: `numbers`, `offsets`, `headers`, `results`, `game_hashes` of start
-    and moves (empty, if copies of games are not looked for), and `sources` if there are several archives. `batch` makes
+    all are known, unless they are `bare`). Per game: `numbers`, `offsets`, `headers`, `results`, `game_keys`, hashes
+    of start and moves, or of the board of a line, and `sources` if there are several archives. With
+    `games_once` no position is drawn from a copy of a game. `batch` makes
     records of the rows that are new.
     """
 
@@ -57,7 +58,8 @@ class Rows:
     offsets: list[int] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     results: list[str | None] = field(default_factory=list)
-    game_hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    game_keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    games_once: bool = False
     starts: dict[int, str] = field(default_factory=dict)  # game -> FEN, unless it is the initial position
     recorded: Sequence[Recorded | None] | None = None
     final: dict[int, Recorded] = field(default_factory=dict)  # game -> evaluation of its last board; whole games only
@@ -108,7 +110,8 @@ class Rows:
     def origin_of(self, g: int) -> OriginGame:
         """The origin of game `g`."""
         source = self.sources[g] if self.sources else self.source
-        return OriginGame(source.path, self.numbers[g], self.offsets[g], self.headers[g], self.results[g])
+        key = int(self.game_keys[g])
+        return OriginGame(source.path, self.numbers[g], self.offsets[g], self.headers[g], self.results[g], key)
 
 
 EXAMPLES_PER_REASON = 3

@@ -56,7 +56,7 @@ def sample(
     from a pipe. `on_bytes` is called, possibly from another thread, with the number of (packed) bytes as they are split
     into games. The batches depend on the archives, the seed and the other options, not on threads or timing. No two
     rows have the same key, unless a position reached beside a game (`options.off_game`) is also in a game that is drawn
-    later. `net` is needed for the kinds ``policy`` and ``search`` only.
+    later. `net` is needed for the kinds ``policy_move`` and ``search_node`` only.
 
     Raises UsageError for a missing path and ValueRepairError for a folder without archives, both before it reads; and
     ValueRepairError at the end if the files have no game. A stream that breaks off is not an error: it is listed in
@@ -336,11 +336,11 @@ def _of_new_games(rows: Rows, games: KeySet) -> NDArray[np.bool_]:
 
     Otherwise positions would be drawn from each copy of a game, and the copies could be in different parts of a split.
     """
-    if not len(rows.game_hashes):
+    if not rows.games_once:
         return np.ones(len(rows.keys), np.bool_)
     drawn = np.unique(rows.game)
-    is_new = np.zeros(len(rows.game_hashes), np.bool_)
-    is_new[drawn] = games.add(rows.game_hashes[drawn])
+    is_new = np.zeros(len(rows.game_keys), np.bool_)
+    is_new[drawn] = games.add(rows.game_keys[drawn])
     return is_new[rows.game]
 
 

@@ -7,6 +7,7 @@ a uniform sample of it in one pass (bottom-k sampling). Mixing is SplitMix64's f
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,20 @@ def move_hashes(moves: NDArray[np.uint16], cuts: NDArray[np.int64]) -> U64:
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
     hashes: U64 = sums[cuts[1:]] - sums[cuts[:-1]]
     return hashes
+
+
+def game_keys(moves: NDArray[np.uint16], cuts: NDArray[np.int64], starts: Mapping[int, str]) -> U64:
+    """uint64[n]: the keys of n games, by their moves, as in `move_hashes`; `starts` has the FENs of the games that do
+    not begin at the initial position."""
+    keys = move_hashes(moves, cuts)
+    for g, fen in starts.items():
+        keys[g : g + 1] ^= salt(fen)
+    return keys
+
+
+def line_keys(keys: U64) -> U64:
+    """uint64[n]: the keys of "games" of a single board each, by the boards' keys."""
+    return scrambled(keys ^ salt("line"))
 
 
 def lowest_of_each(groups: NDArray[np.int64], priorities: U64, count: int) -> NDArray[np.int64]:

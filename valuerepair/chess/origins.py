@@ -49,7 +49,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class OriginGame:
-    """A game that positions come from. The fields are as in `Origin`, where `number` is called `game`.
+    """A game that positions come from. The fields are as in `Origin`, where `number` is called `game` and
+    `key` `game_key`.
 
     `key` is a 64-bit hash of its moves, so that a copy in another archive is the same game.
     """
@@ -70,7 +71,7 @@ class Origin:
     byte at which the game begins in the decompressed stream. `played` is the move made in the position (UCI), `result`
     the result of the game (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``), `recorded` the recorded evaluation. `kind` is how
     the position was reached; for kinds other than ``game``, `played` and `recorded` are None, and the other fields
-    describe the game that it was reached from.
+    describe the game that it was reached from. `game_key` is a 64-bit hash of the game's moves, see `OriginGame`.
     """
 
     source: str = ""
@@ -81,6 +82,7 @@ class Origin:
     result: str | None = None
     recorded: Recorded | None = None
     kind: Kind = GAME
+    game_key: int = 0
 
     @property
     def eval_cp(self) -> int | None:
@@ -175,7 +177,7 @@ class Origins(Sequence[Origin]):
         """The given origins as columns."""
         kinds = [origin.kind for origin in origins]
         return Origins(
-            _shared_games(OriginGame(o.source, o.game, o.offset, o.headers, o.result) for o in origins),
+            _shared_games(OriginGame(o.source, o.game, o.offset, o.headers, o.result, o.game_key) for o in origins),
             [origin.played for origin in origins],
             [origin.recorded for origin in origins],
             kinds if any(kind != GAME for kind in kinds) else None,
@@ -204,7 +206,8 @@ class Origins(Sequence[Origin]):
             return self.take(np.arange(*i.indices(len(self)), dtype=np.int64))
         game, recorded = self.game[i], None if self.recorded is None else self.recorded[i]
         kind = GAME if self.kinds is None else self.kinds[i]
-        return Origin(game.source, game.number, game.offset, game.headers, self.played[i], game.result, recorded, kind)
+        about = game.source, game.number, game.offset, game.headers, self.played[i], game.result
+        return Origin(*about, recorded, kind, game.key)
 
     def take(self, rows: NDArray[np.int64]) -> Origins:
         """The given rows, in the given order."""

@@ -354,9 +354,9 @@ def _labels(facts: dict[str, Any]) -> list[str]:
 
 
 _BESIDE: dict[Kind, str] = {
-    "aside": "beside the game, by a random legal move (aside)",
-    "policy": "beside the game, by one of the policy's 3rd to 6th moves (policy)",
-    "search": "beside the game, in a short search of the net (search)",
+    "random_move": "beside the game, by a random legal move (random_move)",
+    "policy_move": "beside the game, by one of the policy's 3rd to 6th moves (policy_move)",
+    "search_node": "beside the game, in a short search of the net (search_node)",
 }
 
 
