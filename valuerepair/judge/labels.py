@@ -149,7 +149,7 @@ def _eco_headers(store: Store, frame: pd.DataFrame) -> list[Any]:
 
 # -- the labels -------------------------------------------------------------------------------------------------------
 
-_KEPT = 8  # moves of a policy that the store keeps
+MOST_MOVES = 8  # of a policy that the store keeps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,9 +171,9 @@ class Policies:
         blobs = [row[0] or b"" for row in store.connection.execute(query, asked)]
         missing = np.array([(0, np.nan)], [("move", "<u2"), ("p", "<f4")])
         cells = np.frombuffer(
-            b"".join(blob + missing.tobytes() * (_KEPT - len(blob) // 6) for blob in blobs), missing.dtype
+            b"".join(blob + missing.tobytes() * (MOST_MOVES - len(blob) // 6) for blob in blobs), missing.dtype
         )
-        cells = cells.reshape(len(blobs), _KEPT)
+        cells = cells.reshape(len(blobs), MOST_MOVES)
         return Policies(cells["move"], cells["p"])
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Mapping
@@ -13,23 +12,40 @@ import chess
 import numpy as np
 
 from valuerepair.chess import values
-from valuerepair.chess.origins import Kind
+from valuerepair.chess.origins import GAME, Kind
 from valuerepair.chess.position_text import read_argument
-from valuerepair.chess.positions import Position
+from valuerepair.chess.positions import PHASES, Position, decode_moves
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.judge.labels import KINDS
+from valuerepair.judge.labels import KINDS, MOST_MOVES
 from valuerepair.question import Question, is_candidate
 from valuerepair.report.boards import board_svg, legal_move
-from valuerepair.store.queries import COLUMNS, attrs_of, one_position, played_from
-from valuerepair.store.rows import FULL, INFERRED, signed
+from valuerepair.store import alpha as alphas
+from valuerepair.store import view
+from valuerepair.store.pairs import Pair, judge_of, pair_of
+from valuerepair.store.parts import HELD_OUT
+from valuerepair.store.rows import signed
 from valuerepair.store.store import Store
-from valuerepair.text import finite, printable, quantity
+from valuerepair.text import finite, printable
 
 _ORIGIN = ("source", "game", "white", "black", "event", "date", "result", "eval_cp", "eval_mate")
 _MOST_DIGITS = 18  # any such number fits into an integer of SQLite
-_FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "side", "phase", "pieces")
+_FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "side", "phase", "pieces", "part")
+_ROW = """
+SELECT p.id AS position_id, p.fen, p.start_fen, p.moves, p.ply, p.side, p.phase, p.pieces, p.history_known,
+    p.origin AS kind, p.part, p.parent_id, p.played, p.eval_cp, p.eval_mate, p.game_id,
+    g.source, g.number AS game, g.white, g.black, g.event, g.date, g.result,
+    n.q AS net_q, n.w AS net_w, n.d AS net_d, n.l AS net_l, n.policy,
+    v.cp, v.mate, v.w AS deep_w, v.d AS deep_d, v.l AS deep_l, v.q AS deep_own_q, v.nodes, v.depth, v.time_ms,
+    v.best_move AS deep_best, v.pv, v.weight, v.failed, s.nodes AS short_nodes
+FROM positions p JOIN games g ON g.id = p.game_id
+LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
+LEFT JOIN deep_values v ON v.judge_id = :judge AND v.position_id = p.id
+LEFT JOIN deep_values s ON s.judge_id = :short AND s.position_id = p.id AND s.failed IS NULL
+WHERE p.id = :id
+"""
+_GAMES = "SELECT g.white, g.black, g.z FROM plays g JOIN positions p ON p.key = g.key WHERE p.id = ?"
 
 
 @dataclass(frozen=True)
@@ -87,47 +103,78 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     """All that the store has of a position: `words` are its position_id, a FEN or an EPD line.
 
     A FEN means the position with the same board key: clocks do not matter. Values are from the side to move. Keys:
-    those of the position; `net`, `deep`, `verdict`, `games`, `reached` (by vr expand): dicts, or None; `without_net`,
-    `without_deep`: the reasons for missing values; the `disagreement`, whether it is a `candidate` at the `threshold`,
-    `labels` of a candidate, `opening`, `priors` of the search's and the played move, `weight`, `alpha`, `q_from`;
-    `origin`: the game. A move is ``{"uci": .., "san": ..}``.
+    those of the position; `net`, `deep`, `verdict`, `games`: dicts, or None; `without_net`, `without_deep`: the reasons
+    for missing values; the `disagreement`, whether it is a `candidate` at the `threshold`, `labels` of a candidate,
+    `opening`, `priors` of the judge's and the played move, `weight`, `alpha`, `q_from`; `origin`: the game; `kind`: how
+    it was reached; `parent_id`: of a neighbour, the candidate that it was reached from. A move is
+    ``{"uci": .., "san": ..}``.
 
     Raises UsageError for an illegal position, ValueRepairError for one that the store does not have.
     """
     position, position_id = find_position(store, words)
     if not position_id:
         raise ValueRepairError(f'the position is not in {store.path}; vr eval "{position.fen}" asks a net')
-    pair, alpha, attrs = store.pair_of(question), None, dict[str, Any]()
-    row = one_position(store, position_id, *(pair or (0, 0)))
+    pair, alpha, attrs = pair_of(store, question.net, question.oracle), None, dict[str, Any]()
+    row = _row_of(store, position_id, pair)
     if pair is not None:
-        alpha = store.alpha(*pair, question.alpha)
-        attrs = attrs_of(store.connection, pair, question, alpha)
-    board = chess.Board(row["fen"])
-    row["deep_q"] = None if alpha is None else _deep_q(row, alpha.value, question)
+        alpha = alphas.alpha(store, pair, question.alpha)
+        attrs = view.attrs(store, pair, question, alpha)
+    board, policy = chess.Board(row["fen"]), view.Policy.of(row["policy"])
+    is_searched = row["nodes"] is not None and row["failed"] is None
+    row["deep_q"] = _deep_q(row, alpha.value, question) if alpha is not None and is_searched else None
     both = row["net_q"] is not None and row["deep_q"] is not None
     disagreement = row["net_q"] - row["deep_q"] if both else None
     candidate = disagreement is not None and is_candidate(disagreement, question.threshold)
-    judged: dict[str, Any] = {"labels": [], "opening": None, "priors": {}, "verdict": None}
+    judged: dict[str, Any] = {"labels": [], "opening": None, "verdict": None}
     if disagreement is not None:
         judged = _judged(store, row, attrs, disagreement, candidate)
     return {
         **{name: row[name] for name in _FACTS},
-        "net": None if row["net_q"] is None else _net_of(attrs["net"], row, board),
-        "deep": None if row["nodes"] is None else _deep_of(attrs["oracle"], row, board),
+        "net": None if row["net_q"] is None else _net_of(attrs["net"], row, policy, board),
+        "deep": _deep_of(attrs["oracle"], row, board) if is_searched else None,
         "without_net": "has not evaluated it" if pair and row["net_q"] is None else None,
-        "without_deep": _without_deep(row) if pair and row["nodes"] is None else None,
+        "without_deep": _without_deep(row) if pair and not is_searched else None,
         "disagreement": disagreement,
         "threshold": question.threshold,
         "candidate": candidate,
         **judged,
-        "weight": row["weight"],
+        "priors": {
+            chooser: prior
+            for chooser, move in _CHOOSERS.items()
+            if (prior := _prior(policy, row[move])) is not None or (row[move] and len(policy) == MOST_MOVES)
+        },
+        "weight": row["weight"] if is_searched else None,
         "alpha": None if alpha is None else asdict(alpha),
         "q_from": question.q_from,
         "origin": {**{name: row[name] for name in _ORIGIN}, "played": _move(board, row["played"])},
         "kind": row["kind"],
-        "reached": _reached_of(row),
+        "parent_id": row["parent_id"],
         "games": _games_of(store, position_id),
     }
+
+
+_CHOOSERS = {"judge": "deep_best", "played": "played"}
+
+
+def _row_of(store: Store, position_id: int, pair: Pair | None) -> dict[str, Any]:
+    """A position with the values of a net and a judge, None if missing; `moves` and `pv` are lists of UCI moves."""
+    net, judge = pair or (0, 0)
+    short = judge_of(store, judge).short_id if pair else None
+    cursor = store.connection.execute(_ROW, {"net": net, "judge": judge, "short": short, "id": position_id})
+    row = dict(zip((column[0] for column in cursor.description), cursor.fetchone(), strict=True))
+    return row | {
+        "moves": list(decode_moves(np.frombuffer(row["moves"], "<u2"))),
+        "pv": (row["pv"] or "").split(),
+        "side": "wb"[row["side"]],
+        "phase": PHASES[row["phase"]],
+        "history_known": bool(row["history_known"]),
+    }
+
+
+def _prior(policy: view.Policy, move: str | None) -> dict[str, Any] | None:
+    """Prior and rank of a move; None if it is not among the net's best."""
+    rank = policy.rank(move)
+    return None if rank is None else {"p": policy[rank - 1][1], "rank": rank}
 
 
 def _deep_q(row: dict[str, Any], alpha: float, question: Question) -> float | None:
@@ -141,11 +188,10 @@ def _shares(row: dict[str, Any], source: str) -> list[float] | None:
     return None if None in shares else shares
 
 
-def _net_of(net: dict[str, str], row: dict[str, Any], board: chess.Board) -> dict[str, Any]:
-    wdl = _shares(row, "net")
-    best = _move(board, row["net_best"])
-    facts = {"name": net["name"], "sha256": net["sha256"], "q": row["net_q"], "wdl": wdl, "best": best}
-    return facts | {"best_p": row["net_best_p"]}
+def _net_of(net: dict[str, str], row: dict[str, Any], policy: view.Policy, board: chess.Board) -> dict[str, Any]:
+    best, best_p = policy[0] if policy else (None, None)
+    facts = {"name": net["name"], "sha256": net["sha256"], "q": row["net_q"], "wdl": _shares(row, "net")}
+    return facts | {"best": _move(board, best), "best_p": best_p}
 
 
 def _deep_of(oracle: dict[str, str], row: dict[str, Any], board: chess.Board) -> dict[str, Any]:
@@ -153,26 +199,16 @@ def _deep_of(oracle: dict[str, str], row: dict[str, Any], board: chess.Board) ->
     facts = {"oracle": oracle["label"], "digest": oracle["digest"], "q": row["deep_q"]}
     facts |= {"cp": row["cp"], "mate": row["mate"], "wdl": wdl}
     facts |= {"best": _move(board, row["deep_best"]), "pv": row["pv"], "pv_san": pv_san(board, row["pv"])}
-    facts |= {name: row[name] for name in ("nodes", "depth", "time_ms")}
-    return facts | {"inferred": row["stage"] == INFERRED}
+    return facts | {name: row[name] for name in ("nodes", "depth", "time_ms")}
 
 
 def _without_deep(row: dict[str, Any]) -> str:
     """The reason for a missing deep value."""
-    if row["failure"] is not None:
-        return f"the search failed: {row['failure']}"
-    if row["cut_at"] is not None:
-        rung = f"at {row['cut_at']:,} nodes" if row["cut_at"] else "before any search"
-        chance = f", with a chance of {100 * row['chance']:.2f} % of a candidate" if row["chance"] is not None else ""
-        return f"cut by the screening ladder {rung}{chance}"
+    if row["failed"] is not None:
+        return f"the search failed: {row['failed']}"
+    if row["short_nodes"] is not None:
+        return f"left out by screening, after {row['short_nodes']:,} nodes"
     return "not searched"
-
-
-def _reached_of(row: dict[str, Any]) -> dict[str, Any] | None:
-    """The position from which `vr expand` reached it; None if it was also sampled, before or after."""
-    if row["root_id"] is None or row["stage"] == FULL:
-        return None
-    return {name: row[name] for name in ("root_id", "parent_id", "step", "distance")}
 
 
 def _move(board: chess.Board, uci: str | None) -> dict[str, str] | None:
@@ -195,13 +231,13 @@ def pv_san(board: chess.Board, pv: list[str]) -> str:
 def _judged(
     store: Store, row: dict[str, Any], attrs: dict[str, Any], disagreement: float, candidate: bool
 ) -> dict[str, Any]:
-    """Labels, opening, priors and verdict, computed as for all candidates: from a frame of one row with these attrs."""
+    """Labels, opening and verdict, computed as for all candidates: from a frame of one row with these attrs."""
     import pandas as pd
 
-    from valuerepair.judge.labelled import labels_of, names
+    from valuerepair.judge.labels import labels_of, names
     from valuerepair.judge.verdict import evidence
 
-    cells = {name: row.get(name) for name in COLUMNS}
+    cells = {name: row.get(name) for name in view.COLUMNS}
     cells |= {"moves": " ".join(row["moves"]), "pv": " ".join(row["pv"]), "disagreement": disagreement}
     numbers = ("cp", "mate", "net_w", "net_d", "net_l", "deep_w", "deep_d", "deep_l")
     cells |= {name: np.nan if row[name] is None else float(row[name]) for name in numbers}
@@ -210,16 +246,9 @@ def _judged(
     )
     frame.attrs.update(attrs)
     labels = labels_of(store, frame)
-    label = labels.to_dict("records")[0]
-    priors = {
-        chooser: {"p": label[f"{chooser}_move_p"], "rank": int(label[f"{chooser}_move_rank"])}
-        for chooser in ("oracle", "played")
-        if not math.isnan(label[f"{chooser}_move_p"])
-    }
     return {
         "labels": sorted(names(labels)[0]) if candidate else [],
-        "opening": label["opening"],
-        "priors": priors,
+        "opening": labels["opening"].iloc[0],
         "verdict": _verdict_of(evidence(store, frame)),
     }
 
@@ -241,10 +270,10 @@ def _verdict_of(evidence: Any) -> dict[str, Any] | None:
 
 def _games_of(store: Store, position_id: int) -> dict[str, Any] | None:
     """The games played from the position, and their results for its side to move; None without games."""
-    played = played_from(store, position_id)
+    played = store.connection.execute(_GAMES, (position_id,)).fetchall()
     if not played:
         return None
-    z = [game.z for game in played if game.z is not None]
+    z = [z for *_, z in played if z is not None]
     return {
         "games": len(played),
         "undecided": len(played) - len(z),
@@ -252,7 +281,7 @@ def _games_of(store: Store, position_id: int) -> dict[str, Any] | None:
         "draws": sum(result == 0 for result in z),
         "losses": sum(result < 0 for result in z),
         "z": sum(z) / len(z) if z else None,
-        "players": sorted({name for game in played for name in (game.white, game.black)}),
+        "players": sorted({name for *names, _ in played for name in names}),
     }
 
 
@@ -306,16 +335,21 @@ def _deep_lines(facts: dict[str, Any]) -> list[str]:
     if deep["wdl"] is not None:
         words.append("W/D/L {:.1f} / {:.1f} / {:.1f} %".format(*(per_mille / 10 for per_mille in deep["wdl"])))
     if deep["best"] is not None:
-        prior = facts["priors"].get("oracle")
-        rank = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
-        words.append(f"best {deep['best']['san']}{rank}")
-    if deep["inferred"]:
-        words.append("inferred from the line of a search")
-    else:
-        depth = f"depth {deep['depth']}" if deep["depth"] else ""
-        nodes = f"{deep['nodes']:,} nodes" if deep["nodes"] else ""  # a recorded value may have neither
-        words += [" to ".join(word for word in (nodes, depth) if word)] if nodes or depth else []
+        words.append(f"best {deep['best']['san']}{_prior_words(facts, 'judge')}")
+    depth = f"depth {deep['depth']}" if deep["depth"] else ""
+    nodes = f"{deep['nodes']:,} nodes" if deep["nodes"] else ""  # a recorded value may have neither
+    words += [" to ".join(word for word in (nodes, depth) if word)] if nodes or depth else []
     return [_line("search", ", ".join(words)), *([_line("line", deep["pv_san"])] if deep["pv_san"] else [])]
+
+
+def _prior_words(facts: dict[str, Any], chooser: str) -> str:
+    """What the net's policy thinks of a move, in brackets; nothing without a policy."""
+    if chooser not in facts["priors"]:
+        return ""
+    prior = facts["priors"][chooser]
+    return (
+        f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else " (not of the net's best 8)"
+    )
 
 
 def _disagreement(facts: dict[str, Any]) -> list[str]:
@@ -362,9 +396,10 @@ _BESIDE: dict[Kind, str] = {
 
 def _origin(facts: dict[str, Any]) -> list[str]:
     origin = facts["origin"]
-    where = f"{printable(origin['source'])}, game {origin['game']:,}, ply {facts['ply']}"
-    beside = [_line("reached", _BESIDE[facts["kind"]])] if facts["kind"] in _BESIDE else []
-    lines = [*beside, *_reached_lines(facts["reached"]), _line("from", where)]
+    held = f", held out ({facts['part']})" if facts["part"] in HELD_OUT else ""
+    where = f"{printable(origin['source'])}, game {origin['game']:,}, ply {facts['ply']}{held}"
+    how = _BESIDE.get(facts["kind"], f"by vr expand from position {facts['parent_id']}")
+    lines = [*([_line("reached", how)] if facts["kind"] != GAME else []), _line("from", where)]
     white, black, event, date = (
         printable(origin[name] or "", _NAME).strip() for name in ("white", "black", "event", "date")
     )
@@ -373,19 +408,9 @@ def _origin(facts: dict[str, Any]) -> list[str]:
         result = f" {printable(origin['result'], 10)}" if origin["result"] else ""
         lines.append(_line("", f"{white or '?'} - {black or '?'}{result}" + (f" ({occasion})" if occasion else "")))
     if origin["played"] is not None:
-        prior = facts["priors"].get("played")
-        rank = f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else ""
-        lines.append(_line("played", f"{_numbered(facts['fen'])}{origin['played']['san']}{rank}"))
+        move = f"{_numbered(facts['fen'])}{origin['played']['san']}"
+        lines.append(_line("played", f"{move}{_prior_words(facts, 'played')}"))
     return lines
-
-
-def _reached_lines(reached: dict[str, Any] | None) -> list[str]:
-    if reached is None:
-        return []
-    distance, step = reached["distance"], reached["step"]
-    how_far = f"move {distance}" if step == "child" else quantity(distance, "ply")
-    root = "" if reached["root_id"] == reached["parent_id"] else f", root {reached['root_id']}"
-    return [_line("reached", f"by vr expand from position {reached['parent_id']}: {step}, {how_far}{root}")]
 
 
 def _game_lines(facts: dict[str, Any]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
-from valuerepair.errors import ValueRepairError
 from valuerepair.intervals import Rate, loose_bound_words, mean_interval, rate_lines, weighted, wilson
 from valuerepair.judge import verdict
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY, labels_of, masks, names
@@ -25,7 +23,7 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.store import alpha as alphas
 from valuerepair.store import view
 from valuerepair.store.columns import both_q, columns
-from valuerepair.store.pairs import Pair, pick
+from valuerepair.store.pairs import Pair, pair_of
 from valuerepair.store.plays import outcomes
 from valuerepair.text import finite, json_fields, quantity
 
@@ -84,16 +82,14 @@ def store_figures(store: Store, question: Question | None = None) -> dict[str, A
             "SELECT (SELECT count(*) FROM positions), (SELECT count(*) FROM games), "
             "(SELECT count(DISTINCT source) FROM games)"
         ).fetchone()
-        scored = None
-        with suppress(*(() if asked.net or asked.oracle else (ValueRepairError,))):
-            scored = _scored(store, pick(store, asked.net, asked.oracle), asked)
+        pair = pair_of(store, asked.net, asked.oracle)
         return {
             "store": store.path,
             **dict(zip(("positions", "games", "sources"), counts, strict=True)),
             "nets": _records(store, _NETS),
             "oracles": _records(store, _JUDGES),
             "runs": _records(store, _RUNS),
-            "scored": scored,
+            "scored": None if pair is None else _scored(store, pair, asked),
         }
 
 

@@ -35,6 +35,16 @@ def pick(store: Store, net: str | None = None, judge: str | None = None) -> Pair
     return best[0] if len(best) == 1 else max(best, key=lambda pair: _scored(store, pair, "(SELECT count(*) {})"))
 
 
+def pair_of(store: Store, net: str | None, judge: str | None) -> Pair | None:
+    """As `pick`, but None if neither is named and no position has both values."""
+    try:
+        return pick(store, net, judge)
+    except ValueRepairError:
+        if net or judge:
+            raise
+        return None
+
+
 def _scored(store: Store, pair: Pair, words: str) -> int:
     rows = """
         FROM deep_values v JOIN net_values n ON n.net_id = ? AND n.position_id = v.position_id
