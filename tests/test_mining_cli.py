@@ -18,6 +18,7 @@ import pytest
 from tests.mining_doubles import dump, random_games, rows, wait_for
 from tests.vr_runs import here, in_a_process
 from valuerepair.store.store import Store
+from valuerepair.store.view import frame
 
 # Everything is searched in full: what screening does is in test_mining_screening.py.
 WORDS = ("--positions", "60", "--deep", "stockfish:nodes=5000", "--screen", "off")
@@ -72,11 +73,11 @@ def test_mining_a_real_archive(mined: Path) -> None:
     assert any(line.startswith("deep Q from: alpha 170 (default 170: fewer than 300") for line in printed)
     assert printed[-1].startswith(("next: vr books --threshold 0.55", "no candidates at 0.55"))
     with Store.open(mined / "valuerepair.db") as store:
-        frame = store.frame()
+        scored = frame(store)
         ((command, state),) = store.connection.execute("SELECT command, state FROM runs").fetchall()
-    assert len(frame) == 60
-    assert (frame["nodes"] >= 4000).mean() > 0.9
-    for row in frame.to_dict("records"):
+    assert len(scored) == 60
+    assert (scored["nodes"] >= 4000).mean() > 0.9
+    for row in scored.to_dict("records"):
         board = chess.Board(row["start_fen"])
         for move in row["moves"].split():
             board.push_uci(move)
@@ -85,7 +86,7 @@ def test_mining_a_real_archive(mined: Path) -> None:
         assert chess.Move.from_uci(row["deep_best"]) in board.legal_moves
         assert row["net_w"] - row["net_l"] == pytest.approx(row["net_q"], abs=1e-6)
     # A real net and a real engine agree on most positions: signs and perspectives are right for both colours.
-    decided = frame[frame["deep_q"].abs() > 0.8]
+    decided = scored[scored["deep_q"].abs() > 0.8]
     for side in "wb":
         assert (decided["net_q"] * decided["deep_q"] > 0)[decided["side"] == side].mean() > 0.7
     assert " mine " in command
@@ -123,7 +124,7 @@ def test_stats_and_exports(mined: Path) -> None:
         (["mine"], 2, "Missing argument"),
         (["mine", "missing.pgn"], 2, "missing.pgn"),
         (["mine", "games.pgn", "--threshold", "3"], 2, "3: give |net Q - deep Q|, above 0 and at most 2"),
-        (["mine", "games.pgn", "--alpha", "much"], 2, "much: give a number of centipawns, auto or wdl"),
+        (["mine", "games.pgn", "--screen", "much"], 2, "much"),
         (["mine", "games.pgn", "--db", "junk.db"], 1, "junk.db is not a valuerepair store"),
         (["mine", "games.pgn", "--db", "no/a.db"], 1, "for the store does not exist"),
         (["stats"], 1, "there is no store at valuerepair.db"),
@@ -194,7 +195,7 @@ def test_ctrl_c_stops_stockfish_too(tmp_path: Path, shared_data: Path, net: Path
     with pytest.raises(ProcessLookupError):
         os.killpg(running.pid, 0)
     with Store.open(tmp_path / "valuerepair.db") as store:
-        assert len(store.frame()) > 0
+        assert len(frame(store)) > 0
 
 
 @pytest.mark.slow

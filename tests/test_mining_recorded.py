@@ -19,14 +19,14 @@ from tests.v6_records import positions_of, records_of, write_chunk
 from tests.vr_runs import here
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.engines.kinds import parse_spec
+from valuerepair.mining.mine import MineOptions, import_recorded, mine
+from valuerepair.mining.open import open_run
+from valuerepair.mining.summary import MineSummary
 from valuerepair.oracles.recorded import RecordedSource, recorded_options
 from valuerepair.question import Question
-from valuerepair.runs.evaluators import open_evaluators
-from valuerepair.runs.mine import mine
-from valuerepair.runs.options import MineOptions
-from valuerepair.runs.recorded import import_recorded
-from valuerepair.runs.summary import MineSummary
+from valuerepair.store.pairs import judges
 from valuerepair.store.store import Store
+from valuerepair.store.view import frame
 
 
 def engine_games(path: Path, games: int, view: str) -> Path:
@@ -69,21 +69,20 @@ def test_engine_comments_are_mined_and_a_wrong_view_is_told(tmp_path: Path) -> N
     assert "recorded evaluations: depth 8 to 12, median 10; nodes not recorded" in right.remarks
     # KeyNet's values are noise, so that evaluations do not go with it; with the results they do.
     [warning] = [line for line in right.remarks if line.startswith("warning: ")]
-    assert warning.startswith("warning: evaluations by 3 players (B, W0, W1) are in one oracle")
-    [turned] = right.turned
-    assert "do not agree with the net" in turned
+    assert warning.startswith("warning: evaluations by 3 players (B, W0, W1) are in one judge")
+    assert right.turned == []
     wrong = mine_recorded(engine_games(tmp_path / "b.pgn", 300, "white"), tmp_path / "b.db", per_game=2)
     [turned] = wrong.turned
-    assert "do not agree with the results of the games" in turned
-    assert turned.endswith("recorded:view=white")
+    assert "contradict the results of the games" in turned
+    assert "recorded:view=white" in turned
     assert not any(line.startswith("next: ") for line in wrong.lines())
     mended = mine_recorded(tmp_path / "b.pgn", tmp_path / "b.db", "recorded:view=white,by=b", per_game=2)
     assert not any("results" in line or "players" in line for line in (*mended.remarks, *mended.turned))
     assert mended.report.rejected_positions["evaluation by another player"] > 1000
     with Store.open(tmp_path / "b.db") as store:
-        labels = store.oracles()["label"].tolist()
+        labels = [judge.label for judge in judges(store)]
         assert labels == ["recorded kind=cutechess", "recorded kind=cutechess view=white by=b"]
-        assert set(store.frame(Question(oracle="recorded:by=b"))["side"]) == {"b"}
+        assert set(frame(store, Question(oracle="recorded:by=b"))["side"]) == {"b"}
 
 
 def test_the_store_holds_a_recorded_and_a_searched_value_of_one_position(tmp_path: Path) -> None:
@@ -93,7 +92,7 @@ def test_the_store_holds_a_recorded_and_a_searched_value_of_one_position(tmp_pat
         again = mine([str(archive)], MineOptions(), store, KeyNet(), oracle)
     assert again.sampled == first.sampled
     with Store.open(tmp_path / "a.db") as store:
-        recorded, searched = store.frame(Question(oracle="recorded")), store.frame(Question(oracle="key"))
+        recorded, searched = frame(store, Question(oracle="recorded")), frame(store, Question(oracle="key"))
         assert set(searched["position_id"]) <= set(recorded["position_id"])
         assert len(searched) > 10
         assert recorded["eval_cp"].tolist() == recorded["cp"].tolist()
@@ -110,7 +109,7 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
         second = import_recorded(paths, replace(options, limit=None), store, source, KeyNet())
         assert (second.state, second.earlier) == ("finished", 10)
         assert second.scored == second.sampled == 60
-        assert second.run_id == first.run_id
+        assert store.connection.execute("SELECT count(*) FROM runs").fetchone() == (1,)
 
 
 def chunk_folder(path: Path, games: int) -> Path:
@@ -141,18 +140,17 @@ def test_chunks_bring_their_own_net_and_none_is_opened(tmp_path: Path) -> None:
     assert "depth not recorded; nodes 800 to 800, median 800" in done.stdout
     assert "deep Q from: the search's own Q" in done.stdout
     with Store.open(tmp_path / "valuerepair.db") as store:
-        frame = store.frame()
-    assert len(frame) > 150
-    assert np.allclose(frame["net_q"], -frame["deep_q"])
-    assert np.allclose(frame["net_w"] + frame["net_d"] + frame["net_l"], 1)
-    assert frame["net_best"].isna().all()
-    assert frame["net_entropy"].isna().all()
-    assert (frame["nodes"] == 800).all()
-    assert set(frame["deep_w"] + frame["deep_d"] + frame["deep_l"]) == {1000}
-    for row in frame.head(20).to_dict("records"):
+        scored = frame(store)
+    assert len(scored) > 150
+    assert np.allclose(scored["net_q"], -scored["deep_q"])
+    assert np.allclose(scored["net_w"] + scored["net_d"] + scored["net_l"], 1)
+    assert scored["net_best"].isna().all()
+    assert (scored["nodes"] == 800).all()
+    assert set(scored["deep_w"] + scored["deep_d"] + scored["deep_l"]) == {1000}
+    for row in scored.head(20).to_dict("records"):
         assert chess.Move.from_uci(row["deep_best"]) in chess.Board(row["fen"]).legal_moves
     again = here("mine", "chunks", "--deep", "recorded", "--positions", "9999", cwd=tmp_path)
-    assert f"scored: {len(frame)} of {len(frame)}, 0 failed, {len(frame)} of them before" in again.stdout
+    assert f"scored: {len(scored)} of {len(scored)}, 0 failed, {len(scored)} of them before" in again.stdout
     for command in (["stats"], ["plot", "-o", "a.svg"], ["books", "--threshold", "1.0"], ["export", "-o", "a.csv"]):
         follow = here(*command, cwd=tmp_path)
         assert follow.returncode == 0, follow.stderr
@@ -164,8 +162,12 @@ def test_two_sets_of_chunks_are_two_nets_unless_named_alike(tmp_path: Path) -> N
     for archive, deep in (("a", "recorded"), ("b", "recorded"), ("a", "recorded:net=T80"), ("b", "recorded:net=T80")):
         assert here("mine", archive, "--deep", deep, cwd=tmp_path).returncode == 0
     with Store.open(tmp_path / "valuerepair.db") as store:
-        assert store.nets()["name"].tolist() == ["recorded in a", "recorded in b", "recorded in T80"]
-        assert store.oracles()["label"].tolist() == [f"recorded {n} kind=chunks" for n in ("a", "b", "T80")]
+        assert [name for (name,) in store.connection.execute("SELECT name FROM nets ORDER BY id")] == [
+            "recorded in a",
+            "recorded in b",
+            "recorded in T80",
+        ]
+        assert [judge.label for judge in judges(store)] == [f"recorded {n} kind=chunks" for n in ("a", "b", "T80")]
     wrong = here("mine", "a", "--deep", "recorded", "--net", "maia-1900", cwd=tmp_path)
     assert wrong.returncode == 2
     assert "training chunks hold the values of their own net; name it: recorded:net=NAME" in wrong.stderr
@@ -216,20 +218,21 @@ def test_a_dump_is_mined_with_a_net(tmp_path: Path, shared_data: Path) -> None:
     assert "deep: recorded kind=dump" in done.stdout
     assert "depth 25 to 25, median 25; nodes 7,000 to 7,000, median 7,000" in done.stdout
     assert "warning" not in done.stdout
-    # The same scores taken for the mover's do not agree with the net where Black is to move.
+    # The same scores taken for the mover's contradict the net where Black is to move.
     done = here("mine", "a.jsonl", "--deep", "recorded:view=mover", "--net", net, "--db", "b.db", cwd=tmp_path)
-    assert "where Black is to move the recorded evaluations do not agree with the net" in done.stdout
+    assert "contradict the net with Black to move" in done.stdout
     assert "recorded:view=white" in done.stdout
 
 
 def test_evaluators_are_opened_for_searching_too(tmp_path: Path, shared_data: Path, stockfish: str) -> None:
     net = str(shared_data / "nets" / "maia-1900.pb.gz")
-    with open_evaluators("stockfish:nodes=100", net, workers=1) as opened:
-        assert opened.oracle.identity.kind == "stockfish"
+    with open_run([], "stockfish:nodes=100", net, workers=1) as opened:
+        assert opened.judge.identity.kind == "stockfish"
+        assert opened.net is not None
         assert opened.net.identity.name == "maia-1900"
 
 
 def test_a_run_loads_no_data_frames_before_it_needs_them() -> None:
     """A short import of training chunks would spend a quarter of its time on them."""
-    code = "import sys, valuerepair.runs.mine, valuerepair.runs.recorded\nprint('pandas' in sys.modules)"
+    code = "import sys, valuerepair.mining.mine\nprint('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
