@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,17 +24,14 @@ from valuerepair.chess.positions import PHASES, STARTPOS_FEN, encode_lines, enco
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.judge import labelled
-from valuerepair.judge.labels import LABELS, NAMES
+from valuerepair.judge.labels import LABELS, NAMES, labels_of, masks
 from valuerepair.judge.verdict import VERDICTS, evidence
 from valuerepair.judge.weights import copies_by_weight
 from valuerepair.question import Question, is_candidate, no_deep_score
 from valuerepair.report import static_page, stats
 from valuerepair.report.drawing import lowess_line
 from valuerepair.report.static_page import template_part
-from valuerepair.store import queries
-from valuerepair.store.connection import StoreConnection
-from valuerepair.store.queries import snapshot
+from valuerepair.store import view
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 from valuerepair.version import __version__
@@ -71,7 +68,7 @@ def content_of(
     """
     on_step("labels")
     frame = rows.frame
-    labels, looks = labelled.labels_of(store, frame), evidence(store, frame)
+    labels, looks = labels_of(store, frame), evidence(store, frame)
     on_step("figures")
     figures = figures_of(store, scored, frame, labels, threshold)
     on_step("lowess")
@@ -84,9 +81,6 @@ def content_of(
     verdict = [1 + VERDICTS.index(word) if word else 0 for word in looks["verdict"]]
     columns.add("verdict", np.array(verdict, np.uint8))
     columns.add("game", rows.game_of.astype(np.uint32))
-    if "step" in frame:
-        columns.add("reached", frame["step"].notna().to_numpy().astype(np.uint8))
-        columns.add("inferred", frame["inferred"].to_numpy().astype(np.uint8))
     words = _add_words(columns, labels)
     return Content(
         {
@@ -109,7 +103,7 @@ def content_of(
 
 def label_bits(labels: pd.DataFrame) -> NDArray[np.uint32]:
     """[n] bit i is set where a row has the label `NAMES[i]`."""
-    by_label, bits = labelled.masks(labels), np.zeros(len(labels), np.uint32)
+    by_label, bits = masks(labels), np.zeros(len(labels), np.uint32)
     for i, name in enumerate(NAMES):
         bits |= by_label[name].astype(np.uint32) << np.uint32(i)
     return bits
@@ -189,7 +183,7 @@ def figures_of(
         worst = np.argsort(-size, kind="stable")[:candidates]
         sections = stats.sections(store, rows.iloc[worst], threshold, labels.iloc[worst])
     else:
-        sections = stats.sections(store, store.candidates(question), threshold)
+        sections = stats.sections(store, view.candidates(store, question), threshold)
     return {
         "stats": {**figures, **sections},
         "headline": stats.headline(figures),
@@ -204,10 +198,10 @@ def _sources(store: Store) -> list[dict[str, Any]]:
     `positions` counts those of the `games`, `beside` those beside the games (`vr mine --off-game`).
     """
     query = """
-        SELECT g.source, count(DISTINCT CASE WHEN p.kind = 'game' THEN g.id END),
-            sum(p.kind = 'game'), sum(p.kind <> 'game')
+        SELECT g.source, count(DISTINCT CASE WHEN p.origin = 'game' THEN g.id END),
+            sum(p.origin = 'game'), sum(p.origin <> 'game')
         FROM positions p JOIN games g ON g.id = p.game_id
-        WHERE p.kind IS NOT NULL
+        WHERE p.origin <> 'neighbour'
         GROUP BY g.source ORDER BY count(*) DESC
     """
     return [
@@ -319,7 +313,7 @@ def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> N
     return rows if len(rows) <= count else dice.choice(rows, count, replace=False)
 
 
-# The columns read for all positions; also step, if the question needs it.
+# The columns read for all positions.
 OF_ALL = ("position_id", "net_q", "deep_q", "disagreement", "weight")
 _GAME_WORDS = ("source", "number", "white", "black", "event", "date", "result")
 _HEADERS = {"site": "Site", "round": "Round", "white_elo": "WhiteElo", "black_elo": "BlackElo"}
@@ -328,7 +322,7 @@ _HEADERS = {"site": "Site", "round": "Round", "white_elo": "WhiteElo", "black_el
 class PageRows(NamedTuple):
     """n positions. The texts of games are untrusted: anybody may have written them.
 
-    `frame` has the columns of `Store.frame`. `games` has a dict for each game (`_GAME_WORDS`, `_HEADERS`); `game_of`
+    `frame` has the columns of `view.frame`. `games` has a dict for each game (`_GAME_WORDS`, `_HEADERS`); `game_of`
     [n] is the index of each row's game.
     """
 
@@ -342,17 +336,17 @@ def with_texts(store: Store, question: Question, frame: pd.DataFrame) -> PageRow
 
     Reads texts for these rows only: the texts of a million positions would take gigabytes.
     """
-    rows = queries.frame(store.connection, question, ids=frame["position_id"].to_numpy(np.int64))
+    rows = view.frame(store, question, ids=frame["position_id"].to_numpy(np.int64))
     numbers, game_of = np.unique(rows["game_id"].to_numpy(np.int64), return_inverse=True)
-    return PageRows(rows, _games(store.connection, numbers), game_of)
+    return PageRows(rows, _games(store, numbers), game_of)
 
 
-def _games(connection: StoreConnection, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
+def _games(store: Store, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
     """The games of these numbers, in that order."""
     words = ", ".join(f"g.{name}" for name in _GAME_WORDS)
-    query = f"SELECT {words}, g.headers FROM json_each(:ids) j JOIN games g ON g.id = j.value"
+    query = f"SELECT {words}, g.headers FROM json_each(?) j JOIN games g ON g.id = j.value ORDER BY j.key"
     games = []
-    for *cells, text in connection.rows_of(numbers.tolist(), query):
+    for *cells, text in store.connection.execute(query, (json.dumps(numbers.tolist()),)):
         headers = json.loads(text)
         row = dict(zip(_GAME_WORDS, cells, strict=True))
         games.append(row | {name: headers.get(header) for name, header in _HEADERS.items()})
@@ -388,24 +382,21 @@ def write(
     *,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> WrittenPage:
-    """Writes the report on the scores of the question's net and oracle as one HTML file.
+    """Writes the report on the scores of the question's net and judge, of positions of games, as one HTML file.
 
     Positions one by one are those of `choose`; figures cover all positions. `on_step` is called with the
     name of each step before it begins. Raises ValueRepairError without scored positions, OSError if the folder cannot
     be written.
     """
-    question = question or Question()
+    question = replace(question or Question(), beside=False)
     threshold = question.threshold
     with written_whole(path) as partial:
-        with snapshot(store.connection):
+        with store.snapshot():
             on_step("values")
-            expanded = ("step",) if question.expanded != "no" else ()
-            frame = store.frame(question, only=(*OF_ALL, *expanded))
+            frame = view.frame(store, question, only=OF_ALL)
             scored = frame[~np.isnan(frame["disagreement"])]
-            if frame.empty and question.expanded == "no":
-                raise ValueRepairError(
-                    "nothing to report: no position of a game is scored; vr stats --expanded searched counts the others"
-                )
+            if frame.empty:
+                raise ValueRepairError("nothing to report: no position of a game is scored")
             if scored.empty:
                 raise ValueRepairError(f"nothing to report: {no_deep_score(len(frame), question.q_from)}")
             chosen = choose(scored, threshold)

@@ -14,6 +14,7 @@ from valuerepair.intervals import Rate, weighted
 from valuerepair.question import Question, is_candidate
 from valuerepair.report import style
 from valuerepair.report.drawing import Scored, made_from, scale, scored
+from valuerepair.store import view
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ def drawing(store: Store, question: Question) -> style.Drawing:
     """The rates of the positions with ``|net Q - deep Q|`` at or above a threshold, with 95 % intervals.
 
     Axes have the labels ``threshold`` (a curve for all and for each sign), ``phase``, ``side``, ``men`` (kings and
-    pawns included) and ``label`` (shares of the candidates, those of blindness of the candidates with known priors; see
+    pawns included) and ``label`` (shares of the candidates, those of blindness of the candidates with a known policy:
     docs/methods.md). Curves have the gid ``all``, ``optimistic`` and ``pessimistic``, their bands the same with
     ``-interval``; bars have ``bar-0``, ``bar-1``, ... and ``interval-0``, ...; the rate of all positions is
     ``overall``. On the logarithmic scale a rate of 0 has no point.
     """
-    frame = store.frame(question, text=False)
+    frame = view.frame(store, question, text=False)
     rows = scored(frame)
     wrong = is_candidate(rows.disagreement, question.threshold)
     overall = rows.rate(wrong)
@@ -80,12 +81,13 @@ def _rate(rows: Scored, wrong: Flags, members: Flags) -> Rate:
 
 def _labels(store: Store, question: Question) -> list[tuple[str, Rate]]:
     """The share of the candidates that have each label; only candidates have any, so texts are read for them alone."""
+    from valuerepair.judge.labels import labels_of
     from valuerepair.report.stats import label_figures
 
-    candidates = store.candidates(question)
+    candidates = view.candidates(store, question)
     if not len(candidates):
         return []
-    figures = label_figures(store, candidates, question.threshold)
+    figures = label_figures(candidates, question.threshold, labels_of(store, candidates))
     return [(row["label"], Rate.of_figures(row)) for row in figures["rates"] if row["count"]]
 
 

@@ -14,6 +14,7 @@ from valuerepair.intervals import wilson_bounds
 from valuerepair.question import Question
 from valuerepair.report import style
 from valuerepair.report.drawing import made_from, names, scale
+from valuerepair.store import view
 from valuerepair.store.plays import outcomes
 from valuerepair.store.store import Store
 
@@ -57,7 +58,7 @@ def drawing(store: Store, question: Question) -> style.Drawing:
     Artists have a gid: ``net``, ``deep``, each also with ``-intervals``, and ``diagonal``. Raises ValueRepairError if
     no decided game was played from a position with both values.
     """
-    frame = store.frame(question, text=False)
+    frame = view.frame(store, question, text=False)
     results = outcomes(store)
     usable = frame[~frame["disagreement"].isna()].set_index("position_id")
     in_frame = np.isin(results.ids, usable.index.to_numpy())

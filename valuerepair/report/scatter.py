@@ -11,6 +11,7 @@ from valuerepair.arrays import Flags
 from valuerepair.question import DEFAULT_THRESHOLD, Question, check_threshold, is_candidate
 from valuerepair.report import style
 from valuerepair.report.drawing import Scored, counted, lowess_line, made_from, names, scale, scored
+from valuerepair.store import view
 from valuerepair.store.store import Store
 from valuerepair.text import quantity
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def drawing(store: Store, question: Question) -> style.Drawing:
     """`draw` for a store."""
-    return draw(store.frame(question, text=False), question.threshold)
+    return draw(view.frame(store, question, text=False), question.threshold)
 
 
 def draw(frame: pd.DataFrame, threshold: float = DEFAULT_THRESHOLD) -> style.Drawing:

@@ -18,7 +18,7 @@ from valuerepair.chess.progress import format_duration, format_nodes, format_rat
 from valuerepair.intervals import Rate, loose_bound_words, mean_interval, rate_lines, weighted, wilson
 from valuerepair.judge import verdict
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY, labels_of, masks, names
-from valuerepair.mining.screening import Screened, screened_of
+from valuerepair.mining.screening import screened_of
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import alpha as alphas
 from valuerepair.store import view
@@ -61,7 +61,7 @@ class StoreStats:
     def details(self) -> list[str]:
         """What screening left out and saved, as text."""
         scored = self.figures["scored"]
-        return Screened(**scored["screening"]).lines() if scored and scored["screening"] else []
+        return list(scored["screening"]["words"]) if scored and scored["screening"] else []
 
     def as_json(self) -> dict[str, Any]:
         """The figures."""
@@ -138,7 +138,7 @@ def _scored(store: Store, pair: Pair, question: Question) -> dict[str, Any]:
         "beside": _beside(store, pair, used.value, question),
         "training_scale": None if scale is None else scale.figures(),
         "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(size) else None,
-        "screening": None if screened is None else asdict(screened),
+        "screening": None if screened is None else {**asdict(screened), "words": screened.lines()},
         "nodes": nodes,
         "search_seconds": seconds,
         "nodes_per_second": nodes / seconds if seconds else None,

@@ -108,10 +108,6 @@ const CHARTS = [
 /** The charts of rates, each with its table. */
 export function drawRates(points, rows, threshold) {
   const box = element("rates");
-  const { reached } = points.columns;
-  // Searched because candidates led there, so they say nothing of how often there are any.
-  if (reached) rows = rows.filter((row) => !reached[row]);
-  element("rates-what").textContent = reached ? " Positions that vr expand reached are left out." : "";
   for (const [name, title, count] of CHARTS) {
     if (!document.getElementById(`rates-${name}`)) {
       const chart = make("div", { id: `rates-${name}`, className: "chart low", role: "img", "aria-label": `${title}: see the table` });

@@ -140,7 +140,6 @@ export class Detail {
   searched() {
     const { columns } = this.points;
     const [nodes, depth] = [columns.nodes[this.row], columns.depth[this.row]];
-    if (columns.inferred?.[this.row]) return "not itself: its deep Q is inferred from the line of another search";
     return [nodes ? `${counted(nodes)} nodes` : "", depth ? `depth ${depth}` : ""].filter((word) => word).join(", ");
   }
 

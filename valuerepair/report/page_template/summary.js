@@ -59,12 +59,10 @@ function cost({ nodes, search_seconds: seconds }) {
 
 /** @param {any} stats */
 function recall({ scored, oracles }) {
-  const { screening, screened_for: nets, oracle } = scored;
+  const { screening, oracle } = scored;
   const { kind } = oracles.find((each) => each.digest === oracle.digest);
-  const all = kind === "recorded" ? "all values are those recorded in the archives" : "all positions were searched in full";
-  if (!screening) return nets.length ? `positions were screened for ${nets.join(", ")}` : all;
-  const saved = screening.saving ? `, screening at 1/${fixed(screening.saving, 1)} of the nodes` : "";
-  return `${screening.recall_said.replace(/^recall:? /, "")}${saved}`;
+  if (screening) return screening.words.at(-1).trim().replace(/^recall /, "");
+  return kind === "recorded" ? "all values are those recorded in the archives" : "all positions were searched in full";
 }
 
 /** @param {any} confirmed */
