@@ -16,13 +16,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from valuerepair.archives.options import SampleOptions
-    from valuerepair.chess.progress import Progress
+    from valuerepair.mining.again import Confirmed
+    from valuerepair.mining.neighbours import Expanded
     from valuerepair.mining.open import Opened
     from valuerepair.mining.summary import MineSummary
-    from valuerepair.runs.confirm import Confirmed
-    from valuerepair.runs.expand import ExpandOptions
-    from valuerepair.runs.expansion import ExpandSummary
-    from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -120,55 +117,30 @@ def confirm(
 
 
 def expand(
-    store: Path,
-    question: Asked = None,
-    *,
-    positions: int | None = None,
-    deep: str | None = None,
-    split: Split | Path | None = None,
-    quiet: bool = True,
-) -> ExpandSummary:
+    store: Path, question: Asked = None, *, positions: int | None = None, deep: str | None = None, quiet: bool = True
+) -> Expanded:
     """Searches the positions around a store's candidates, and keeps the results: `vr expand`.
 
-    `question` chooses the candidates. The search ends after this many `positions` in total. `deep` names the engine, if
-    the store does not know it. With a `split` only candidates of its part ``train`` are expanded; if it is given as a
-    file, the store keeps a copy. `quiet`: no progress on standard error.
+    `question` chooses the candidates, of which those that are held out are left alone. The search ends when this many
+    `positions` around them have been searched. `deep` names the engine, if the store does not know it. `quiet`: no
+    progress on standard error.
 
     The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted; everything found so far is
-    kept. Returns the `ExpandSummary`, whose `lines()` are the output of `vr expand`. Raises UsageError for wrong
-    arguments, ValueRepairError if there is nothing to expand.
+    kept. Returns the `Expanded`, whose `lines()` are the output of `vr expand`. Raises UsageError for wrong arguments,
+    ValueRepairError if there is nothing to expand.
     """
-    from valuerepair.judge.split import keep_split, warning_of_change
-    from valuerepair.runs.expand import ExpandOptions
+    from valuerepair.mining import neighbours
+    from valuerepair.mining.judges import open_pair_again
 
     path = os.fspath(store)
     command = recorded_command("expand", "--db", path)
-    options = ExpandOptions(positions=positions, split=split_of(split), command=command)
     with (
         opened_store(path, write=True) as opened,
-        shown_progress("expanding", "positions", quiet=quiet, own_eta=True) as progress,
+        shown_progress("expanding", "positions", quiet=quiet) as progress,
     ):
-        resolved_question = resolved(opened, question)
-        if isinstance(split, str | os.PathLike) and options.split is not None:
-            if (warning := warning_of_change(opened, options.split)) is not None:
-                log.warning(warning)
-            keep_split(opened, split)
-        summary = _expanded(opened, resolved_question, options, progress, deep)
-    return finished(summary, summary.state == "interrupted")
-
-
-def _expanded(
-    store: Store, question: Question, options: ExpandOptions, progress: Progress, deep: str | None
-) -> ExpandSummary:
-    """Expands the candidates by the search that found them."""
-    import valuerepair.runs.expand
-    from valuerepair.runs.evaluators import fitting_screen
-    from valuerepair.runs.expansion import KnownGames
-    from valuerepair.runs.stored_oracle import open_found
-    from valuerepair.screening.model import ScreenOptions
-
-    with open_found(store, question, deep=deep) as (net, opened):
-        following = KnownGames.of(store, store.candidates(question)["position_id"].tolist()).following
-        screen = fitting_screen(opened.identity, ScreenOptions())
-        options = replace(options, question=question, screen=screen)
-        return valuerepair.runs.expand.expand(store, net, opened, options, progress=progress, following=following)
+        asked = resolved(opened, question)
+        with open_pair_again(opened, asked, deep=deep) as (net, judge):
+            expanded = neighbours.expand(
+                opened, net, judge, asked, positions=positions, command=command, progress=progress
+            )
+    return finished(expanded, expanded.state == "interrupted")

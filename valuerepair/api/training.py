@@ -143,7 +143,8 @@ def write_chunks(
     and the policy; None: for a store its own net. `policy` is ``played`` (the default for games), ``net`` (that for a
     store), or ``judge``, with ``judge:0.3`` for a share of it in the default; chunks keep theirs. `result` is ``game``,
     or ``judge`` (the default for a store): a win, draw or loss drawn by the judge's W/D/L. `sample` chooses games by
-    their headers. What the store holds out is not written. `quiet`: no progress on standard error.
+    their headers. What the store holds out is not written; the default split is made if there is none. `quiet`: no
+    progress on standard error.
 
     The same call resumes an interrupted one of games or a store. An interruption (Ctrl-C) raises Interrupted, with all
     complete tars kept. The result has `lines()`, the output of `vr chunks`, and `broken_off`, archives that break off.
@@ -180,10 +181,11 @@ def _store_chunks(
     quiet: bool,
 ) -> StoreChunks:
     from valuerepair.mining.judges import open_net_again
+    from valuerepair.training.judged import open_to_learn
     from valuerepair.training.store_chunks import write_store_chunks
 
     _, share = parse_policy(policy or "net", "net", "judge")
-    with opened_store(store) as opened:
+    with open_to_learn(store) as opened:
         used, notes = for_training(opened, resolved(opened, replace(question, net=net or question.net)))
         identity = frame(opened, used, text=False, only=("position_id",)).attrs["net"]
         with (
@@ -211,9 +213,10 @@ def _rescored(
     result: Result | None,
     quiet: bool,
 ) -> Rescored:
+    from valuerepair.training.judged import open_to_learn
     from valuerepair.training.rescore import rescore
 
-    with opened_store(store) as opened, shown_progress("rescoring", "bytes", quiet=quiet) as progress:
+    with open_to_learn(store) as opened, shown_progress("rescoring", "bytes", quiet=quiet) as progress:
         used, notes = for_training(opened, resolved(opened, question))
         for line in notes:
             log.info(line)
@@ -231,11 +234,12 @@ def _game_chunks(
     quiet: bool,
 ) -> GameChunksSummary:
     from valuerepair.training.game_chunks import write_game_chunks
+    from valuerepair.training.judged import open_to_learn
 
     played: PolicyFrom = "played"
     policy_from, share = parse_policy(policy or played, played, "net", "judge")
     with (
-        nullcontext() if store is None else opened_store(store) as opened,
+        nullcontext() if store is None else open_to_learn(store) as opened,
         shown_progress("chunks", "bytes", quiet=quiet) as progress,
     ):
         written = write_game_chunks(

@@ -436,7 +436,7 @@ def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -
     of_first = frames[0].loc[common]
     kept = (of_first["kind"] != NEIGHBOUR).to_numpy()
     if (parts := PARTS[oracle.part]) is not None:
-        kept &= of_first["part"].isin(parts).to_numpy()
+        kept = kept & of_first["part"].isin(parts).to_numpy()
     usable = common[kept & of_first["disagreement"].notna().to_numpy()]
     of_first = frames[0].loc[usable]
     net_q, disagreement = (
