@@ -15,7 +15,7 @@ import numpy as np
 
 from valuerepair import outputs
 from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, shown_progress
-from valuerepair.errors import ValueRepairError, check_word
+from valuerepair.errors import check_word
 from valuerepair.files import written_whole
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import db_option
@@ -117,15 +117,15 @@ class ChosenSplit:
 
 def _parts(store: Store, question: Question) -> dict[str, PartCount]:
     """What the store has of each part."""
+    from valuerepair.store.pairs import pair_of
     from valuerepair.store.parts import PARTS
     from valuerepair.store.view import frame
 
     query = "SELECT part, count(*), count(DISTINCT game_id) FROM positions GROUP BY part"
     counts = {part: (positions, games) for part, positions, games in store.connection.execute(query)}
-    try:
-        scored = frame(store, replace(question, beside=True), only=("part", "disagreement"))
-    except ValueRepairError:  # nothing is scored
+    if pair_of(store, None, None) is None:
         return {part: PartCount(*counts.get(part, (0, 0)), None) for part in PARTS}
+    scored = frame(store, replace(question, beside=True), only=("part", "disagreement"))
     candidates = scored["part"][is_candidate(scored["disagreement"], question.threshold)].value_counts()
     return {part: PartCount(*counts.get(part, (0, 0)), int(candidates.get(part, 0))) for part in PARTS}
 

@@ -130,12 +130,11 @@ def question(
                 named["candidates_only"] = given is not None
             from valuerepair.api.calls import threshold_in_use
 
-            asked: Question | Worst = Question(net=named.pop("net") if net else None)
+            asked = Question(net=named.pop("net") if net else None)
             if isinstance(given, Worst):
-                asked = Worst(given.share, asked)
-            else:
-                asked = replace(asked, threshold=threshold_in_use(named["db"]) if given is None else given)
-            return command(*positional, question=asked, **named)
+                return command(*positional, question=Worst(given.share, asked), **named)
+            number = threshold_in_use(named["db"]) if given is None else given
+            return command(*positional, question=replace(asked, threshold=number), **named)
 
         return several(*(option for option in options if option))(with_question)
 
