@@ -27,23 +27,23 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import Position, PositionBatch, decode_moves
 from valuerepair.errors import UsageError
-from valuerepair.judge.split import NEITHER, choose_split
 from valuerepair.mcts.evaluator import NetEvaluator
+from valuerepair.mining import feed
+from valuerepair.mining.mine import MineOptions, mine
+from valuerepair.mining.off_game import NODES, LinesOfNet
 from valuerepair.nets.net import Net, open_net
 from valuerepair.question import Question
 from valuerepair.report.alpha_table import alpha_table
 from valuerepair.report.stats import stats_lines, store_figures
-from valuerepair.runs import workers
-from valuerepair.runs.beside import NODES, LinesOfNet
-from valuerepair.runs.mine import mine
-from valuerepair.runs.options import MineOptions
-from valuerepair.screening.model import ScreenOptions
-from valuerepair.store.check import integrity_checks
+from valuerepair.store import parts
+from valuerepair.store.alpha import alpha, training_scale
+from valuerepair.store.pairs import pick
 from valuerepair.store.store import Store
+from valuerepair.store.view import frame
 
 MATE_IN_ONE = "6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1"
 ONE_MOVE = "7k/8/8/8/8/8/6q1/K7 w - - 0 1"
-MIXED = {"aside": 0.3, "policy": 0.2, "search": 0.2}
+MIXED = {"random_move": 0.3, "policy_move": 0.2, "search_node": 0.2}
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +115,10 @@ def test_the_four_moves_of_the_policy_are_drawn_evenly(net: Net) -> None:
 def test_where_there_are_few_moves_none_is_the_policy_s_third(net: Net) -> None:
     fens = [MATE_IN_ONE, ONE_MOVE, "7k/8/8/8/8/8/5q2/7K w - - 0 1"]
     assert [chess.Board(fen).legal_moves.count() for fen in fens][1:] == [1, 0]
-    reached, rows, lost = beside(batch_of(*fens), {"policy": 1.0}, 0, LinesOfNet(net))
+    reached, rows, lost = beside(batch_of(*fens), {"policy_move": 1.0}, 0, LinesOfNet(net))
     assert rows.tolist() == [0]
-    assert reached[0].origin.kind == "policy"
-    assert lost["fewer than three legal moves (policy)"] == 2
+    assert reached[0].origin.kind == "policy_move"
+    assert lost["fewer than three legal moves (policy_move)"] == 2
 
 
 def nodes_of(net: Net, positions: PositionBatch) -> list[dict[tuple[str, ...], float]]:
@@ -140,7 +140,7 @@ def test_searches_lead_to_nodes_of_these_and_the_net_says_the_same_there(net: Ne
     nodes = nodes_of(net, positions)
     reached = list[PositionBatch]()
     for seed in range(4):
-        beside_searched, rows, _ = beside(positions, {"search": 1.0}, seed, LinesOfNet(net))
+        beside_searched, rows, _ = beside(positions, {"search_node": 1.0}, seed, LinesOfNet(net))
         reached.append(beside_searched)
         for place, row in enumerate(rows.tolist()):
             begin = len(positions[row].moves)
@@ -186,15 +186,17 @@ def test_all_nodes_that_the_net_evaluated_are_drawn_evenly(small_net: Net, fen: 
 
 def test_which_node_is_drawn_depends_on_no_batch(net: Net, tmp_path: Path) -> None:
     positions = drawn(tmp_path, 30)
-    together, rows, _ = beside(positions, {"search": 0.5, "policy": 0.5}, 4, LinesOfNet(net))
-    alone = [beside(positions.take([row]), {"search": 0.5, "policy": 0.5}, 4, LinesOfNet(net))[0] for row in rows]
+    together, rows, _ = beside(positions, {"search_node": 0.5, "policy_move": 0.5}, 4, LinesOfNet(net))
+    alone = [
+        beside(positions.take([row]), {"search_node": 0.5, "policy_move": 0.5}, 4, LinesOfNet(net))[0] for row in rows
+    ]
     assert [p for one in alone for p in one] == list(together)
 
 
 def test_what_cannot_be_searched_is_left_out(net: Net) -> None:
     """Stalemate; a side that could take the king; and a position whose moves all end the game."""
     fens = ["7k/8/8/8/8/6q1/8/7K w - - 0 1", "4k3/8/8/8/8/8/4R3/4K3 w - - 0 1", "7k/8/8/8/8/8/1r6/K7 w - - 0 1"]
-    _, rows, lost = beside(batch_of(*fens), {"search": 1.0}, 0, LinesOfNet(net))
+    _, rows, lost = beside(batch_of(*fens), {"search_node": 1.0}, 0, LinesOfNet(net))
     assert rows.tolist() == []
     assert lost.total() == 3
 
@@ -222,9 +224,10 @@ def mined(archive: Path, path: Path, aside: object, **options: object) -> list[t
     sample = SampleOptions(per_game=4, off_game=aside)  # type: ignore[arg-type]
     mine_by_key(archive, path, net=PolicyKeyNet(), options=MineOptions(sample=sample, **options))  # type: ignore[arg-type]
     with closing(sqlite3.connect(path)) as connection:
-        query = (
-            "SELECT p.kind, v.stage, count(*) FROM positions p JOIN deep_values v ON v.position_id = p.id GROUP BY 1, 2"
-        )
+        query = """
+            SELECT p.origin, count(*) FROM positions p JOIN deep_values v ON v.position_id = p.id
+            WHERE v.failed IS NULL GROUP BY 1
+        """
         return connection.execute(query).fetchall()
 
 
@@ -235,18 +238,12 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_store_knows_the_kind_of_each_and_the_archive_s_frame_has_games_only(archive: Path, tmp_path: Path) -> None:
     mined_kinds = mined(archive, tmp_path / "a.db", MIXED)
-    assert {(kind, stage) for kind, stage, _ in mined_kinds} == {
-        ("game", "full"),
-        *((kind, "expanded") for kind in BESIDE),
-    }
+    assert {kind for kind, _ in mined_kinds} == {"game", *BESIDE}
     mine_by_key(archive, tmp_path / "plain.db", net=PolicyKeyNet())
     with Store.open(tmp_path / "a.db") as store, Store.open(tmp_path / "plain.db") as plain:
-        games, every, without = store.frame(), store.frame(Question(expanded="searched")), plain.frame()
-        assert [check.name for check in integrity_checks(store) if check.wrong] == []
+        games, every, without = frame(store), frame(store, Question(beside=True)), frame(plain)
     assert {*games["kind"]} == {"game"}
-    assert Counter(every["kind"]) == {kind: count for kind, _, count in mined_kinds}
-    assert every["step"].isna().all()
-    assert (every["root_id"] == every["position_id"]).all()
+    assert Counter(every["kind"]) == dict(mined_kinds)
     # What is drawn from games is part of what is drawn without the others, value by value.
     same = games.merge(without, on="key", suffixes=("", "_plain"))
     assert len(same) == len(games)
@@ -260,12 +257,15 @@ def test_the_summary_has_a_line_for_each_kind(archive: Path, tmp_path: Path) -> 
     options = MineOptions(sample=sample, question=Question(alpha=150.0))
     summary = mine_by_key(archive, tmp_path / "a.db", net=PolicyKeyNet(), options=options)
     with Store.open(tmp_path / "a.db") as store:
-        frame = store.frame(Question(alpha=150.0, expanded="searched")).dropna(subset="disagreement")
-    wrong = frame["disagreement"].abs() >= 0.55
-    assert summary.candidates.count == int((wrong & (frame["kind"] == "game")).sum())
+        scored = frame(store, Question(alpha=150.0, beside=True)).dropna(subset="disagreement")
+    wrong = scored["disagreement"].abs() >= 0.55
+    assert summary.candidates.count == int((wrong & (scored["kind"] == "game")).sum())
     for kind in BESIDE:
         rate = summary.beside[kind]
-        assert (rate.count, rate.total) == (int((wrong & (frame["kind"] == kind)).sum()), (frame["kind"] == kind).sum())
+        assert (rate.count, rate.total) == (
+            int((wrong & (scored["kind"] == kind)).sum()),
+            (scored["kind"] == kind).sum(),
+        )
         assert any(
             line.startswith(f"beside the games ({kind}): {rate.count} of {rate.total}") for line in summary.lines()
         )
@@ -276,47 +276,50 @@ def test_a_run_that_goes_on_gives_what_one_of_a_piece_gives(archive: Path, tmp_p
     for limit in (20, 50, None):
         mined(archive, tmp_path / "parts.db", MIXED, limit=limit)
     whole, parts = dump(tmp_path / "whole.db"), dump(tmp_path / "parts.db")
-    for table in ("positions", "deep_values", "failures", "net_values"):
+    for table in ("positions", "deep_values", "net_values"):
         assert whole[table] == parts[table], table
 
 
 def test_what_stands_in_a_game_is_of_the_game_whenever_it_comes(archive: Path, tmp_path: Path) -> None:
-    """After a run beside the games, one of all positions of games: of those met before the kind is `game`, and their
-    searches are taken over."""
+    """After a run beside the games, one of all positions of games: those met before are in games now, and searched
+    again with the moves of these."""
     path, oracle = tmp_path / "a.db", KeyOracle()
     short = tmp_path / "short.pgn"
     board = chess.Board()
     short.write_text("".join(f'[Result "*"]\n\n1. {board.san(move)} a6 *\n\n' for move in board.legal_moves))
-    options = MineOptions(sample=SampleOptions(per_game=None, min_ply=0, max_ply=0, off_game="aside:1"))
+    options = MineOptions(sample=SampleOptions(per_game=None, min_ply=0, max_ply=0, off_game="random_move:1"))
     for seed in range(8):  # first moves at random, each of which stands in a game
-        sample = SampleOptions(per_game=None, min_ply=0, max_ply=0, off_game="aside:1", seed=seed)
+        sample = SampleOptions(per_game=None, min_ply=0, max_ply=0, off_game="random_move:1", seed=seed)
         mine_by_key(short, path, options=MineOptions(sample=sample))
-    assert options.sample.shares_beside == {"aside": 1.0}
+    assert options.sample.shares_beside == {"random_move": 1.0}
     with Store.open(path) as store:
-        before = store.frame(Question(expanded="searched"))
-        assert {*before["kind"]} == {"aside"}
+        before = frame(store, Question(beside=True))
+        assert {*before["kind"]} == {"random_move"}
         assert len(before) > 3
-        assert len(store.frame()) == 0
+        assert len(frame(store)) == 0
     mine_by_key(short, path, options=MineOptions(sample=SampleOptions(per_game=None, min_ply=0)), oracle=oracle)
     with Store.open(path) as store:
-        after, every = store.frame(), store.frame(Question(expanded="searched"))
-        assert [check.name for check in integrity_checks(store) if check.wrong] == []
+        after, every = frame(store), frame(store, Question(beside=True))
     assert {*after["kind"]} == {*every["kind"]} == {"game"}
     assert {*before["key"]} <= {*after["key"]}
-    assert not {position.key for position in oracle.searched} & {*before["key"]}
+    assert {*before["key"]} <= {position.key for position in oracle.searched}
     # And the other way round nothing is taken from the games.
     for seed in range(8):
-        sample = SampleOptions(per_game=None, min_ply=0, max_ply=0, off_game="aside:1", seed=seed)
+        sample = SampleOptions(per_game=None, min_ply=0, max_ply=0, off_game="random_move:1", seed=seed)
         mine_by_key(short, path, options=MineOptions(sample=sample))
     with Store.open(path) as store:
-        assert store.frame()["key"].tolist() == after["key"].tolist()
+        assert frame(store)["key"].tolist() == after["key"].tolist()
 
 
 def test_an_engine_s_own_evaluation_has_no_policy_to_go_by(archive: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^--off-game: the kinds policy and search need the policy of a net"):
+    with pytest.raises(
+        UsageError, match=r"^--off-game: the kinds policy_move and search_node need the policy of a net"
+    ):
         mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(off_game=0.5)))
-    summary = mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(off_game="aside:0.5")))
-    assert list(summary.beside) == ["aside"]
+    summary = mine_by_key(
+        archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(off_game="random_move:0.5"))
+    )
+    assert list(summary.beside) == ["random_move"]
 
 
 def test_the_old_spelling_is_refused_in_one_line(archive: Path, tmp_path: Path) -> None:
@@ -327,23 +330,6 @@ def test_the_old_spelling_is_refused_in_one_line(archive: Path, tmp_path: Path) 
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.usefixtures("stockfish")
-def test_with_a_ladder_positions_beside_the_games_are_searched_in_full(
-    archive: Path, tmp_path: Path, maia_file: str
-) -> None:
-    words = ["--positions", "120", "--off-game", "0.5", "--deep", "stockfish:nodes=400", "--screen", "50,150"]
-    done = here("mine", str(archive), *words, "--net", maia_file, "--db", "a.db", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
-        query = "SELECT DISTINCT p.kind, v.stage FROM positions p JOIN deep_values v ON v.position_id = p.id"
-        stages = connection.execute(query).fetchall()
-        climbed = connection.execute("SELECT DISTINCT kind FROM positions JOIN screened ON id = position_id").fetchall()
-    assert climbed == [("game",)]
-    assert {stage for kind, stage in stages if kind == "game"} == {"50", "150", "full"}
-    assert {(kind, stage) for kind, stage in stages if kind != "game"} == {(kind, "expanded") for kind in BESIDE}
-    assert ScreenOptions().audit > 0
-
-
 # -- what asks the archive --------------------------------------------------------------------------------------------
 
 
@@ -351,10 +337,10 @@ def without(path: Path, copy: Path) -> Path:
     """The store without its positions beside the games."""
     shutil.copy(path, copy)
     with closing(sqlite3.connect(copy)) as connection, connection:
-        gone = "IN (SELECT id FROM positions WHERE kind <> 'game')"
-        for table in ("net_values", "deep_values", "failures", "priors"):
+        gone = "IN (SELECT id FROM positions WHERE origin <> 'game')"
+        for table in ("net_values", "deep_values"):
             connection.execute(f"DELETE FROM {table} WHERE position_id {gone}")
-        connection.execute("DELETE FROM positions WHERE kind <> 'game'")
+        connection.execute("DELETE FROM positions WHERE origin <> 'game'")
     return copy
 
 
@@ -372,12 +358,12 @@ def test_rates_and_alpha_are_those_of_the_games_alone(mixed: Path, tmp_path: Pat
     figures = []
     for path in (mixed, without(mixed, tmp_path / "games.db")):
         with Store.open(path) as store:
-            for question in (Question(), Question(expanded="searched")):
+            for question in (Question(), Question(beside=True)):
                 scored = store_figures(store, question)["scored"]
                 figures.append((path == mixed, scored.pop("beside"), scored))
-            pair = store.pick()
+            pair = pick(store)
             fits = {name: (fit.alpha, fit.n) for name, fit in alpha_table(store, Question()).fits.items()}
-            figures.append((path == mixed, fits, [store.alpha(*pair), store.training_scale(*pair, Question())]))
+            figures.append((path == mixed, fits, [used := alpha(store, pair), training_scale(store, pair, used, "cp")]))
     ours, alone = ([figure[2] for figure in figures if figure[0] is of] for of in (True, False))
     assert ours == alone
     assert [figure[1] for figure in figures if not figure[0]][:2] == [[], []]
@@ -387,11 +373,11 @@ def test_rates_and_alpha_are_those_of_the_games_alone(mixed: Path, tmp_path: Pat
 def test_stats_count_each_kind_beside_the_games(mixed: Path) -> None:
     with Store.open(mixed) as store:
         figures = store_figures(store, Question(threshold=0.5))
-        frame = store.frame(Question(expanded="searched"))
-        counts = dict(store.connection.execute("SELECT kind, count(*) FROM positions GROUP BY kind").fetchall())
+        scored = frame(store, Question(beside=True))
+        counts = dict(store.connection.execute("SELECT origin, count(*) FROM positions GROUP BY origin").fetchall())
     assert [row["kind"] for row in figures["scored"]["beside"]] == list(BESIDE)
     for row in figures["scored"]["beside"]:
-        of = frame[(frame["kind"] == row["kind"]) & frame["disagreement"].notna()]
+        of = scored[(scored["kind"] == row["kind"]) & scored["disagreement"].notna()]
         hits = int((of["disagreement"].abs() >= 0.5).sum())
         assert (row["positions"], row["scored"], row["candidates"]) == (counts[row["kind"]], len(of), hits)
         assert row["rate"] == pytest.approx(hits / len(of))
@@ -404,20 +390,20 @@ def test_stats_count_each_kind_beside_the_games(mixed: Path) -> None:
 
 def test_a_position_beside_a_game_is_in_its_game_s_part(mixed: Path, tmp_path: Path) -> None:
     """And nobody else's part depends on it, nor which families are held out."""
-    parts = dict[bool, dict[tuple[int, int], int]]()
-    for path in (mixed, without(mixed, tmp_path / "games.db")):
-        with Store.open(path) as store:
-            split = choose_split(store, games=0.3, families=0.2)
+    of_path = dict[bool, dict[tuple[int, int], str]]()
+    for path in (shutil.copy(mixed, tmp_path / "mixed.db"), without(mixed, tmp_path / "games.db")):
+        is_mixed = Path(path).name == "mixed.db"
+        with Store.open(path, write=True) as store:
+            split = parts.choose(store, games=0.3, families=0.2)
             assert split.materials or split.openings
-            frame = store.frame(Question(expanded="searched"), text=False, only=("position_id", "game_id", "kind"))
-            frame["part"] = split.parts(store, frame["position_id"].to_numpy(np.int64))
-        of_games = frame[frame["kind"] == "game"]
+            every = frame(store, Question(beside=True), only=("position_id", "game_id", "kind", "part"))
+        of_games = every[every["kind"] == "game"]
         names = zip(of_games["position_id"], of_games["game_id"], of_games["part"], strict=True)
-        parts[path == mixed] = {(number, game): part for number, game, part in names}
-        if path == mixed:
-            whole = frame
-    assert parts[True] == parts[False]
-    sure = whole[whole["part"] != NEITHER]
+        of_path[is_mixed] = {(number, game): part for number, game, part in names}
+        if is_mixed:
+            whole = every
+    assert of_path[True] == of_path[False]
+    sure = whole[whole["part"] != parts.NEITHER]
     assert (sure.groupby("game_id")["part"].nunique() == 1).all()
     beside = sure[sure["kind"] != "game"].merge(sure[sure["kind"] == "game"], on="game_id")
     assert (beside["part_x"] == beside["part_y"]).all()
@@ -425,17 +411,15 @@ def test_a_position_beside_a_game_is_in_its_game_s_part(mixed: Path, tmp_path: P
 
 
 def test_what_is_exported_and_shown(mixed: Path, tmp_path: Path) -> None:
-    """`vr export` has the games' positions unless it is asked for others; `vr show` says how one came about."""
-    for words, kinds in (([], {"game"}), (["--expanded", "searched"], {"game", *BESIDE})):
-        out = tmp_path / f"{len(words)}.csv"
-        done = here("export", "--db", str(mixed), "-o", str(out), *words, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        with out.open() as file:
-            assert {row["kind"] for row in csv.DictReader(file)} == kinds
+    """`vr export` has all positions; `vr show` says how one came about."""
+    done = here("export", "--db", str(mixed), "-o", "a.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "a.csv").open() as file:
+        assert {row["kind"] for row in csv.DictReader(file)} == {"game", *BESIDE}
     with Store.open(mixed) as store:
-        (number,) = store.connection.execute("SELECT min(id) FROM positions WHERE kind = 'aside'").fetchone()
+        (number,) = store.connection.execute("SELECT min(id) FROM positions WHERE origin = 'random_move'").fetchone()
     done = here("show", str(number), "--db", str(mixed), cwd=tmp_path)
-    assert "reached   beside the game, by a random legal move (aside)" in done.stdout.splitlines()
+    assert "reached   beside the game, by a random legal move (random_move)" in done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -443,33 +427,28 @@ def test_a_game_takes_over_what_the_same_run_has_reached_beside_it(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All first moves are played, and drawn at random as well: whichever comes first, its whole search is a game's."""
-    monkeypatch.setattr(workers, "FIRST_CHUNK_ROWS", 1)  # what comes first is searched before the rest is read
-    monkeypatch.setattr(workers, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(feed, "FIRST_CHUNK_ROWS", 1)  # what comes first is searched before the rest is read
+    monkeypatch.setattr(feed, "CHUNK_ROWS", 1)
     board, path = chess.Board(), tmp_path / "a.db"
     texts = [f'[Result "*"]\n\n1. {board.san(move)} a6 *\n\n' for move in board.legal_moves]
     archives = [tmp_path / "start.pgn", tmp_path / "moves.pgn"]
     for archive, moves in zip(archives, (['[Result "*"]\n\n1. e4 *\n\n'], texts), strict=True):
         archive.write_text("".join(moves))
-    sample = SampleOptions(per_game=None, min_ply=0, off_game="aside:0.5", seed=seed)
+    sample = SampleOptions(per_game=None, min_ply=0, off_game="random_move:0.5", seed=seed)
     options = MineOptions(sample=sample, question=Question(alpha=150.0))
     with Store.open(path, create=True) as store, KeyOracle(delay=0.001) as oracle:
         summary = mine([str(archive) for archive in archives], options, store, KeyNet(), oracle)
-        frame = store.frame(Question(alpha=150.0, expanded="searched"))
-        assert [check.name for check in integrity_checks(store) if check.wrong] == []
-        query = "SELECT p.key, p.kind, v.stage FROM positions p LEFT JOIN deep_values v ON v.position_id = p.id"
-        rows = store.connection.execute(query).fetchall()
-        failed = {stage for (stage,) in store.connection.execute("SELECT DISTINCT stage FROM failures")}
+        scored = frame(store, Question(alpha=150.0, beside=True))
+        rows = store.connection.execute("SELECT key, origin FROM positions").fetchall()
     drawn = [chess.Board(), *(after(board, move) for move in board.legal_moves)]
     keys = np.array([chess.polyglot.zobrist_hash(position) for position in drawn], np.uint64)
-    stays = keys[drawn_kinds(keys, {"aside": 0.5}, seed) == len(BESIDE)].view(np.int64).tolist()
-    assert {key for key, kind, _ in rows if kind == "game"} == {*stays}
-    assert {(kind, stage) for _, kind, stage in rows if stage} <= {("game", "full"), ("aside", "expanded")}
-    assert failed <= {"full", "expanded"}
+    stays = keys[drawn_kinds(keys, {"random_move": 0.5}, seed) == len(BESIDE)].view(np.int64).tolist()
+    assert {key for key, kind in rows if kind == "game"} == {*stays}
     # The summary counts each position once, by the kind that the store has in the end.
     assert summary.sampled == summary.report.positions == len(rows) == summary.scored + summary.failed
     assert summary.report.adds_up
     rates = {"game": summary.candidates, **summary.beside}
-    assert {kind: rate.total for kind, rate in rates.items() if rate.total} == Counter(frame["kind"])
+    assert {kind: rate.total for kind, rate in rates.items() if rate.total} == Counter(scored["kind"])
 
 
 def after(board: chess.Board, move: chess.Move) -> chess.Board:

@@ -183,7 +183,7 @@ class Feed(Iterator["Task | None"]):
         self._shown = 0.0
         self.seen: set[int] = set()
         self.sampled = self.sampled_twice = self.earlier = self.imported = self.without_evaluation = 0
-        self.limited = False
+        self.limited = self._is_cut = False
 
     def __enter__(self) -> Feed:
         return self
@@ -197,7 +197,9 @@ class Feed(Iterator["Task | None"]):
         if self._tasks and self._left != 0:
             self._left = None if self._left is None else self._left - 1
             return self._tasks.popleft()
-        self.limited = self._left == 0 and not self._is_drained
+        if self._recorded is not None and self._in_net:
+            return None  # a limit of evaluations is reached before the net has valued their positions
+        self.limited = self._left == 0 and (self._is_cut or not self._is_drained)
         if self.limited or self._is_drained:
             raise StopIteration
         return None
@@ -226,12 +228,15 @@ class Feed(Iterator["Task | None"]):
     def _add(self, batch: PositionBatch) -> None:
         """Adds a batch to the store, and has the net evaluate the positions that it does not know."""
         all_ids = self._store.add_positions(batch, self._run)
+        without_value = self._store.without_net_value(self._net_id, all_ids).tolist()
+        at_net = {number for entry in self._in_net for number in entry.fresh.tolist()}
         first = {number: i for i, number in reversed([*enumerate(all_ids.tolist())])}
-        rows = sorted(i for number, i in first.items() if number not in self.seen)
-        ids, batch = all_ids[rows], batch.take(rows)
+        # One that was seen has lost its values if it was beside a game, and is now in one.
+        rows = sorted(i for n, i in first.items() if n not in self.seen or (without_value[i] and n not in at_net))
+        ids, batch, before = all_ids[rows], batch.take(rows), len(self.seen)
         self.seen.update(ids.tolist())
-        self.sampled += len(ids)
-        self.sampled_twice += len(all_ids) - len(ids)
+        self.sampled += len(self.seen) - before
+        self.sampled_twice += len(all_ids) - (len(self.seen) - before)
         if self._recorded is not None:
             self._import(self._recorded, ids, batch)
         fresh = self._store.without_net_value(self._net_id, ids)
@@ -252,6 +257,7 @@ class Feed(Iterator["Task | None"]):
         wanted = np.flatnonzero(self._store.without_value(self._judge_id, ids))
         self.earlier += len(ids) - len(wanted)
         if self._left is not None:
+            self._is_cut = len(wanted) > self._left
             wanted = wanted[: self._left]
             self._left -= len(wanted)
         rows, columns = recorded.deep_values(batch.take(wanted))
