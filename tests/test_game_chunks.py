@@ -8,6 +8,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import tarfile
@@ -28,6 +29,7 @@ import valuerepair as vr
 from tests import lc0_rescorer
 from tests.chunk_games import run
 from tests.cli_tree import vr as run_vr
+from tests.held_out import hold_out, part_of, split, without_clocks
 from tests.mining_doubles import mine_by_key, random_games
 from tests.test_split import kinds
 from tests.v6_records import CANONICAL, positions_of, records_of
@@ -38,7 +40,6 @@ from valuerepair.chess import v6
 from valuerepair.chess.positions import decode_move
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.split import Split
 from valuerepair.nets.planes import CLASSICAL, INPUT_FORMATS
 from valuerepair.question import Question
 from valuerepair.store.store import Store
@@ -382,22 +383,14 @@ MATERIALS = ("KQRBNvKQRB", "KQRBNvKQRN", "KQRBNvKQBN", "KQRBNvKRBN")
 
 
 def test_held_out_games_and_positions_stay_out(mined: tuple[Path, Path], tmp_path: Path) -> None:
-    """By raw SQL: no position that the split holds out is in any chunk, and no game that it holds out."""
+    """By raw SQL: no position that is held out is in any chunk, and no game; no held-out material of other games."""
     archive, db = mined
-    split = Split(games=0.4, materials=MATERIALS, seed=3)
+    db = hold_out(Path(shutil.copy(db, tmp_path / "a.db")), split(games=0.4, materials=MATERIALS, seed=3))
     with Store.open(db) as store:
-        ids = np.array([row[0] for row in store.connection.execute("SELECT id FROM positions ORDER BY id")])
-        parts = split.parts(store, ids)
-        manifest = manifest_of(write(archive, tmp_path / "out", store=store, split=split))
-    without = manifest_of(write(archive, tmp_path / "alone", split=Split(games=0.4, seed=3)))
-    with sqlite3.connect(db) as connection:
-        fens = dict(connection.execute("SELECT id, fen FROM positions"))
-        games = dict(connection.execute("SELECT p.id, g.number FROM positions p JOIN games g ON g.id = p.game_id"))
-    held = {
-        fens[i].rsplit(" ", 2)[0] for i, part in zip(ids.tolist(), parts.tolist(), strict=True) if part in (1, 2, 3)
-    }
+        manifest = manifest_of(write(archive, tmp_path / "out", store=store))
+    held = {fen for fen, part in part_of(db).items() if part != "train"}
     boards = {
-        position.fen.rsplit(" ", 2)[0]
+        without_clocks(position.fen)
         for batch in sample([str(tmp_path / "out")], SampleOptions(per_game=None, min_ply=0), ReadReport())
         for position in batch
     }
@@ -405,18 +398,12 @@ def test_held_out_games_and_positions_stay_out(mined: tuple[Path, Path], tmp_pat
     assert not boards & held
     assert not {kinds(chess.Board(f"{fen} 0 1")) for fen in boards} & set(MATERIALS)
     assert manifest["cut_behind"] > 0
-    assert manifest["left_out"]["held out by the split"] > without["left_out"]["held out by the split"]
-    # Without the store, too, the games are those of the split, and all others are there.
+    hold_out(db, split(games=0.4, seed=3))
     with Store.open(db) as store:
-        drawn = {
-            games[i]
-            for i, part in zip(ids.tolist(), Split(games=0.4, seed=3).parts(store, ids), strict=True)
-            if part == 1
-        }
-    assert 0 < len(drawn) == without["left_out"]["held out by the split"]
-    write(archive, tmp_path / "all")
-    expected = [c for i, c in enumerate(packed_chunks(tmp_path / "all"), 1) if i not in drawn]
-    assert packed_chunks(tmp_path / "alone") == expected
+        summary = write(archive, tmp_path / "games", store=store)
+        query = "SELECT count(DISTINCT game_id) FROM positions WHERE part = 'games'"
+        (drawn,) = store.connection.execute(query).fetchone()
+    assert 0 < drawn == manifest_of(summary)["left_out"]["held out by the split"]
 
 
 # -- a net ------------------------------------------------------------------------------------------------------------
@@ -562,8 +549,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.usefixtures("small_tars")
 def test_interrupted_runs_end_with_the_same_bytes(mined: tuple[Path, Path], tmp_path: Path) -> None:
     archive, db = mined
+    db = hold_out(Path(shutil.copy(db, tmp_path / "a.db")), split(games=0.1))
     with Store.open(db) as store:
-        run = partial(write, archive, store=store, split=Split(games=0.1))
+        run = partial(write, archive, store=store)
         run(tmp_path / "straight")
         for games in (3, 20, 9):
             stopped = run(tmp_path / "out", progress=Interrupting(games))

@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 import valuerepair as vr
 from tests.chunk_games import ENDING, ENDING_START, GAME, tar_of
 from tests.cli_tree import vr as command
+from tests.held_out import hold_out, part_of, split
 from tests.lc0_rescorer import check_valid, taken
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import v6
 from valuerepair.errors import ValueRepairError
+from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import read_index
+from valuerepair.training.judged import held_out_keys
 from valuerepair.training.rescore import Rescored, put_values
 
 FORMATS = (1, 2, 3, 4, 5, 132, 133)
@@ -236,29 +239,21 @@ def test_tars_folders_and_what_is_broken(tmp_path: Path) -> None:
 
 def test_a_game_that_is_held_out_is_not_written(tmp_path: Path) -> None:
     chunks = chunks_in(tmp_path / "chunks", 1, 3)
-    tar = tar_of(tmp_path / "all.tar", {path.name: path.read_bytes() for path in sorted(chunks.iterdir())})
-    store = mined(tar, tmp_path / "store.db")
+    store = mined(chunks, tmp_path / "store.db")
     for seed in range(50):
-        split = vr.Split(games=0.5, seed=seed)
-        with vr.open_store(store) as opened:
-            frame = opened.frame()
-            train = split.among(opened, frame["position_id"].to_numpy(np.int64))
-        of_first = frame["start_fen"].to_numpy() == chess.STARTING_FEN
-        if train.any() and not train[of_first].any():
+        hold_out(store, split(games=0.5, seed=seed))
+        parts = part_of(store)
+        if parts[ENDING_START.rsplit(" ", 2)[0]] == "train" != parts[chess.STARTING_FEN.rsplit(" ", 2)[0]]:
             break
-    summary = rescored(chunks, store, tmp_path / "out", split=split)
-    assert summary.changed_records == train.sum() == len(ENDING)
+    summary = rescored(chunks, store, tmp_path / "out")
+    assert summary.changed_records == [*parts.values()].count("train") == len(ENDING)
     assert (summary.chunks, summary.held_out) == (1, 1)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["game_000001.gz"]
     assert "left out: 1 chunk held out by the split" in summary.lines()
-    keys, _ = held_out_of(store, split)
+    with Store.open(store) as opened:
+        keys = held_out_keys(opened)
     assert read_index([str(chunks)], held_out=keys).left_out.reasons == {"with a held-out position": 1}
     assert read_index([str(tmp_path / "out")], held_out=keys).games == 1
-
-
-def held_out_of(store: Path, split: vr.Split) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    with vr.open_store(store) as opened:
-        return split.held_out(opened)
 
 
 def test_commands_fail_after_what_came_before_the_end_of_a_cut_tar(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import shutil
 import sqlite3
 import tarfile
 from itertools import pairwise
@@ -24,6 +25,7 @@ import valuerepair as vr
 from tests import lc0_rescorer, random_nets
 from tests.cli_tree import SAMPLE
 from tests.cli_tree import vr as run_vr
+from tests.held_out import hold_out, part_of, split
 from tests.test_training_records import STARTS
 from tests.training_doubles import store_beside_games
 from tests.v6_records import positions_of, records_of
@@ -47,8 +49,8 @@ from valuerepair.training.store_chunks import JudgedBatch, Result, StoreChunks, 
 
 Captured = pytest.CaptureFixture[str]
 Records = NDArray[np.void]
-with sqlite3.connect(f"file:{SAMPLE}?mode=ro", uri=True) as _sql:
-    ALPHA: float = _sql.execute("SELECT alpha FROM alpha_fits").fetchone()[0]  # by which all commands read the sample
+with Store.open(SAMPLE) as _store:
+    ALPHA: float = _store.setting("alpha")["value"]  # by which all commands read the sample
 
 
 # -- records ----------------------------------------------------------------------------------------------------------
@@ -214,13 +216,11 @@ def written(any_maia: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 
 
 def cells(db: Path, net: str) -> dict[str, tuple[Any, ...]]:
-    """Position, the score and move of the judge's search in full, else of its deepest, and the net's own values, by the
-    first four fields of the FEN. SQLite takes bare columns from the row of the max."""
+    """Position, the judge's score and move, and the net's own values, by the first four fields of the FEN."""
     query = """
-        SELECT p.fen, d.cp, d.mate, d.nodes, d.best_move, n.q, n.d, max((d.stage = 'full') * 1e9 + d.nodes)
+        SELECT p.fen, d.cp, d.mate, d.nodes, d.best_move, n.q, n.d
         FROM positions p JOIN deep_values d ON d.position_id = p.id JOIN net_values n ON n.position_id = p.id
-        WHERE n.net_id = (SELECT id FROM nets WHERE sha256 = ?)
-        AND d.oracle_id = (SELECT oracle_id FROM screened LIMIT 1) GROUP BY p.id
+        WHERE n.net_id = (SELECT id FROM nets WHERE sha256 = ?) AND d.judge_id = 1
     """
     with sqlite3.connect(db) as connection:
         return {" ".join(row[0].split()[:4]): row for row in connection.execute(query, (net,))}
@@ -242,7 +242,7 @@ def test_chunks_say_what_the_store_says(written: tuple[Path, dict[str, Any]]) ->
     assert len(positions) == len(records) == manifest["records"]
     by_bits = {_board_of(record): record for record in records}
     for board, position in positions.items():
-        fen, cp, mate, nodes, best, net_q, net_d, _ = by_board[board]
+        fen, cp, mate, nodes, best, net_q, net_d = by_board[board]
         assert position.fen.split()[:3] == fen.split()[:3]
         assert position.fen.split()[4] == fen.split()[4]
         q = math.copysign(1, mate) if mate is not None else 2 / (1 + math.exp(-cp / ALPHA)) - 1
@@ -269,25 +269,27 @@ def test_positions_beside_the_games_are_written_without_what_their_games_say(any
     db = store_beside_games(tmp_path)
     with sqlite3.connect(db) as sql:
         rows = sql.execute(
-            "SELECT p.kind <> 'game' OR p.played IS NULL OR g.result IS NULL OR g.result = '*' FROM positions p "
+            "SELECT p.origin <> 'game' OR p.played IS NULL OR g.result IS NULL OR g.result = '*' FROM positions p "
             "JOIN games g ON g.id = p.game_id WHERE p.id IN (SELECT position_id FROM deep_values)"
         ).fetchall()
-        (beside,) = sql.execute("SELECT count(*) FROM positions WHERE kind <> 'game'").fetchone()
+        (beside,) = sql.execute(
+            "SELECT count(*) FROM positions WHERE origin <> 'game' AND id IN (SELECT position_id FROM deep_values)"
+        ).fetchone()
     manifest = write(db, tmp_path / "out", any_maia, result="game")
     assert manifest["records"] == len(rows)
     assert manifest["without_result"] == sum(without for (without,) in rows) > beside > 100
 
 
 def test_nothing_that_is_held_out_is_written(any_maia: Path, tmp_path: Path) -> None:
-    split = vr.Split(games=0.4, seed=1)
-    with Store.open(SAMPLE) as store:
-        frame = store.frame(Question(alpha=ALPHA), cut=True)
-        parts = split.parts(store, frame["position_id"].to_numpy())
-    write(SAMPLE, tmp_path / "out", any_maia, split=split)
+    db = hold_out(Path(shutil.copy(SAMPLE, tmp_path / "a.db")), split(games=0.4, seed=1))
+    write(db, tmp_path / "out", any_maia)
     boards = {_board_of(record) for record in np.concatenate(read_chunks(tmp_path / "out"))}
     assert len(boards) > 50
-    assert boards <= {_board(fen) for fen in frame["fen"][parts == 0]}
-    assert not boards & {_board(fen) for fen in frame["fen"][parts == 1]}
+    by_part: dict[str, set[bytes]] = {"train": set(), "games": set()}
+    for fen, part in part_of(db).items():
+        by_part[part].add(_board(f"{fen} 0 1"))
+    assert boards <= by_part["train"]
+    assert not boards & by_part["games"]
 
 
 def _board(fen: str) -> bytes:

@@ -18,14 +18,14 @@ import pytest
 
 from tests.chunk_games import ENDING, ENDING_START, GAME
 from tests.cli_tree import SAMPLE
-from tests.expanded_store import expanded_store
-from tests.training_doubles import store_beside_games, store_source
+from tests.training_doubles import store_beside_games, store_source, store_with_screening
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.planes import INPUT_FORMATS, encode, unpack_masks
 from valuerepair.question import Question
+from valuerepair.store import view
 from valuerepair.store.store import Store
 from valuerepair.training.samples import MOST_MOVES, Batch, Samples, of_positions, of_records, wdl_of
 from valuerepair.training.sources import (
@@ -261,10 +261,10 @@ def of_store(path: Path = SAMPLE, question: Question | None = None, **options: A
     return store_source(path, question or Question(threshold=0.3), **{"holdout": 0.2, **options})
 
 
-def test_the_oracle_says_what_positions_of_a_store_are_worth() -> None:
+def test_the_judge_says_what_positions_of_a_store_are_worth() -> None:
     source = of_store()
     with Store.open(SAMPLE) as store:
-        frame = store.frame(Question(threshold=0.3), cut=True).set_index("position_id")
+        frame = view.frame(store, Question(threshold=0.3)).set_index("position_id")
     units = source.units().units[:200]
     samples = source.read(units)
     ids = source.judged.ids[units]
@@ -285,7 +285,7 @@ def test_the_judge_s_move_is_that_of_the_search_and_what_is_not_legal_is_not_kno
         sql.execute("UPDATE deep_values SET best_move = 'a1a1' WHERE position_id % 3 = 1")
     source = of_store(db)
     with Store.open(db) as store:
-        frame = store.frame(Question(threshold=0.3), cut=True).set_index("position_id")
+        frame = view.frame(store, Question(threshold=0.3)).set_index("position_id")
     units = source.units().units
     samples, ids = source.read(units), source.judged.ids[units]
     assert (samples.judged[ids % 3 != 2] == -1).all()
@@ -307,7 +307,7 @@ def test_the_judges_own_wdl_is_what_the_engine_said(tmp_path: Path) -> None:
         sql.execute("UPDATE deep_values SET w = NULL, d = NULL, l = NULL WHERE position_id % 3 = 0")
     judged = of_store(db, Question(threshold=0.3, q_from="wdl")).judged
     with Store.open(db) as store:
-        frame = store.frame(Question(threshold=0.3), cut=True).set_index("position_id").loc[judged.ids]
+        frame = view.frame(store, Question(threshold=0.3)).set_index("position_id").loc[judged.ids]
     wdl = judged.wdl(np.arange(len(judged.ids)))
     mates = frame["mate"].notna().to_numpy()
     assert (mates | (judged.ids % 3 != 0)).all()
@@ -319,20 +319,22 @@ def test_the_judges_own_wdl_is_what_the_engine_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("holdout", [0.0, 0.2])
-def test_a_pass_has_each_position_that_is_not_held_out_once(holdout: float) -> None:
-    """What screening cut is there, and never a candidate; the control has all but the candidates."""
-    with Store.open(SAMPLE) as store:
-        frame = store.frame(Question(alpha=100.0), cut=True).set_index("position_id")
+def test_a_pass_has_each_position_that_is_not_held_out_once(holdout: float, tmp_path: Path) -> None:
+    """What screening left out is there, and never a candidate; the control has all but the candidates."""
+    db = store_with_screening(tmp_path)
+    with Store.open(db) as store:
+        frame = view.frame(store, Question(alpha=100.0), screened=True).set_index("position_id")
     for threshold in (0.1, 0.55):
         source, control = (
-            of_store(question=Question(threshold=threshold, alpha=100.0), holdout=holdout, control=control)
+            of_store(db, Question(threshold=threshold, alpha=100.0), holdout=holdout, control=control)
             for control in (False, True)
         )
         judged = source.judged
-        cut = frame.loc[judged.ids, "rung"].notna().to_numpy()
+        screened = frame.loc[judged.ids, "screened"].to_numpy()
+        np.testing.assert_array_equal(screened, judged.ids % 3 == 0)
         off = frame.loc[judged.ids, "disagreement"].abs().to_numpy() >= threshold
-        assert (cut & off).any()
-        np.testing.assert_array_equal(judged.is_candidate, off & ~cut)
+        assert (screened & off).any()
+        np.testing.assert_array_equal(judged.is_candidate, off & ~screened)
         held = is_held(judged.games, holdout)
         np.testing.assert_array_equal(source.units().units, np.flatnonzero(~held))
         np.testing.assert_array_equal(control.units().units, np.flatnonzero(~held & ~judged.is_candidate))
@@ -352,37 +354,28 @@ def test_values_are_weighted_by_the_disagreement_of_their_position() -> None:
     assert source.identity != plain.identity
 
 
-@pytest.mark.parametrize("expanded", ["no", "searched"])
-def test_what_was_reached_is_learned_if_asked_for_and_judges_no_net(expanded: Any, tmp_path: Path) -> None:
-    db = expanded_store(tmp_path)
-    source, plain = of_store(db, Question(threshold=0.3, expanded=expanded)), of_store(db)
-    trained = set(source.judged.ids[source.trained].tolist())
-    with sqlite3.connect(db) as sql:
-        reached = {number for (number,) in sql.execute("SELECT position_id FROM expanded WHERE searched")}
-    extra = trained - set(plain.judged.ids[plain.trained].tolist())
-    assert bool(extra) == (expanded == "searched")
-    assert extra <= reached
-    np.testing.assert_array_equal(source.judged.ids[source.held], plain.judged.ids[plain.held])
-
-
-@pytest.mark.parametrize("expanded", ["no", "searched"])
-@pytest.mark.slow
-def test_positions_beside_the_games_are_learned_and_judged_with_their_games(expanded: Any, tmp_path: Path) -> None:
-    """Once in a pass like all others, whatever is asked of what was reached."""
+def test_positions_beside_the_games_are_learned_and_judged_with_their_games(tmp_path: Path) -> None:
+    """Once in a pass like all others; but neighbours judge no net."""
     db = store_beside_games(tmp_path)
     with sqlite3.connect(db) as sql:
-        rows = sql.execute("SELECT p.id, p.kind, p.game_id FROM positions p JOIN deep_values v ON v.position_id = p.id")
+        sql.execute("UPDATE positions SET origin = 'neighbour', parent_id = 1 WHERE id % 12 = 6")
+        rows = sql.execute(
+            "SELECT p.id, p.origin, p.game_id FROM positions p JOIN deep_values v ON v.position_id = p.id "
+            "WHERE v.judge_id = 1"
+        )
         kinds, games = zip(*(((number, kind), (number, game)) for number, kind, game in rows), strict=True)
-    source = of_store(db, Question(threshold=0.3, expanded=expanded), holdout=0.3)
+    source = of_store(db, holdout=0.3)
     judged = source.judged
     assert dict(zip(judged.ids.tolist(), judged.kind.tolist(), strict=True)) == dict(kinds)
-    assert set(dict(kinds).values()) == {"game", "aside", "search"}
+    assert set(dict(kinds).values()) == {"game", "random_move", "search_node", "neighbour"}
     trained, held = judged.ids[source.trained], judged.ids[source.held]
-    assert sorted([*trained, *held]) == sorted(dict(kinds))
+    left = {dict(kinds)[number] for number in set(dict(kinds)) - {*trained.tolist(), *held.tolist()}}
+    assert left == {"neighbour"}
     assert not {dict(games)[number] for number in trained.tolist()} & {dict(games)[number] for number in held.tolist()}
     kinds_of_held = source.held_out().kind.tolist()
     assert kinds_of_held == [dict(kinds)[number] for number in held.tolist()]
-    assert {"aside", "search"} <= set(kinds_of_held)
+    assert set(kinds_of_held) == {"game", "random_move", "search_node"}
+    assert "neighbour" in judged.kind[source.trained]
 
 
 def test_a_store_and_chunks_go_into_the_same_batches(chunks: Path) -> None:

@@ -42,18 +42,32 @@ def store_source(path: str | Path, question: Question, **options: Any) -> StoreS
         return StoreSource(JudgedPositions(store, question), 1, **options)
 
 
+def copy_of_sample(folder: Path) -> Path:
+    """A copy of the sample's store, which training gives a split."""
+    return Path(shutil.copy(SAMPLE, folder / "sample.db"))
+
+
 def store_beside_games(folder: Path) -> Path:
-    """The sample's store as if a third of what was searched in full had been drawn beside the games, in two kinds."""
-    db = Path(shutil.copy(SAMPLE, folder / "beside.db"))
+    """The sample's store as if a third of its positions had been drawn beside the games, in two ways."""
+    db = copy_of_sample(folder)
     with sqlite3.connect(db) as sql:
         sql.execute(
-            "UPDATE positions SET kind = CASE id % 6 WHEN 0 THEN 'aside' ELSE 'search' END, played = NULL "
-            "WHERE id % 3 = 0 AND id IN (SELECT position_id FROM deep_values WHERE stage = 'full')"
+            "UPDATE positions SET origin = CASE id % 6 WHEN 0 THEN 'random_move' ELSE 'search_node' END, played = NULL "
+            "WHERE id % 3 = 0"
         )
-        of_kind = "position_id IN (SELECT id FROM positions WHERE kind <> 'game')"
-        sql.execute(f"DELETE FROM deep_values WHERE stage <> 'full' AND {of_kind}")
-        sql.execute(f"UPDATE deep_values SET stage = 'expanded' WHERE {of_kind}")
-        sql.execute(f"DELETE FROM screened WHERE {of_kind}")
+    return db
+
+
+def store_with_screening(folder: Path) -> Path:
+    """The sample's store as if screening had left out every third position, by what now is the short search."""
+    db = copy_of_sample(folder)
+    with sqlite3.connect(db) as sql:
+        columns = "judges (id, digest, label, kind, engine, sha256, limits, options)"
+        sql.execute(
+            f"INSERT INTO {columns} SELECT 99, 'short', 'short', kind, engine, '', limits, options FROM judges LIMIT 1"
+        )
+        sql.execute("UPDATE judges SET short_id = 99 WHERE id = 1")
+        sql.execute("UPDATE deep_values SET judge_id = 99 WHERE judge_id = 1 AND position_id % 3 = 0")
     return db
 
 
