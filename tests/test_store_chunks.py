@@ -82,7 +82,7 @@ def net_of(batch: PositionBatch, seed: int = 0) -> tuple[NetValues, Priors]:
     best = np.array([a + np.argmax(p[a:b]) for a, b in pairwise(cuts)])
     wdl = chance.dirichlet((2, 2, 2), len(batch)).astype(np.float32)
     left = chance.uniform(1, 90, len(batch)).astype(np.float32)
-    values = NetValues(wdl[:, 0] - wdl[:, 2], wdl, moves[best], p[best], np.zeros_like(p[best]), left)
+    values = NetValues(wdl[:, 0] - wdl[:, 2], wdl, moves[best][:, None], p[best][:, None], left)
     return values, (moves, cuts, p)
 
 
@@ -324,7 +324,7 @@ def test_command_writes_and_refuses(any_maia: Path, tmp_path: Path, capsys: Capt
     base = ["chunks", "--db", str(SAMPLE), "--net", str(any_maia)]
     code, printed, complaint = run_vr([*base, "-o", str(out), "--policy", "judge:0.5", "--result", "game"], capsys)
     assert code == 0, complaint
-    assert "1,500 positions of 288 games" in printed
+    assert "638 positions of 242 games" in printed
     for words, expected in (
         ((*base, "-o", str(out)), "manifest.json"),
         ((*base, "-o", str(tmp_path / "b"), "--policy", "played"), "--policy played"),

@@ -27,7 +27,7 @@ _STEPS, _REJUDGED, _GAMES = 0.024, 0.026, 0.0132
 # The recipe, by measurements (docs/results.md). A position in training gets a fiftieth of the nodes with which
 # `vr mine` judges a candidate, as more positions help more. The test judge is deeper; no net has learned its errors.
 STOCKFISH_NODES, TEST_NODES = 20_000, 1_000_000
-FEWEST_REJUDGED = 100  # as in `vr compare --rejudge`
+FEWEST_REJUDGED = 100  # as few as give intervals
 TEST_FACTOR = 10  # the factor for judges that have a Q of their own, which are slower
 OFF_GAME = "0.5"  # the share of positions beside the games, as in `vr mine --off-game`
 POLICY = "judge:0.3"  # the policy target, as in `vr train --policy`

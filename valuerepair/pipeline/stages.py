@@ -132,7 +132,7 @@ class _StageCommands:
                 name, words = f"{part}-control", self._compared((control, repaired), "--part", part)
                 stages.append(Stage(name, words, f"held-out {part}, against the control", output=f"{name}.json"))
         if s.test_deep and (count := self._sizes.rejudge):
-            deeper = ("--deep", _with_net(s.test_deep, old), "--deep-positions", str(count))
+            deeper = ("--deep", _with_net(s.test_deep, old), "--sample", str(count))
             nodes = parse_spec(s.test_deep).limits["nodes"]
             size = f"{count:,} held-out positions, {nodes:,} nodes each"
             stages.append(Stage("rejudge", self._compared((old, repaired), *deeper), size, output=REJUDGED))
