@@ -19,26 +19,26 @@ import pytest
 from tests.clusters import Machines
 from tests.mining_doubles import dump
 from tests.vr_runs import here, in_a_process
+from valuerepair.archives.off_game import Shares
 from valuerepair.archives.options import SampleOptions
-from valuerepair.chess.progress import remarks_to
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mining.mine import MineOptions, mine
+from valuerepair.mining.open import open_run
+from valuerepair.mining.summary import MineSummary
 from valuerepair.nets.registry import pull_net
+from valuerepair.progress import remarks_to
 from valuerepair.question import Question
-from valuerepair.runs.evaluators import open_evaluators
-from valuerepair.runs.mine import mine
-from valuerepair.runs.options import MineOptions
-from valuerepair.runs.summary import MineSummary
-from valuerepair.screening.model import ScreenOptions
 from valuerepair.store.store import Store
 
 GAMES = str(Path(__file__).parents[1] / "data" / "games.pgn.zst")
-POSITIONS = 90  # one fit, and some that are judged by it
+POSITIONS = 90
+FAKE = Path(__file__).with_name("fake_engine.py")
 
 
 def run(db: Path, cluster: str | None, options: MineOptions, said: list[str], net: str, deep: str) -> MineSummary:
-    opening = open_evaluators if cluster is None else partial(open_on_cluster, parse_cluster(cluster))
+    opening = partial(open_run, [GAMES]) if cluster is None else partial(open_on_cluster, parse_cluster(cluster))
     with (
         remarks_to(said.append),
         Store.open(db, create=True) as store,
@@ -49,21 +49,28 @@ def run(db: Path, cluster: str | None, options: MineOptions, said: list[str], ne
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, stockfish: str) -> Iterator[Machines]:
-    """Two workers, and one whose Stockfish is another file by one byte."""
+    """Two workers, one of them with another build of the same Stockfish, and one whose Stockfish is of another name."""
     folder = tmp_path_factory.mktemp("cluster")
     with Machines(folder) as found:
-        (folder / "bin").mkdir()
-        shutil.copy(stockfish, folder / "bin" / "stockfish")
-        with (folder / "bin" / "stockfish").open("ab") as file:
+        for name in ("build", "bin"):
+            (folder / name).mkdir()
+        shutil.copy(stockfish, folder / "build" / "stockfish")
+        with (folder / "build" / "stockfish").open("ab") as file:
             file.write(b"\0")
+        named(folder / "bin" / "stockfish", stockfish, "Other")
         found.start_worker("w0")
-        found.start_worker("w1")
-        other = f"{folder / 'bin'}:{os.environ['PATH']}"
-        found.start_worker("other", environment={"PATH": other})
+        found.start_worker("w1", environment={"PATH": f"{folder / 'build'}:{os.environ['PATH']}"})
+        found.start_worker("other", environment={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"})
         yield found
 
 
-def test_the_ladder_on_a_cluster_gives_what_it_gives_here(
+def named(path: Path, stockfish: str, name: str) -> None:
+    """Writes a program that is Stockfish by another name."""
+    path.write_text(f"#!/bin/sh\n{stockfish} | sed -u 's/^id name /id name {name} /'\n")
+    path.chmod(0o755)
+
+
+def test_screening_on_a_cluster_gives_what_it_gives_here(
     cluster: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "maia-1900"
@@ -73,42 +80,43 @@ def test_the_ladder_on_a_cluster_gives_what_it_gives_here(
     # This path leads elsewhere in another process: the workers cannot see the file, and are sent it.
     hidden = "/proc/self/cwd/our-net.pb.gz"
     sample = SampleOptions(per_game=None, positions=POSITIONS)
-    options = MineOptions(
-        question=Question(alpha=170.0, threshold=0.4), sample=sample, screen=ScreenOptions(rungs=(300, 900), audit=0.3)
-    )
+    options = MineOptions(question=Question(alpha=1000.0, threshold=0.8), sample=sample)
+    deep = f"uci:{sys.executable},nodes=100000,arg={FAKE},arg=play"
     here: list[str] = []
-    local = run(tmp_path / "local.db", None, options, here, hidden, "stockfish:nodes=3000")
+    local = run(tmp_path / "local.db", None, options, here, hidden, deep)
     there: list[str] = []
-    far = run(tmp_path / "far.db", cluster.address, options, there, hidden, "stockfish:nodes=3000")
+    far = run(tmp_path / "far.db", cluster.address, options, there, hidden, deep)
     assert dump(tmp_path / "far.db") == dump(tmp_path / "local.db")
-    assert (far.scored, far.cut, far.failed, far.nodes) == (local.scored, local.cut, local.failed, local.nodes)
-    assert far.cut > 0
+    assert far.counts() == local.counts()
+    assert far.left_out > 0
     assert any("sending our-net.pb.gz" in line for line in there)
     assert [path.name for path in cluster.cache.glob("cluster/*/*")] == ["our-net.pb.gz"]
-    (refused,) = [line for line in there if "refused" in line]
-    assert refused.startswith("worker other (tcp://127.0.0.1:")
-    assert "is another file: SHA-256" in refused
 
 
 def test_positions_beside_the_games_are_those_that_the_net_here_leads_to(cluster: Machines, tmp_path: Path) -> None:
-    sample = SampleOptions(per_game=None, positions=40, off_game={"aside": 0.2, "policy": 0.3, "search": 0.3})
+    shares: Shares = {"random_move": 0.2, "policy_move": 0.3, "search_node": 0.3}
+    sample = SampleOptions(per_game=None, positions=40, off_game=shares)
     for db, where in (("local.db", None), ("far.db", cluster.address)):
-        run(tmp_path / db, where, MineOptions(sample=sample), [], "maia-1900", "stockfish:nodes=300")
+        said: list[str] = []
+        run(tmp_path / db, where, MineOptions(sample=sample), said, "maia-1900", "stockfish:nodes=300")
+    (refused,) = [line for line in said if "refused" in line]
+    assert refused.startswith("worker other (tcp://127.0.0.1:")
+    assert "its engine is Other Stockfish" in refused
     far = dump(tmp_path / "far.db")
     assert far["positions"] == dump(tmp_path / "local.db")["positions"]
-    assert {row[-1] for row in far["positions"]} == {"game", "aside", "policy", "search"}
+    with Store.open(tmp_path / "far.db") as store:
+        origins = {origin for (origin,) in store.connection.execute("SELECT origin FROM positions")}
+    assert origins == {"game", "random_move", "policy_move", "search_node"}
 
 
 def test_where_all_workers_differ_the_run_says_so_and_ends(
     cluster: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stockfish: str
 ) -> None:
-    shutil.copy(stockfish, tmp_path / "stockfish")
-    with (tmp_path / "stockfish").open("ab") as file:
-        file.write(b"other")
+    named(tmp_path / "stockfish", stockfish, "Third")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     said: list[str] = []
     with pytest.raises(
-        ValueRepairError, match=r"no worker is left for the deep search: 3 refused, the last one .*SHA-256"
+        ValueRepairError, match=r"no worker is left for the deep search: 3 refused, the last one .*not Third Stockfish"
     ):
         run(tmp_path / "a.db", cluster.address, MineOptions(), said, "maia-1900", "stockfish:nodes=1000")
     assert sum("refused for the deep search" in line for line in said) == 3

@@ -23,13 +23,12 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.chess.progress import remarks_to
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import ValueRepairError
-from valuerepair.runs.mine import mine
-from valuerepair.runs.options import MineOptions
-from valuerepair.runs.summary import MineSummary
+from valuerepair.mining.mine import MineOptions, mine
+from valuerepair.mining.summary import MineSummary
+from valuerepair.progress import remarks_to
 from valuerepair.store.store import Store
 
 pytestmark = pytest.mark.slow
@@ -55,19 +54,15 @@ def run(db: Path, address: str, deep: str, remarks: list[str], options: MineOpti
         return mine([GAMES], options, store, opened.net, opened.judge)
 
 
-def accounts(db: Path, cut: int = 0) -> tuple[int, int, int]:
-    """(positions, those scored by net and judge, those recorded as failed); none may be both, `cut` are neither."""
+def accounts(db: Path) -> tuple[int, int, int]:
+    """(positions, those scored by net and judge, those recorded as failed); each is one or the other."""
     with Store.open(db) as store:
         ask = store.connection.execute
         positions = {i for (i,) in ask("SELECT id FROM positions")}
-        deep = [i for (i,) in ask("SELECT position_id FROM deep_values WHERE stage = 'full'")]
+        deep = [i for (i,) in ask("SELECT position_id FROM deep_values WHERE failed IS NULL")]
         net = [i for (i,) in ask("SELECT position_id FROM net_values")]
-        failed = [i for (i,) in ask("SELECT position_id FROM failures")]
-    assert len(deep) == len(set(deep))
-    assert sorted(net) == sorted(positions)
-    assert not set(deep) & set(failed)
-    assert set(deep) | set(failed) <= positions
-    assert len(deep) + len(failed) + cut == len(positions)
+        failed = [i for (i,) in ask("SELECT position_id FROM deep_values WHERE failed IS NOT NULL")]
+    assert sorted(net) == sorted(positions) == sorted(deep + failed)
     return len(positions), len(deep), len(failed)
 
 
@@ -130,7 +125,7 @@ def test_a_position_that_kills_workers_is_found_and_recorded(tmp_path: Path) -> 
     assert accounts(tmp_path / "a.db") == (POSITIONS, POSITIONS - 1, 1)
     assert summary.failed == 1
     with Store.open(tmp_path / "a.db") as store:
-        ((reason,),) = store.connection.execute("SELECT reason FROM failures").fetchall()
+        ((reason,),) = store.connection.execute("SELECT failed FROM deep_values WHERE failed IS NOT NULL").fetchall()
     assert reason.startswith("its worker was lost, the last one w")
 
 
@@ -189,7 +184,7 @@ def test_the_scheduler_is_lost_for_good(two: Machines, tmp_path: Path, monkeypat
     assert accounts(db) == (POSITIONS, POSITIONS, 0)
 
 
-def test_ctrl_c_keeps_what_is_in_flight_and_the_same_command_goes_on(two: Machines, tmp_path: Path) -> None:
+def test_after_ctrl_c_the_same_command_goes_on(two: Machines, tmp_path: Path) -> None:
     db = tmp_path / "a.db"
     command = [sys.executable, "-m", "valuerepair", "mine", GAMES, "--positions", "200", "--cluster", two.address]
     command += ["--deep", fake("think=0.1"), "--db", str(db), "--screen", "off"]

@@ -11,8 +11,8 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
 from pathlib import Path
-from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock, Mock
@@ -38,7 +38,6 @@ from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.weights import NetFile
 from valuerepair.oracles.oracle import DeepFailure
-from valuerepair.runs.workers import Evaluated, Events, NetBroke, net_line
 from valuerepair.store.rows import JudgeIdentity
 from valuerepair.version import __version__
 
@@ -142,19 +141,12 @@ def test_a_batch_for_the_net_is_taken_apart_to_the_positions_that_kill(size: int
     batch = drawn().take(np.arange(size))
     bad = sorted(row for row in poison if row < size)
     with Workers({int(batch.key[row]) for row in bad}) as workers:
-        net = ClusterNet(workers)
-        events: Events = SimpleQueue()
-        line = net_line(net, events)
-        with line:
-            line.submit(np.arange(size) + 100, batch)
-            event = events.get(timeout=10)
-    if bad:
-        assert isinstance(event, NetBroke)
-        assert "the net failed on 8 workers for the same position" in str(event.error)
-    else:
-        assert isinstance(event, Evaluated)
-        assert event.ids.tolist() == [100 + row for row in range(size)]
-        np.testing.assert_array_equal(event.values.q, KeyNet().evaluate(batch).q)
+        answer = ClusterNet(workers).answer(batch)
+        if bad:
+            with pytest.raises(ValueRepairError, match="the net failed on 8 workers for the same position"):
+                answer.result(10)
+        else:
+            np.testing.assert_array_equal(answer.result(10).q, KeyNet().evaluate(batch).q)
 
 
 def test_jobs_that_are_not_done_end_with_the_driver() -> None:
@@ -210,8 +202,10 @@ def test_what_differs_is_named() -> None:
     assert difference(identity(), wanted) is None
     assert difference(identity(engine="Stockfish 17"), wanted) == "its engine is Stockfish 17, not Stockfish 15.1"
     assert difference(identity(options={"Hash": "64"}), wanted) == "its Stockfish 15.1 has Hash=64, not 16"
-    other = difference(identity(sha256="cd" * 32), wanted)
-    assert other == "its Stockfish 15.1 is another file: SHA-256 cdcdcdcdcdcd, not abababababab"
+    assert difference(identity(sha256="cd" * 32), wanted) is None  # another build of the same release
+    own = identity(kind="mcts", engine="search")
+    other = difference(replace(own, sha256="cd" * 32), own)
+    assert other == "its search is another file: SHA-256 cdcdcdcdcdcd, not abababababab"
 
 
 def joined(gpu: bool, address: str, **has: Any) -> RemoteWorker:

@@ -1,4 +1,4 @@
-"""A net and a judge that work on a cluster, opened as `runs.evaluators` opens those of this machine."""
+"""A net and a judge that work on a cluster, opened as `mining.open` opens those of this machine."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from valuerepair.cluster.connection import ClusterAddress
 from valuerepair.cluster.protocol import Assignment, Offer, Role
 from valuerepair.engines.kinds import chosen_spec
 from valuerepair.errors import UsageError, ValueRepairError, check_least
+from valuerepair.mining.open import Opened
 from valuerepair.nets.net import HISTORY_FILL, NetIdentity, NetValues, Priors
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.oracles.open import open_judge, without_remarks
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, Judge
-from valuerepair.runs.evaluators import Opened
 from valuerepair.store.rows import JudgeIdentity
 from valuerepair.version import __version__
 
@@ -43,7 +43,7 @@ def open_on_cluster(
     workers: int | None = None,
     **net_options: Any,
 ) -> Iterator[Opened]:
-    """Opens net and judge on the workers of a cluster, as `runs.evaluators.open_evaluators` does on this machine.
+    """Opens net and judge on the workers of a cluster, as `mining.open.open_run` does on this machine.
 
     Each worker runs `workers` searches at a time (default: one for each of its threads), and the net on `threads`
     threads. Workers must have the engine of this machine; if it has none, the one that most of them have. Raises
@@ -144,7 +144,7 @@ class ClusterNet:
         return priors
 
     def search_lines(self, batch: PositionBatch, draws: U64) -> list[Moves]:
-        """As `runs.beside.searched_lines`. Raises ValueRepairError, also for a position that kills workers."""
+        """As `mining.off_game.searched_lines`. Raises ValueRepairError, also for a position that kills workers."""
         cuts = [slice(i, min(i + _TREES, len(batch))) for i in range(0, len(batch), _TREES)]
         parts = [_bare(batch.take(np.arange(cut.start, cut.stop))) for cut in cuts]
         calls = [("search_lines", part, draws[cut]) for part, cut in zip(parts, cuts, strict=True)]
@@ -162,7 +162,7 @@ def _raise_failed(reason: str, attempts: int) -> NoReturn:
 
 
 class ClusterJudge(Judge):
-    """A deep evaluator on a cluster. `workers` is the number of searches that it now runs at a time."""
+    """A judge on a cluster. `workers` is the number of searches that it now runs at a time."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         """Waits for the first worker that has the engine. Raises ValueRepairError."""

@@ -64,17 +64,19 @@ def reason_of(error: Exception) -> str:
 
 
 def difference(offered: NetIdentity | JudgeIdentity, agreed: NetIdentity | JudgeIdentity) -> str | None:
-    """How a worker's net or engine differs from the agreed one, in one line; None if it does not."""
-    if offered == agreed:
-        return None
+    """How a worker's net or engine differs from the agreed one, in one line; None if both give the same values."""
     if isinstance(offered, NetIdentity) or isinstance(agreed, NetIdentity):
+        if offered == agreed:
+            return None
         subject = f"its net {offered.name}" if isinstance(offered, NetIdentity) else "its net"
+    elif offered.digest == agreed.digest:
+        return None
     elif offered.engine != agreed.engine:
         return f"its engine is {offered.engine}, not {agreed.engine}"
     else:
         subject = f"its {offered.engine}"
         for name in sorted({*offered.options, *agreed.options}):
-            if offered.sha256 == agreed.sha256 and offered.options.get(name) != agreed.options.get(name):
+            if offered.options.get(name) != agreed.options.get(name):
                 return f"{subject} has {name}={offered.options.get(name)}, not {agreed.options.get(name)}"
     if offered.sha256 != agreed.sha256:
         return f"{subject} is another file: SHA-256 {offered.sha256[:12]}, not {agreed.sha256[:12]}"

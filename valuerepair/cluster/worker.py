@@ -18,12 +18,12 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.cluster.protocol import Assignment, Offer, Role, WorkerFailed, reason_of
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, file_sha256, written_whole
+from valuerepair.mining.off_game import searched_lines
 from valuerepair.nets.devices import CPU
 from valuerepair.nets.net import Net, open_net
 from valuerepair.nets.weights import NetFile
 from valuerepair.oracles.open import open_judge
 from valuerepair.oracles.oracle import Judge
-from valuerepair.runs.beside import searched_lines
 from valuerepair.version import __version__
 
 # A driver that was killed cannot call `leave`.

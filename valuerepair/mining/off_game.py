@@ -53,7 +53,7 @@ def lines_of(net: NetFacts | None, options: SampleOptions) -> NetLines | None:
     if not isinstance(net, PolicyNet) or not isinstance(net, (Net, SearchingNet)):
         raise UsageError(
             f"--off-game: the kinds {' and '.join(kinds)} need the policy of a net, and an engine has none: --off-game "
-            "aside:SHARE takes positions after a random legal move"
+            "random_move:SHARE takes positions after a random legal move"
         )
     return LinesOfNet(net)
 
