@@ -16,6 +16,7 @@ from valuerepair.chess.board import in_check, legal_moves, parse_fens
 from valuerepair.chess.openings import family, first_moves, material_family, openings_of
 from valuerepair.chess.positions import encode_moves
 from valuerepair.intervals import Interval, rare_changes
+from valuerepair.nets.policy import BEST_MOVES
 from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
@@ -149,8 +150,6 @@ def _eco_headers(store: Store, frame: pd.DataFrame) -> list[Any]:
 
 # -- the labels -------------------------------------------------------------------------------------------------------
 
-MOST_MOVES = 8  # of a policy that the store keeps
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Policies:
@@ -171,9 +170,9 @@ class Policies:
         blobs = [row[0] or b"" for row in store.connection.execute(query, asked)]
         missing = np.array([(0, np.nan)], [("move", "<u2"), ("p", "<f4")])
         cells = np.frombuffer(
-            b"".join(blob + missing.tobytes() * (MOST_MOVES - len(blob) // 6) for blob in blobs), missing.dtype
+            b"".join(blob + missing.tobytes() * (BEST_MOVES - len(blob) // 6) for blob in blobs), missing.dtype
         )
-        cells = cells.reshape(len(blobs), MOST_MOVES)
+        cells = cells.reshape(len(blobs), BEST_MOVES)
         return Policies(cells["move"], cells["p"])
 
     @property

@@ -18,7 +18,8 @@ from valuerepair.chess.positions import PHASES, Position, decode_moves
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.judge.labels import KINDS, MOST_MOVES
+from valuerepair.judge.labels import KINDS
+from valuerepair.nets.policy import BEST_MOVES
 from valuerepair.question import Question, is_candidate
 from valuerepair.report.boards import board_svg, legal_move
 from valuerepair.store import alpha as alphas
@@ -141,7 +142,7 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
         "priors": {
             chooser: prior
             for chooser, move in _CHOOSERS.items()
-            if (prior := _prior(policy, row[move])) is not None or (row[move] and len(policy) == MOST_MOVES)
+            if (prior := _prior(policy, row[move])) is not None or (row[move] and len(policy) == BEST_MOVES)
         },
         "weight": row["weight"] if is_searched else None,
         "alpha": None if alpha is None else asdict(alpha),
