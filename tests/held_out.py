@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
+import chess
 import numpy as np
 
 from valuerepair.chess.positions import Position, PositionBatch
@@ -52,3 +53,12 @@ def part_of(path: Path) -> dict[str, str]:
 
 def without_clocks(fen: str) -> str:
     return fen.rsplit(" ", 2)[0]
+
+
+def material_of(fen: str) -> str:
+    """The material family of a position, as ``KRvKR``, by python-chess."""
+    board = chess.Board(f"{fen} 0 1")
+    order = (chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT)
+    sides = [[bool(board.pieces(kind, colour)) for kind in order] for colour in chess.COLORS]
+    names = ["K" + "".join(letter for letter, on_board in zip("QRBN", side, strict=True) if on_board) for side in sides]
+    return "v".join(name for _, name in sorted(zip(sides, names, strict=True), reverse=True))

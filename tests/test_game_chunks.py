@@ -29,9 +29,8 @@ import valuerepair as vr
 from tests import lc0_rescorer
 from tests.chunk_games import run
 from tests.cli_tree import vr as run_vr
-from tests.held_out import hold_out, part_of, split, without_clocks
+from tests.held_out import hold_out, material_of, part_of, split, without_clocks
 from tests.mining_doubles import mine_by_key, random_games
-from tests.test_split import kinds
 from tests.v6_records import CANONICAL, positions_of, records_of
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.archives.rows import ReadReport
@@ -322,7 +321,7 @@ def test_lc0s_rescorer_deblunders_games_whose_last_position_has_no_value(tmp_pat
 
 @pytest.fixture(scope="module")
 def mined(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """An archive of random decided games, and a store of some of its positions."""
+    """An archive of random decided games, and a store of some of its positions, of which nothing is held out."""
     folder = tmp_path_factory.mktemp("judged")
     text = random_games(folder / "raw.pgn", 60, seed=5, plies=70).read_text()
     dice = random.Random(1)
@@ -330,12 +329,13 @@ def mined(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     archive = folder / "random.pgn"
     archive.write_text("\n\n\n".join(parts))
     mine_by_key(archive, folder / "a.db")
-    return archive, folder / "a.db"
+    return archive, hold_out(folder / "a.db", split())
 
 
 def judged_rows(db: Path) -> dict[str, tuple[float, str | None]]:
     """Q and best move by FEN without clocks, by raw SQL and the formula."""
-    query = """SELECT p.fen, v.cp, v.mate, v.best_move FROM deep_values v JOIN positions p ON p.id = v.position_id"""
+    query = """SELECT p.fen, v.cp, v.mate, v.best_move FROM deep_values v JOIN positions p ON p.id = v.position_id
+        WHERE v.failed IS NULL"""
     with sqlite3.connect(db) as connection:
         return {
             fen.rsplit(" ", 2)[0]: (math.copysign(1, mate) if mate is not None else logistic(cp), best)
@@ -396,7 +396,7 @@ def test_held_out_games_and_positions_stay_out(mined: tuple[Path, Path], tmp_pat
     }
     assert held
     assert not boards & held
-    assert not {kinds(chess.Board(f"{fen} 0 1")) for fen in boards} & set(MATERIALS)
+    assert not {material_of(fen) for fen in boards} & set(MATERIALS)
     assert manifest["cut_behind"] > 0
     hold_out(db, split(games=0.4, seed=3))
     with Store.open(db) as store:

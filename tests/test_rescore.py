@@ -68,9 +68,9 @@ def read(path: Path) -> NDArray[np.void]:
 
 
 def mined(chunks: Path, store: Path, per_game: int | None = None) -> Path:
-    """A store whose judge is the search that the chunks recorded."""
+    """A store whose judge is the search that the chunks recorded, and of which nothing is held out."""
     vr.mine(chunks, store, SampleOptions(per_game=per_game, min_ply=0), deep="recorded")
-    return store
+    return hold_out(store, split())
 
 
 def rescored(chunks: Path, store: Path, out: Path, **options: Any) -> Rescored:
