@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from valuerepair.api.calls import (
 )
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position
-from valuerepair.chess.values import DEFAULT_ALPHA, OF_WDL, Alpha
+from valuerepair.chess.values import DEFAULT_ALPHA, OF_WDL, Alpha, FitTo
 from valuerepair.errors import UsageError, check_least, check_word, nearest
 from valuerepair.question import Question, check_threshold
 from valuerepair.store import alpha as alphas
@@ -275,8 +275,8 @@ def _use_alpha(store: Store, question: Question, words: str) -> None:
     pair = pick(store, question.net, question.oracle)
     if words == "wdl":
         alphas.use_alpha(store, pair, Alpha(DEFAULT_ALPHA, OF_WDL), q_from="wdl")
-    elif words == "slope" or words == "results":
-        fit = alpha_table(store, replace(question, alpha=None)).saveable(words)
+    elif (name := next((name for name in get_args(FitTo) if name == words), None)) is not None:
+        fit = alpha_table(store, replace(question, alpha=None)).saveable(name)
         alphas.use_alpha(store, pair, Alpha(fit.alpha, f"fitted on {fit.n:,} positions ({words}), in use"))
     else:
         try:
