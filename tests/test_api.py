@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
-import logging
 import math
 import os
 import re
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -101,13 +101,17 @@ def test_every_public_name_is_there_and_seen_by_type_checkers() -> None:
 
 def test_labels_follow_from_raw_rows(store: vr.MinedStore, sql: sqlite3.Connection) -> None:
     query = (
-        "SELECT p.position_id, p.p, p.rank FROM priors p JOIN nets n ON n.id = p.net_id AND n.name = 'maia-1900' "
-        "JOIN deep_values v ON v.position_id = p.position_id AND v.stage = 'full' "
-        "WHERE p.move = (instr('abcdefgh', substr(v.best_move, 1, 1)) - 1) + 8 * (substr(v.best_move, 2, 1) - 1) "
-        "+ 64 * ((instr('abcdefgh', substr(v.best_move, 3, 1)) - 1) + 8 * (substr(v.best_move, 4, 1) - 1)) "
-        "AND length(v.best_move) = 4"
+        "SELECT n.position_id, n.policy, v.best_move FROM net_values n JOIN deep_values v USING (position_id) "
+        "WHERE n.net_id = (SELECT id FROM nets WHERE name = 'maia-1900') AND length(v.best_move) = 4 "
+        "AND v.judge_id = (SELECT id FROM judges WHERE label = 'stockfish 15.1 nodes=50000')"
     )
-    priors = {position: (p, rank) for position, p, rank in sql.execute(query)}
+    priors: dict[int, tuple[float, int]] = {}
+    for position, policy, best in sql.execute(query):
+        move = chess.Move.from_uci(best)
+        for rank in range(len(policy) // 6):
+            encoded, p = struct.unpack_from("<Hf", policy, 6 * rank)
+            if encoded == move.from_square + 64 * move.to_square:
+                priors[position] = p, rank + 1
     checked = 0
     for candidate in store.iter_candidates(vr.Question(threshold=THRESHOLD)):
         if candidate.position_id in priors:
@@ -206,9 +210,8 @@ def test_an_open_store_may_be_given_wherever_its_path_may(tmp_path: Path) -> Non
     shutil.copy(SAMPLE, tmp_path / "a.db")
     with vr.open_store(tmp_path / "a.db") as opened:
         assert os.fspath(opened) == str(tmp_path / "a.db")
-        written = vr.make_split(opened, tmp_path / "split.json")
-        assert (tmp_path / "split.json").is_file()
-        assert sum(part.positions for part in written.parts.values()) > 0
+        written = vr.split(opened)
+        assert sum(part.positions for part in written.parts.values()) == 1500
         compared = vr.compare(opened, ["maia-1900", "maia-1100"], vr.Question(threshold=THRESHOLD))
         assert [net.name for net in compared.nets] == ["maia-1900", "maia-1100"]
         assert vr.merge_stores([opened], tmp_path / "merged.db").rows
@@ -299,37 +302,27 @@ def test_what_is_wrong_is_said_in_one_line(
 
 
 def test_a_table_has_the_worst_positions_of_a_part(tmp_path: Path) -> None:
-    db, file = Path(shutil.copy(SAMPLE, tmp_path / "a.db")), tmp_path / "split.json"
-    made = vr.make_split(db, file, games=0.3, families=0)
+    db = Path(shutil.copy(SAMPLE, tmp_path / "a.db"))
+    made = vr.split(db, games=0.3, families=0)
     worst, table = vr.Worst(0.1), tmp_path / "worst.csv"
-    of_part = vr.export(db, table, worst, candidates_only=True, split=file, part="games")
+    of_part = vr.export(db, table, worst, candidates_only=True, part="games")
     assert 0 < of_part < vr.export(db, tmp_path / "all.csv", worst, candidates_only=True)
-    with vr.open_store(db) as store:
-        parts = made.split.parts(store, pd.read_csv(table)["position_id"].to_numpy())
-    assert (len(parts), set(parts)) == (of_part, {1})
+    assert set(pd.read_csv(table)["part"]) == {"games"}
     assert made.parts["games"].positions > of_part
+    assert vr.export(db, tmp_path / "held.csv", worst, candidates_only=True, part="held-out") == of_part
 
 
-def test_a_book_with_held_out_positions_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Quiet or not, and by whichever split: what the store's own split holds out is counted here by that split."""
+def test_a_book_has_nothing_that_is_held_out(tmp_path: Path) -> None:
     db, book = Path(shutil.copy(SAMPLE, tmp_path / "a.db")), tmp_path / "book"
-    question = Question(threshold=0.35)
-    own = vr.make_split(db, tmp_path / "own.json", games=0.4, families=0).split
+    vr.split(db, games=0.4, families=0)
     with vr.open_store(db) as store:
-        candidates = store.candidates(question)["position_id"].to_numpy()
-        other = vr.choose_split(store, games=0.4, families=0, seed=7)
-        held, elsewhere = (split.parts(store, candidates) != 0 for split in (own, other))
-    for split, leaks, chosen in ((None, held.sum(), held.size), (other, (held & ~elsewhere).sum(), (~elsewhere).sum())):
-        caplog.clear()
-        vr.write_books(db, book, question, split=split)
-        warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-        assert leaks
-        assert [text.partition(" by ")[0] for text in warnings] == [
-            f"warning: {leaks} of these {chosen} positions are not for training"
-        ]
-    caplog.clear()
-    vr.write_books(db, book, question, split=tmp_path / "own.json")
-    assert not [record for record in caplog.records if record.levelno == logging.WARNING]
+        candidates = store.candidates(Question(threshold=0.35))
+    manifest = vr.write_books(db, book, Question(threshold=0.35)).manifest
+    held = (candidates["part"] != "train").sum()
+    assert 10 < held < len(candidates) - manifest.files["book.pgn"].positions + 1
+    fens = {" ".join(line.split()[:4]) for line in (book / "book.epd").read_text().splitlines()}
+    parts = candidates.set_index(candidates["fen"].str.rsplit(" ", n=2).str[0])["part"]
+    assert {parts.get(fen, "train") for fen in fens} == {"train"}
 
 
 @pytest.mark.slow
@@ -345,14 +338,14 @@ def test_mining_is_what_vr_mine_does(tmp_path: Path) -> None:
     words = ["--positions", "6", "--deep", "mcts:nodes=8", "--screen", "off", "--quiet"]
     command("mine", str(games), "--db", str(tmp_path / "said.db"), *words)
     summary = vr.mine(
-        games, tmp_path / "made.db", vr.SampleOptions(per_game=None, positions=6), deep="mcts:nodes=8", screen="off"
+        games, tmp_path / "made.db", vr.SampleOptions(per_game=None, positions=6), deep="mcts:nodes=8", screen=None
     )
     assert (summary.state, summary.scored) == ("finished", 6)
     with vr.open_store(tmp_path / "said.db") as by_command, vr.open_store(tmp_path / "made.db") as made:
         columns = ["fen", "net_q", "deep_q", "moves", "nodes"]
         pd.testing.assert_frame_equal(by_command.frame()[columns], made.frame()[columns])
     again = vr.mine(
-        games, tmp_path / "made.db", vr.SampleOptions(per_game=None, positions=6), deep="mcts:nodes=8", screen="off"
+        games, tmp_path / "made.db", vr.SampleOptions(per_game=None, positions=6), deep="mcts:nodes=8", screen=None
     )
     assert again.earlier == 6
 
@@ -364,9 +357,6 @@ def test_comparing_is_what_vr_compare_does(tmp_path: Path) -> None:
     printed = json.loads(command("compare", "--db", str(path), *words))
     compared = vr.compare(path, ["maia-1900", "maia-1100"], vr.Question(threshold=0.35))
     assert json.loads(json.dumps(compared.as_json())) == printed
-    with sqlite3.connect(path) as writer:  # as if it had been asked for from Python, or with options before the command
-        writer.execute("UPDATE runs SET command = 'valuerepair' WHERE command LIKE 'vr compare%'")
-    writer.close()
     with vr.open_store(path) as after:
         assert after.frame(text=False).attrs["net"]["name"] == "maia-1900"  # mined for, not only compared
     figure = vr.plot_compared(compared, tmp_path / "pair.png")
@@ -401,10 +391,10 @@ loose: Any = vr  # mypy would refuse these words, too
     [
         (lambda out: vr.write_books(SAMPLE, ""), "folder"),
         (lambda out: loose.SelfplayOptions(engine="x"), "--engine x"),
-        (lambda out: loose.export(SAMPLE, out / "new.csv", part="games"), "--split"),
-        (lambda out: vr.compare(SAMPLE, ["maia-1900", "maia-1100"], part="games"), "--split"),
+        (lambda out: loose.export(SAMPLE, out / "new.csv", part="game"), "--part game"),
+        (lambda out: vr.compare(SAMPLE, ["maia-1900", "maia-1100"], part="game"), "--part game"),
         (lambda out: loose.compare(SAMPLE, ["maia-1900", "maia-1100"], 0.4), "0.4"),
-        (lambda out: loose.make_split(SAMPLE, out / "new.json", seed=None), "seed"),
+        (lambda out: loose.stats(SAMPLE, use={"oracle": "x"}), "oracle"),
         (lambda out: loose.open_store(SAMPLE).frame(only=["net_Q"]), "net_Q"),
     ],
 )

@@ -50,15 +50,15 @@ def test_it_has_what_figures_report_and_notebooks_read(sql: sqlite3.Connection) 
     assert count(sql, "positions") == 1500
     assert [row[0] for row in sql.execute("SELECT DISTINCT source FROM games")] == ["data/games.pgn.zst"]
     assert {row[0] for row in sql.execute("SELECT name FROM nets")} == {"maia-1900", "maia-1100", "meangirl-8"}
-    for table in ("screens", "alpha_fits", "priors"):
-        assert count(sql, table) > 0, table
-    assert count(sql, "screened WHERE cut_at IS NOT NULL AND searched") > 100  # audited
-    assert count(sql, "screened WHERE NOT searched") > 500
-    assert count(sql, "deep_values WHERE stage = 'second'") > 50
-    assert count(sql, "deep_values WHERE stage LIKE 'after:%'") > 50
+    assert {row[0] for row in sql.execute("SELECT name FROM settings")} >= {"net", "judge", "alpha"}
+    judged = "deep_values v JOIN judges j ON j.id = v.judge_id WHERE j.label ="
+    assert count(sql, f"{judged} 'stockfish 15.1 nodes=50000' AND weight > 1") > 100  # audited
+    assert count(sql, f"{judged} 'stockfish 15.1 nodes=50000'") == 638
+    assert count(sql, f"{judged} 'stockfish 15.1 nodes=200000'") > 50  # second looks
     assert count(sql, "plays WHERE z IS NOT NULL") >= 40
     per_net = sql.execute("SELECT count(*) FROM net_values GROUP BY net_id").fetchall()
-    assert min(n for (n,) in per_net) >= count(sql, "deep_values WHERE stage = 'full'") - 100
+    assert min(n for (n,) in per_net) >= 538
+    assert count(sql, "net_values WHERE policy IS NOT NULL") > 1000
 
 
 @pytest.fixture

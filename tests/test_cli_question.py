@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tests.cli_tree import SAMPLE, vr
 from valuerepair.api.calls import worst_threshold
 from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
+from valuerepair.store import view
 from valuerepair.store.store import Store
 
 Captured = pytest.CaptureFixture[str]
@@ -51,26 +53,12 @@ def test_the_number_that_is_said_finds_the_same_positions(folder: Path, capsys: 
     number = figures["scored"]["threshold"]
     assert err.startswith(f"threshold worst:10% is {number:g}: {figures['labels']['candidates']:,} of ")
     with Store.open(folder / "valuerepair.db") as store:
-        frame = store.frame(text=False)
-        assert len(store.candidates(Question(threshold=number))) == figures["labels"]["candidates"]
+        frame = view.frame(store, text=False)
+        assert len(view.candidates(store, Question(threshold=number))) == figures["labels"]["candidates"]
         share = frame["weight"][frame["disagreement"].abs() >= number].sum() / frame["weight"].sum()
     assert 0.05 < share <= 0.1
     assert f"by weight {100 * share:.2f} %" in err
     assert json.loads(vr(["stats", "--threshold", f"{number:g}", "--json"], capsys)[1]) == figures
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_share_below_the_threshold_of_screening_says_that_some_were_cut(capsys: Captured) -> None:
-    """The sample was screened for candidates at 0.35."""
-    cut = r"^threshold (\S+) is below the 0.35 that screening kept: some of these positions were cut; mine with "
-    for share in ("worst:2%", "worst:10%"):
-        code, _, err = vr(["stats", "--threshold", share], capsys)
-        assert code == 0, err
-        number = re.match(rf"threshold {share} is (\S+): ", err)
-        said = re.search(cut + r"--threshold (\S+) or --screen off$", err, re.MULTILINE)
-        assert number is not None
-        assert (said is not None) is (float(number[1]) < 0.35) is (share == "worst:10%")
-        assert said is None or (said[1] == share and 0 <= float(number[1]) - float(said[2]) < 0.01)
 
 
 @pytest.mark.parametrize("call", ["export", "books", "compare maia-1900 maia-1100"])
@@ -81,40 +69,61 @@ def test_every_command_takes_a_share(call: str, folder: Path, capsys: Captured) 
     assert vr([*call.split(), "--threshold", "worst:5%", "-q"], capsys)[2] == ""
 
 
-def test_an_empty_oracle_is_not_all_of_them(folder: Path, capsys: Captured) -> None:
-    """As a variable of the shell without a value gives it."""
-    code, out, err = vr(["stats", "--oracle", ""], capsys)
-    assert (code, out) == (2, "")
-    assert "--oracle" in err
+# -- what is in use ----------------------------------------------------------------------------------------------------
 
 
-def test_both_sources_of_q(folder: Path, capsys: Captured) -> None:
-    outputs = [vr(["export", "--alpha", text], capsys)[1].splitlines()[0] for text in ("170", "wdl", "auto")]
-    assert len({json.loads(line)["deep_q"] for line in outputs}) == 3
+def in_use(capsys: Captured, *words: str) -> dict[str, Any]:
+    """The scored positions of `vr stats` with these words."""
+    code, out, err = vr(["stats", *words, "--json", "-q"], capsys)
+    assert code == 0, err
+    scored: dict[str, Any] = json.loads(out)["scored"]
+    return scored
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_put_in_use_counts_for_later_commands(capsys: Captured) -> None:
+    before = in_use(capsys)
+    assert (before["threshold"], before["net"]["name"]) == (0.55, "maia-1900")
+    assert in_use(capsys, "--use", "threshold=0.3", "--use", "net=maia-1100") == in_use(capsys)
+    assert (in_use(capsys)["threshold"], in_use(capsys)["net"]["name"]) == (0.3, "maia-1100")
+    assert in_use(capsys, "--threshold", "0.4", "--net", "maia-1900")["threshold"] == 0.4
+    assert in_use(capsys, "--use", "judge=nodes=200000")["oracle"]["label"] == "stockfish 15.1 nodes=200000"
+    assert in_use(capsys)["oracle"]["label"] == "stockfish 15.1 nodes=200000"
+    assert in_use(capsys, *(word for name in ("net", "judge", "threshold") for word in ("--use", f"{name}=auto")))
+    assert in_use(capsys) == before
+
+
+def test_each_source_of_q_is_another(folder: Path, capsys: Captured) -> None:
+    rows = []
+    for words in ("170", "wdl", "slope", "results"):
+        assert vr(["stats", "--use", f"alpha={words}"], capsys)[0] == 0
+        rows.append(json.loads(vr(["export"], capsys)[1].splitlines()[0]))
+    assert len({row["deep_q"] for row in rows}) == 4
+    assert rows[1]["deep_q"] == (rows[1]["deep_w"] - rows[1]["deep_l"]) / 1000
+    with Store.open(folder / "valuerepair.db") as store:
+        assert view.frame(store).attrs["alpha"]["value"] == pytest.approx(239, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [("judge=", "judge="), ("judge=komodo", "komodo"), ("alpha=-3", "-3"), ("alpha=big", "big"), ("threshold=3", "3"),
+     ("net=x", "net x"), ("split=x", "split"), ("alpha", "alpha")],
+)  # fmt: skip
+@pytest.mark.usefixtures("folder")
+def test_what_cannot_be_used_is_said_and_changes_nothing(words: str, named: str, capsys: Captured) -> None:
+    before = in_use(capsys)
+    code, out, err = vr(["stats", "--use", words], capsys)
+    assert (code in (1, 2), out, err.count("\n")) == (True, "", 1)
+    assert named in err
+    assert in_use(capsys) == before
 
 
 @pytest.mark.usefixtures("stockfish")
-def test_mining_counts_by_what_is_stored_already(folder: Path, capsys: Captured) -> None:
-    words = ["mine", str(ROOT / "data" / "games.pgn.zst"), "--deep", "stockfish:nodes=500", "--screen", "off"]
-    words += ["--db", "new.db", "--positions"]
-    code, _, err = vr([*words, "20", "--threshold", "worst:20%"], capsys)
-    assert code == 2
-    assert "--threshold worst:20%" in err.splitlines()[-1]
-    assert vr([*words, "20"], capsys)[0] == 0
-    code, out, err = vr([*words, "25", "--threshold", "worst:20%"], capsys)
+def test_mining_puts_its_threshold_net_and_judge_in_use(folder: Path, capsys: Captured) -> None:
+    words = ["mine", str(ROOT / "data" / "games.pgn.zst"), "--deep", "stockfish:nodes=500", "--positions"]
+    assert vr([*words, "20", "--threshold", "0.3"], capsys)[0] == 0
+    scored = in_use(capsys)
+    assert (scored["threshold"], scored["oracle"]["label"], scored["positions"]) == (0.3, "stockfish 15.1 nodes=500", 20)
+    code, out, err = vr([*words, "21"], capsys)
     assert code == 0, err
-    match = re.search(r"^threshold worst:20% is (\S+): (\d+) of ", err, re.MULTILINE)
-    assert match is not None
-    assert f"candidates at {match[1]}" in out
-    assert "were cut" not in err
-
-
-def test_books_of_a_label_that_needs_the_policy_ask_the_net(folder: Path, capsys: Captured) -> None:
-    with Store.open(folder / "valuerepair.db", write=True) as store, store.writing() as connection:
-        connection.execute("DELETE FROM priors")
-    words = ["books", "--threshold", "0.3", "--label", "value-blind"]
-    code, _, err = vr(words, capsys)
-    assert code == 0, err
-    with Store.open(folder / "valuerepair.db", write=True) as store:  # held by a writer, as while mining
-        assert store.connection.execute("SELECT count(*) FROM priors").fetchone()[0] > 0
-        assert vr(words, capsys)[0] == 0
+    assert "candidates at 0.3:" in out

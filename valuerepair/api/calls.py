@@ -48,6 +48,7 @@ def opened_store(store: Stored, *, write: bool = False, create: bool = False) ->
         yield store
         return
     with Store.open(store, write=write, create=create) as opened:
+        log.debug(f"store: {opened.path}")
         yield opened
 
 

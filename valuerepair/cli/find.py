@@ -42,7 +42,7 @@ def _parse_margin(value: Any) -> float | None:
 @click.option("--time-control", help="Only games at these speeds (blitz,rapid) or clocks (180+2).  [default: any]")
 @click.option(
     "--threshold",
-    type=float,
+    type=click.FloatRange(0, 2, min_open=True),
     help="Smallest |net Q - deep Q| of a candidate; the store keeps it for other commands.  [default: the one in use, "
     f"at first {DEFAULT_THRESHOLD:g}]",
 )

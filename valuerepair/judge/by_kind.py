@@ -2,7 +2,7 @@
 
 A net that learned from positions of games alone may have forgotten how bad moves are punished. So each kind has its own
 row: the squared error of net Q against deep Q, with each net's Q multiplied by one number that was fitted to other
-games, and the candidates that remain. See docs/methods.md, "By kind of position".
+games, and the candidates that remain. See docs/methods.md, "By origin of the position".
 """
 
 from __future__ import annotations
