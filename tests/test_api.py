@@ -179,7 +179,7 @@ def test_outcomes_are_the_games_results(store: vr.MinedStore, sql: sqlite3.Conne
     results: dict[int, list[float]] = {}
     query = "SELECT p.id, g.result, p.side FROM plays g JOIN positions p ON p.key = g.key WHERE g.result <> '*'"
     for number, result, side in sql.execute(query):
-        results.setdefault(number, []).append(points[result] * (1 if side == "w" else -1))
+        results.setdefault(number, []).append(points[result] * (-1 if side else 1))
     frame = store.frame(text=False, outcomes=True).set_index("position_id")
     assert frame["z_games"].to_dict() == {number: len(results.get(number, ())) for number in frame.index}
     played = frame[frame["z_games"] > 0]
@@ -265,12 +265,6 @@ def test_a_finished_game_is_not_searched() -> None:
     assert table["best"].isna().tolist() == [True, False]
 
 
-def closed_store() -> vr.MinedStore:
-    store = vr.open_store(SAMPLE)
-    store.close()
-    return store
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -284,7 +278,6 @@ def closed_store() -> vr.MinedStore:
         (lambda: vr.mine("nowhere.pgn", "x.db"), "nowhere.pgn"),
         (lambda: vr.stats(SAMPLE, 0.3), "0.3"),  # type: ignore[arg-type]  # what is refused
         (lambda: vr.stats(SAMPLE, worst=-1), "--worst -1"),
-        (lambda: closed_store().frame(), "closed"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

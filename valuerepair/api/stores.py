@@ -225,6 +225,8 @@ def stats(
     from valuerepair.report.stats import StoreStats, stats_lines, store_figures
 
     check_least("--worst", worst, 0)
+    for name in use or ():
+        check_word("--use", name, _IN_USE)
     if use:
         with opened_store(store, write=True) as opened:
             question = _use(opened, question, use)
@@ -241,12 +243,12 @@ def stats(
     return StoreStats(figures, lines)
 
 
+_IN_USE = ("net", "judge", "threshold", "alpha")  # alpha last: it is that of the judge
+
+
 def _use(store: Store, question: Asked, use: Mapping[str, str]) -> Asked:
     """Sets what is in use, and logs it. Returns the question, with the new threshold if there is one."""
-    names = ("net", "judge", "threshold", "alpha")  # alpha last: it is that of the judge
-    for name in use:
-        check_word("--use", name, names)
-    for name, words in sorted(use.items(), key=lambda item: names.index(item[0])):
+    for name, words in sorted(use.items(), key=lambda item: _IN_USE.index(item[0])):
         if words == "auto":
             store.use(**{name: None})
         elif name == "threshold":

@@ -19,7 +19,6 @@ from valuerepair.errors import check_word
 from valuerepair.files import written_whole
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import db_option
-from valuerepair.store.parts import DEFAULT_FAMILIES, DEFAULT_GAMES
 from valuerepair.store.store import Store
 from valuerepair.text import table_lines
 
@@ -62,9 +61,7 @@ def write_books(
         return WrittenBooks(folder, manifest, what_next(opened, manifest, folder))
 
 
-def split(
-    store: Stored, *, games: float = DEFAULT_GAMES, families: float = DEFAULT_FAMILIES, seed: int = 0
-) -> ChosenSplit:
+def split(store: Stored, *, games: float = 0.15, families: float = 0.10, seed: int = 0) -> ChosenSplit:
     """Chooses the part of a store that training never sees, and keeps the choice in the store: `vr split`.
 
     `games` is the share of games to hold out and `families` that of positions by families of openings and material,

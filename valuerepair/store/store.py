@@ -19,7 +19,6 @@ from valuerepair.chess.origins import GAME, OriginGame, Origins
 from valuerepair.chess.positions import PositionBatch, boards, cuts_of, phases, piece_counts
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import HeldError, claimed
-from valuerepair.store import parts
 from valuerepair.store.rows import (
     DeepColumns,
     DeepResult,
@@ -250,6 +249,8 @@ class Store:
             games = self._add_games(new.origin.game)
             connection.executemany(_INSERT, _position_rows(new, games, run.id, parents and [parents[i] for i in rows]))
             if rows:
+                from valuerepair.store import parts  # reading a store does not wait for the kernels
+
                 parts.assign(self, sorted({*games}))
             query = "SELECT p.id FROM json_each(?) j CROSS JOIN positions p ON p.key = j.value ORDER BY j.key"
             return np.fromiter(chain.from_iterable(connection.execute(query, (listed,))), np.int64, len(keys))
