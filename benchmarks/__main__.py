@@ -21,7 +21,7 @@ BENCHES: dict[str, Callable[[BenchData], Comparison]] = {
     "search-session": search.bench_session,
     "search-lc0": search.bench_lc0,
     "search-trees": search.bench_trees,
-    "engines": stockfish.oracle_alone,
+    "engines": stockfish.judge_alone,
     "whole-run": stockfish.whole_run,
     "cluster": stockfish.two_workers,
     "recorded-chunks": recorded.chunks,

@@ -33,14 +33,14 @@ from valuerepair.chess import v6
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.origins import Origins, QColumns
 from valuerepair.chess.positions import PositionBatch, decode_move
+from valuerepair.mining.mine import MineOptions
+from valuerepair.mining.open import open_run
 from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
 from valuerepair.oracles.recorded import deep_columns, net_values
-from valuerepair.runs.evaluators import open_import
-from valuerepair.runs.options import MineOptions
-from valuerepair.runs.recorded import import_recorded
-from valuerepair.store.rows import OracleIdentity, RunRecord
+from valuerepair.progress import Progress
+from valuerepair.store.rows import JudgeIdentity, RunRecord
 from valuerepair.store.store import Store
 
 GAMES, COPIES = 60, 40  # distinct chunks, and how often each is in the tar
@@ -92,12 +92,12 @@ def rows(data: BenchData) -> Comparison:
         new = _by_game(positions.take(np.arange(cut, len(positions))))
         _pack(path, (gzip.compress(chunk.tobytes(), 6) for chunk in new))
         options = MineOptions(sample=SampleOptions(per_game=1000))
-        with open_import([str(path)], "recorded", None) as opened:
+        with open_run([str(path)], "recorded", None) as opened:
 
             def ours() -> float:
                 _copy(full, copy)
                 with Store.open(copy, write=True) as store:
-                    summary = import_recorded([str(path)], options, store, *opened)
+                    summary = opened.run([str(path)], options, store, Progress("mining", quiet=True))
                 return len(_TABLES) * summary.scored
 
             ours()
@@ -115,20 +115,19 @@ def rows(data: BenchData) -> Comparison:
 def _fill(path: Path, batch: PositionBatch) -> None:
     """A new store with these positions and made-up values of them."""
     dice = np.random.default_rng(0)
-    with Store.open(path, create=True) as store:
-        run = store.begin_run(RunRecord("filled", "", {}, 0, {}))
-        net_id = store.add_net(NetIdentity("made up", "0" * 64, "wdl", 1, 0), "no")
-        oracle_id = store.add_oracle(OracleIdentity("recorded", "recorded", "", {}, {"kind": CHUNKS}))
+    with Store.open(path, create=True) as store, store.running(RunRecord("filled", "", {}, {})) as run:
+        net_id = store.add_net(NetIdentity("made up", "0" * 64, "wdl", 1, 0))
+        judge_id = store.add_judge(JudgeIdentity("recorded", "recorded", "", {}, {"kind": CHUNKS}))
         for begin in range(0, len(batch), 1024):
             part = batch.take(np.arange(begin, min(begin + 1024, len(batch))))
-            ids, n = store.add_positions(part, run).ids, len(part)
+            ids, n = store.add_positions(part, run), len(part)
             q = dice.uniform(-1, 1, n)
             wdl = per_mille(q, dice.uniform(0, 1, n) * (1 - np.abs(q)))
             net_q, d = q.astype(np.float32), (wdl[:, 1] / 1000).astype(np.float32)
             recorded = QColumns(CHUNKS, q, wdl, np.full(n, VISITS), [None] * n, net_q, d)
             with_values = replace(part, origin=Origins(part.origin.game, part.origin.played, recorded))
-            store.add_net_values(ids, net_id, net_values(with_values), run)
-            store.add_deep_columns(ids, oracle_id, deep_columns(recorded), run)
+            store.add_net_values(ids, net_id, net_values(with_values))
+            store.add_deep_columns(ids, judge_id, deep_columns(recorded), run)
 
 
 def _copy(store: Path, to: Path) -> None:
@@ -144,12 +143,11 @@ _Rows = dict[str, list[tuple[object, ...]]]
 def _rows_after(path: Path, newest: int) -> tuple[_Rows, _Rows]:
     """What a run has added to a store whose positions went up to `newest`: what its rows refer to, and these."""
     with closing(sqlite3.connect(path)) as connection:
-        (run,) = connection.execute("SELECT max(id) FROM runs").fetchone()
         first = {
             "games": "id >= (SELECT min(game_id) FROM positions WHERE id > ?)",
-            **dict.fromkeys(("runs", "nets", "oracles"), "id > 1 AND ?"),
+            **dict.fromkeys(("runs", "nets", "judges"), "id > 1 AND ?"),
             "positions": "id > ?",
-            **dict.fromkeys(_TABLES[1:], f"run_id = {run} AND position_id > ?"),
+            **dict.fromkeys(_TABLES[1:], "position_id > ?"),
         }
         added = {
             table: connection.execute(f"SELECT * FROM {table} WHERE {where}", (newest,)).fetchall()
@@ -176,12 +174,12 @@ def _mining(path: Path, options: SampleOptions, net: str | None) -> Iterator[Wor
 
     The net is open before the clock starts; a run of hours opens it once.
     """
-    with open_import([str(path)], "recorded", net) as opened:
+    with open_run([str(path)], "recorded", net) as opened:
 
         def run() -> float:
             name = path.parent / f"{len(os.listdir(path.parent))}.db"
             with Store.open(name, create=True) as store:
-                summary = import_recorded([str(path)], MineOptions(sample=options), store, *opened)
+                summary = opened.run([str(path)], MineOptions(sample=options), store, Progress("mining", quiet=True))
             return summary.report.looked_at
 
         yield run

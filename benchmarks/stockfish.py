@@ -15,11 +15,11 @@ from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.cores import usable_cores
 from valuerepair.engines.spec import find_engine
 from valuerepair.errors import ValueRepairError
+from valuerepair.mining.mine import MineOptions
+from valuerepair.mining.open import Opened, open_run
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_judge
-from valuerepair.runs.evaluators import Opened, open_evaluators
-from valuerepair.runs.mine import mine
-from valuerepair.runs.options import MineOptions
+from valuerepair.progress import Progress
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
@@ -57,7 +57,7 @@ def whole_run(data: BenchData) -> Comparison:
         tempfile.TemporaryDirectory(prefix="vr-bench-") as folder,
     ):
         # The first positions that this draws are those of `by_hand`.
-        options = MineOptions(sample=SAMPLE, limit=len(by_hand.positions))
+        options = MineOptions(sample=SAMPLE, limit=len(by_hand.positions), screen=None)
         ours = _mining(data.archive, options, Opened(net, judge), folder)
         return by_hand.compare("vr mine", ours)
 
@@ -73,7 +73,7 @@ def two_workers(data: BenchData) -> Comparison:
     cluster: AbstractContextManager[Opened] = open_on_cluster(
         parse_cluster(f"local:{CLUSTER_WORKERS}"), *what, threads=1, device="cpu"
     )
-    local = open_evaluators(*what, CLUSTER_WORKERS, device="cpu", threads=CLUSTER_WORKERS)
+    local = open_run([data.archive], *what, CLUSTER_WORKERS, device="cpu", threads=CLUSTER_WORKERS)
     with tempfile.TemporaryDirectory(prefix="vr-bench-") as folder, cluster as there, local as here:
         return compare(
             f"vr mine --cluster local:{CLUSTER_WORKERS}, {count} positions of {CLUSTER_NODES:,} nodes",
@@ -91,7 +91,7 @@ def _mining(archive: str, options: MineOptions, opened: Opened, folder: str) -> 
     def run() -> float:
         name = os.path.join(folder, f"{len(os.listdir(folder))}.db")
         with Store.open(name, create=True) as store:
-            summary = mine([archive], options, store, opened.net, opened.judge)
+            summary = opened.run([archive], options, store, Progress("mining", quiet=True))
         if summary.state == "interrupted":  # a signal, which ends the run and not yet the benchmark
             raise KeyboardInterrupt
         return float(summary.nodes)

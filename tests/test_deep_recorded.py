@@ -16,6 +16,8 @@ from valuerepair.chess.origins import Origin, Recorded
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError
+from valuerepair.mining.mine import MineOptions, import_recorded
+from valuerepair.mining.remarks import correlation
 from valuerepair.oracles.recorded import (
     RecordedNet,
     RecordedSource,
@@ -25,9 +27,6 @@ from valuerepair.oracles.recorded import (
     recorded_options,
     result_of,
 )
-from valuerepair.runs.options import MineOptions
-from valuerepair.runs.recorded import import_recorded, point_of_view
-from valuerepair.runs.summary import agreement
 from valuerepair.store.rows import DeepColumns, DeepResult
 from valuerepair.store.store import Store
 
@@ -144,46 +143,18 @@ def test_the_values_of_the_chunks_net_are_what_the_records_say() -> None:
 # -- the point of view ------------------------------------------------------------------------------------------------
 
 
-def test_agreement_is_pearsons_correlation_with_fishers_interval() -> None:
+def test_agreement_is_pearsons_correlation_where_it_is_sure() -> None:
     dice = np.random.default_rng(0)
     x = dice.normal(size=400)
-    y = 0.5 * x + dice.normal(size=400)
-    y[:10] = np.nan
-    agreed = agreement(x, y)
-    expected = stats.pearsonr(x[10:], y[10:])
-    assert agreed.n == 390
-    assert agreed.r == pytest.approx(expected.statistic)
-    assert (agreed.low, agreed.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
-    on_a_line = agreement(x[:5], -2 * x[:5])
-    assert (on_a_line.r, on_a_line.low, on_a_line.high) == pytest.approx((-1, -1, -1))
-    assert not agreed.disagrees
-    assert agreement(x, -y).disagrees
-    assert agreement(x, dice.normal(size=400)).disagrees
-    assert not agreement(x[:99], -x[:99]).disagrees
-    assert not agreement(x, np.zeros(400)).disagrees
-
-
-@pytest.mark.parametrize("noise", [0.5, 2.0])
-def test_the_wrong_view_shows_by_side(noise: float) -> None:
-    dice = np.random.default_rng(1)
-    n = 1200
-    white = np.arange(n) % 2 == 0
-    truth = dice.normal(size=n)
-    results = np.sign(np.round(truth + noise * dice.normal(size=n)))
-    q = np.tanh(truth)
-    assert point_of_view(white, q, results, "the results", "mover") is None
-    turned = np.where(white, q, -q)
-    warning = point_of_view(white, turned, results, "the results", "mover")
-    assert warning is not None
-    assert warning.startswith("warning: where Black is to move the recorded evaluations do not agree with the results")
-    assert warning.endswith("they seem to be written from White's view: recorded:view=white")
-    warning = point_of_view(white, turned, results, "the results", "white")
-    assert warning is not None
-    assert warning.endswith("they seem to be written from the mover's view: recorded:view=mover")
-    warning = point_of_view(white, -q, results, "the net", "white")
-    assert warning is not None
-    assert "do not agree with the net (correlation -0." in warning
-    assert warning.endswith("they are of other positions, or from the other side's view")
-    warning = point_of_view(white, -turned, results, "the results", "mover")
-    assert warning is not None
-    assert warning.endswith("they may be written from Black's view")
+    some = np.arange(400) < 300
+    for slope in np.linspace(-1, 1, 41):
+        y = slope * x + 4 * dice.normal(size=400)
+        y[:10] = np.nan
+        expected = stats.pearsonr(x[10:300], y[10:300])
+        low, high = expected.confidence_interval(0.95)
+        r = correlation(x, y, some)
+        assert np.isnan(r) if low < 0 < high else r == pytest.approx(expected.statistic)
+    every = np.ones(400, np.bool_)
+    assert correlation(x, -2 * x, every) == pytest.approx(-1)
+    assert np.isnan(correlation(x, np.zeros(400), every))
+    assert np.isnan(correlation(x[:29], x[:29], every[:29]))

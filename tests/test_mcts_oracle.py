@@ -167,6 +167,20 @@ def test_what_version_0_1_0_searched_is_gone_on_with(net: Net) -> None:
     assert plain.label == "valuerepair search 1 maia-1900 nodes=1000"
 
 
+def test_the_shorter_judge_is_the_one_of_fewer_nodes(net: Net) -> None:
+    dice = random.Random(5)
+    positions = [random_position(dice) for _ in range(20)]
+    with open_mcts(SearchParams(), 200, 4, net) as judge, open_mcts(SearchParams(), 20, 4, net) as other:
+        short = judge.shorter(20)
+        assert (short.identity, short.identity.digest) == (other.identity, other.identity.digest)
+        futures = [(judge.submit(p), short.submit(p), other.submit(p)) for p in positions]
+        for _, fewer, expected in futures:
+            found, wanted = fewer.result(60), expected.result(60)
+            assert isinstance(found, DeepResult)
+            assert isinstance(wanted, DeepResult)
+            assert replace(found, time_ms=0) == replace(wanted, time_ms=0)
+
+
 def test_trees_and_threads_change_no_identity(net: Net, shared_data: Path) -> None:
     path = str(shared_data / "nets" / "maia-1900.pb.gz")
     digests = set()

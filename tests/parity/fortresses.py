@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
+from valuerepair.judge.labelled import with_labels
 
 import valuerepair as vr
 from valuerepair.intervals import wilson
-from valuerepair.judge.labelled import with_labels
 from valuerepair.judge.labels import FORTRESS_WINNING
 from valuerepair.question import Question
 from valuerepair.store.store import Store

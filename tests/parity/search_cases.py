@@ -109,18 +109,19 @@ def courses(positions: list[Position], params: SearchParams, nodes: int, evaluat
     """
     forest = Forest(evaluator, params, trees=len(positions), nodes=nodes)
     begun = [Course() for _ in positions]
-
-    def one_more(course: object, result: SearchResult) -> int:
-        assert isinstance(course, Course)
-        if result.nodes == course.nodes:
-            return 0  # proven: no search of it gets any further
-        course.take(result)
-        return result.nodes + 1 if result.nodes < nodes else 0
-
-    for position, course in zip(positions, begun, strict=True):
-        forest.add(position, 1, course)
-    while forest.busy:
-        forest.step(one_more)
+    growing = {forest.add(position, 1): course for position, course in zip(positions, begun, strict=True)}
+    while growing:
+        forest.play_round()
+        for slot, course in list(growing.items()):
+            while slot in growing and forest.is_done(slot):
+                visits = forest.visits(slot)
+                if visits > course.nodes:
+                    course.take(forest.result(slot))
+                if visits >= nodes or forest.is_proven(slot):  # a proven tree gets no further
+                    forest.release(slot)
+                    del growing[slot]
+                else:
+                    forest.go_on(slot, visits + 1)
     return begun
 
 

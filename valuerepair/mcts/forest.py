@@ -100,28 +100,14 @@ class Forest:
         self._make_room_for(nodes)
         start_search(self._trees, slot, nodes, int(self._trees.slots[slot, layout.RANDOM]))
 
-    def step(
-        self, more: Callable[[object, SearchResult], int] = lambda tag, result: 0
-    ) -> list[tuple[object, SearchResult]]:
-        """One round: a leaf of every busy tree, one call of the evaluator. Returns tag and result of finished trees.
-
-        For a tree that has its visits, `more` gets both and returns the number of visits to grow to, 0 to finish it.
-        A proven tree does not grow: `more` is called again.
-        """
+    def step(self) -> list[tuple[object, SearchResult]]:
+        """One round: a leaf of every busy tree, one call of the evaluator. Returns tag and result of finished trees."""
         finished: list[tuple[object, SearchResult]] = []
         if not self.play_round():
             return finished
         for slot in np.flatnonzero(self._trees.slots[:, layout.STATE] == layout.DONE).tolist():
-            tag, result = self._tags[slot], self.result(slot, self._lines)
-            while nodes := more(tag, result):
-                if not self.is_proven(slot):  # a proven tree counts as searched to any number of visits
-                    self._make_room_for(nodes)
-                    # It is the same search: its counts go on.
-                    self._trees.slots[slot, [layout.LIMIT, layout.STATE]] = nodes, layout.SEARCHING
-                    break
-            else:
-                finished.append((tag, result))
-                self.release(slot)
+            finished.append((self._tags[slot], self.result(slot, self._lines)))
+            self.release(slot)
         return finished
 
     def play_round(self) -> bool:
