@@ -16,13 +16,13 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from valuerepair.judge.labelled import labels_of, names
 
 import valuerepair as vr
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.labelled import labels_of, names
-from valuerepair.judge.verdict import evidence
+from valuerepair.mining.verdict import evidence
 from valuerepair.report.show import board_lines
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import RunRecord

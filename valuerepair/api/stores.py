@@ -192,7 +192,7 @@ class MinedStore(Store):
             joined = with_labels(self, frame)
             joined = joined.assign(labels=pd.Series(names(joined), joined.index, object))
         if verdicts:
-            from valuerepair.judge import verdict
+            from valuerepair.mining import verdict
 
             joined = joined.join(verdict.evidence(self, frame))
         if outcomes:

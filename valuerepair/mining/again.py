@@ -1,6 +1,6 @@
 """Positions of a store that a deeper judge looks at again: candidates (`vr confirm`), or a sample of a comparison.
 
-Its values go into the store as any judge's; `judge.verdict` computes from them who was right.
+Its values go into the store as any judge's; `mining.verdict` computes from them who was right.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from valuerepair import stop
 from valuerepair.arrays import Ids
 from valuerepair.chess import values
 from valuerepair.errors import ValueRepairError, check_least
-from valuerepair.judge import verdict
+from valuerepair.mining import verdict
 from valuerepair.mining.judges import open_deeper
 from valuerepair.mining.search import Searched, Task, search
 from valuerepair.mining.summary import NOT_DONE, next_command
@@ -73,9 +73,9 @@ class Confirmed:
     """Second looks at the candidates of a question.
 
     `net` and `judge` are names, `alpha` and `q_from` of the first look. `done` is what this call searched, `workers` at
-    a time; `verdicts` is `judge.verdict.figures` of all looks, `cases` the `_WORST` worst candidates of each verdict by
-    disagreement, *net right* first, with Q and moves of net, judge and second look, for the side to move. `state` is
-    ``finished``, ``interrupted`` (by a signal) or ``limited`` (by the limit).
+    a time. `verdicts` is `mining.verdict.figures` of all looks; `cases` are the `_WORST` candidates of each verdict with
+    the largest disagreements, *net right* first, with Q and moves of net, judge and second look, for the side to move.
+    `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by the limit).
     """
 
     state: str

@@ -254,6 +254,11 @@ def neighbours(sources: Sources, rows: range, games: Sequence[Moves]) -> Neighbo
     of_rows = [(i, near) for i in rows for near in _around(sources, i, games[i])]
     starts = [sources.batch.start_fen[i] for i, _ in of_rows]
     boards, over = boards_after(starts, [near.moves for _, near in of_rows])
+    ended = -1  # a line leads nowhere once the game is over in it
+    for k, (i, near) in enumerate(of_rows):
+        over[k] |= ended == i and near.rank <= LONGEST_LINE
+        if over[k] and near.rank <= LONGEST_LINE:
+            ended = i
     board_keys, alive = keys(boards), np.flatnonzero(~over)
     index = alive[np.sort(np.unique(board_keys[alive], return_index=True)[1])]
     found = [of_rows[k] for k in index.tolist()]

@@ -25,8 +25,8 @@ from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.judge.labels import LABELS, NAMES, labels_of, masks
-from valuerepair.judge.verdict import VERDICTS, evidence
 from valuerepair.judge.weights import copies_by_weight
+from valuerepair.mining.verdict import VERDICTS, evidence
 from valuerepair.question import Question, is_candidate, no_deep_score
 from valuerepair.report import static_page, stats
 from valuerepair.report.drawing import lowess_line

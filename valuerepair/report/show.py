@@ -236,7 +236,7 @@ def _judged(
     import pandas as pd
 
     from valuerepair.judge.labels import labels_of, names
-    from valuerepair.judge.verdict import evidence
+    from valuerepair.mining.verdict import evidence
 
     cells = {name: row.get(name) for name in view.COLUMNS}
     cells |= {"moves": " ".join(row["moves"]), "pv": " ".join(row["pv"]), "disagreement": disagreement}

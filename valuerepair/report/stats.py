@@ -16,8 +16,8 @@ from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.intervals import Rate, loose_bound_words, mean_interval, rate_lines, weighted, wilson
-from valuerepair.judge import verdict
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY, labels_of, masks, names
+from valuerepair.mining import verdict
 from valuerepair.mining.screening import screened_of
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import alpha as alphas
