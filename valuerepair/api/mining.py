@@ -16,11 +16,11 @@ from valuerepair.api.calls import (
     opened_store,
     paths_of,
     plain,
+    recorded_command,
     resolved,
     shown_progress,
     split_of,
 )
-from valuerepair.command import recorded_command
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.question import Question, Worst
 

@@ -12,10 +12,9 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from valuerepair import outputs
 from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, shown_progress, split_of
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import written_whole
+from valuerepair.files import check_output, written_whole
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def export(
     # A wrong path of the file is reported before a large store is read.
     form = "jsonl" if file is None else format_of(file)
     if file is not None:
-        outputs.check_output(file)
+        check_output(file)
     with opened_store(store) as opened:
         resolved_question = resolved(opened, question)
         rows = (

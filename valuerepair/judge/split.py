@@ -27,8 +27,7 @@ from valuerepair.chess.origins import BESIDE, OriginGame
 from valuerepair.chess.positions import decode_moves
 from valuerepair.chess.rows import Boards
 from valuerepair.errors import UsageError, ValueRepairError, check_word, one_line
-from valuerepair.files import written_whole
-from valuerepair.inputs import Record, Whole, read_json
+from valuerepair.files import read_json, written_whole
 from valuerepair.judge.openings import (
     MAX_PLIES,
     UNKNOWN,
@@ -544,17 +543,16 @@ def read_split(path: str | os.PathLike[str]) -> Split:
     """The split of a file that `write_split` wrote. Raises UsageError for a missing file, ValueRepairError for another
     kind of file and for invalid values."""
     try:
-        written = read_json(path, _SplitFile, "a split that vr split wrote")
-        return Split(**{option.name: getattr(written, option.name) for option in fields(Split)})
+        written = read_json(path, "a split that vr split wrote")
+        names = {"version", *(option.name for option in fields(Split))}
+        if odd := names ^ written.keys():
+            raise ValueRepairError(f"{path}: is not a split that vr split wrote: {one_line(', '.join(sorted(odd)))}")
+        values = {**written, "openings": tuple(written["openings"]), "materials": tuple(written["materials"])}
+        del values["version"]
+        return Split(**values)
+    except TypeError as error:
+        raise ValueRepairError(f"{path}: is not a split that vr split wrote: {one_line(error)}") from None
     except UsageError as error:
         raise ValueRepairError(f"{path}: {one_line(error)}") from None
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}; vr split writes one") from None
-
-
-class _SplitFile(Record):
-    version: str
-    games: float
-    openings: tuple[str, ...]
-    materials: tuple[str, ...]
-    seed: Whole

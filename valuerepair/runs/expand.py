@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.arrays import Moves
 from valuerepair.chess.positions import boards, phases
 from valuerepair.chess.progress import Progress, format_duration, format_rate
@@ -183,7 +183,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
 
     def _feed(self) -> None:
         """Plans batches as far as possible, and keeps the engines busy."""
-        while not signals.count() and not self._over and self._searches.may_plan:
+        while not stop.asked() and not self._over and self._searches.may_plan:
             if self._window_requested and self._window is None:
                 break  # the plan depends on the neighbours that the net evaluates
             self._plan()

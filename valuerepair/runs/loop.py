@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import chess
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.chess.positions import Position
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
@@ -142,18 +142,18 @@ class Loop:
 
     def work(self) -> str:
         """Works until all is done, or a limit or a signal ends the run; returns its state."""
-        while not signals.count() and self._is_at_work:
+        while not stop.asked() and self._is_at_work:
             self._feed()
             if self._is_at_work:
                 self._handle_next()
-        if signals.count():
+        if stop.asked():
             self._wind_down()
             return "interrupted"
         return self._end()
 
     def taking_signals(self) -> AbstractContextManager[None]:
         """A context in which a signal ends `work` and nothing else."""
-        return signals.left_to_loop(lambda: self._events.put(None))  # wakes the loop
+        return stop.flag()
 
     def _handle_next(self) -> None:
         """Waits briefly for an event and handles it; commits and shows the progress if they are due."""
@@ -168,15 +168,14 @@ class Loop:
             self._show()
 
     def _handle(self, event: Any) -> None:
-        if event is not None:
-            self._take_event(event)
+        self._take_event(event)
 
     def _wind_down(self) -> None:
-        """Ends after a signal: waits for the searches in flight until a deadline, or until a second signal."""
+        """Ends after a signal: waits for the searches in flight until a deadline."""
         running = self._cancel()
-        self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again abandons them")
+        self._progress.say(f"stopping: waiting for {running} searches in flight; Ctrl-C again ends at once")
         deadline = time.monotonic() + _GRACE_S
-        while self._is_waiting and signals.count() < 2 and time.monotonic() < deadline:
+        while self._is_waiting and time.monotonic() < deadline:
             with contextlib.suppress(Empty):
                 self._handle(self._events.get(timeout=0.1))
         self._store.commit()
@@ -315,7 +314,7 @@ class StoredSearches(SearchLoop[Look]):
         return next(self._looks_to_come, None)
 
     def _feed(self) -> None:
-        while not signals.count() and len(self._searching) < self._oracle.capacity:
+        while not stop.asked() and len(self._searching) < self._oracle.capacity:
             if (following := self._next()) is None:
                 self._is_over = True
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,7 +11,6 @@ from typing import Any
 from valuerepair.archives.open import find_sources
 from valuerepair.archives.options import SampleOptions
 from valuerepair.errors import check_least
-from valuerepair.identity import set_options
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question
 from valuerepair.screening.model import ScreenOptions
@@ -67,13 +67,19 @@ def sampling_options(sample: SampleOptions) -> dict[str, Any]:
     Of later options only those that differ from their defaults are named, so that runs that began before an option
     existed are still the same work.
     """
-    options = _ALWAYS_NAMED | set_options(sample)
+    plain = _plain(SampleOptions())
+    options = _ALWAYS_NAMED | {name: value for name, value in _plain(sample).items() if value != plain[name]}
     options.pop("threads", None)  # the number of reading threads does not change the sample
     if sample.recorded is not None:
         options["recorded"] = asdict(sample.recorded)
     if sample.off_game is not None:
         options["off_game"] = sample.shares_beside
     return options
+
+
+def _plain(options: SampleOptions) -> dict[str, Any]:
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(options)))
+    return plain
 
 
 def mining_work(

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.positions import PositionBatch
@@ -63,7 +63,7 @@ class SampledRun(Loop):
     def _take_event(self, event: Event) -> None:
         if isinstance(event, Evaluated):
             self._take_values(event)
-        elif signals.count():
+        elif stop.asked():
             return  # positions that were read in the meantime are left to the next run
         elif isinstance(event, Sampled):
             self._take_chunk(event)

@@ -15,12 +15,12 @@ from functools import cache
 from types import NoneType
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from valuerepair.chess.origins import KINDS
 from valuerepair.chess.positions import PHASES
-from valuerepair.errors import ValueRepairError
-from valuerepair.inputs import from_json
+from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.store import schema
 from valuerepair.store.rows import STEPS
 
@@ -104,6 +104,14 @@ def _read_by(read: Callable[[str], object]) -> Kind:
         return None
 
     return Kind(str, "a text", check=check)
+
+
+def from_json(text: str | bytes, kind: Any, where: str) -> Any:
+    """A JSON text as a value of a type. Raises ValueRepairError, whose message begins with `where`."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ValueRepairError(f"{where}: {one_line(error)}") from None
 
 
 def _json(kind: Any) -> Kind:

@@ -23,9 +23,9 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import stop
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed
-from valuerepair.signals import close_when_leaving
 from valuerepair.store import schema
 from valuerepair.store.cells import JSON, Column, check_histories, columns, columns_of, rows_in_doubt
 
@@ -372,6 +372,18 @@ def check_file(path: str, *, create: bool, advice: str = "give another --db") ->
     return True
 
 
+_readers = WeakSet["StoreConnection"]()
+
+
+def _close_readers() -> None:
+    for connection in [*_readers]:
+        with suppress(sqlite3.Error):  # of another thread
+            connection.close()
+
+
+stop.at_exit(_close_readers)  # readers, too, leave files beside a store
+
+
 def connect(path: str, write: bool, *, is_raw: bool = False) -> StoreConnection:
     """A connection in autocommit mode that refuses to write unless `write`; `is_raw` as in `StoreConnection`."""
     if write:
@@ -379,7 +391,7 @@ def connect(path: str, write: bool, *, is_raw: bool = False) -> StoreConnection:
     if os.access(os.path.dirname(os.path.realpath(path)), os.W_OK) and os.access(path, os.W_OK):
         # Not mode=ro: such a connection could not remove the -wal and -shm files that it makes.
         connection = _open(path, "rw", is_raw)
-        close_when_leaving(connection)
+        _readers.add(connection)
         connection.execute("PRAGMA query_only = ON")
         return connection
     # Readers of a WAL file need its -shm file. If none can be made and no writer left one, the file cannot change.

@@ -10,18 +10,15 @@ import logging
 import os
 import shlex
 import sqlite3
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from valuerepair import outputs
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import sync, written_whole
-from valuerepair.signals import last_check
+from valuerepair.files import check_folder, scratch_folder, written_whole
 from valuerepair.store import db_option, schema
 from valuerepair.store.connection import LOGS, StoreConnection
 from valuerepair.store.merge_rows import Sources, add_catalogue, add_positions, merge_values
@@ -105,8 +102,6 @@ def merge(paths: Sequence[str], target: str, progress: Progress | None = None) -
                 _merge_new(sources, os.fspath(partial), merged, progress)
                 if os.path.exists(target):
                     raise ValueRepairError(f"{target} was created by another process meanwhile; nothing was kept")
-                sync(partial)
-                last_check()
         else:
             _merge_into(sources, target, merged, progress)
     if merged.rows.get("alpha_fits") and len(merged.sources) > 1:
@@ -119,7 +114,7 @@ def _check_target(target: str, *, new: bool) -> None:
     folder = os.path.dirname(os.path.realpath(target))
     if not os.path.isdir(folder):
         raise UsageError(f"{target}: there is no folder {folder}; make it, or give another --output")
-    outputs.check_folder(folder)
+    check_folder(folder)
     for old_log in (os.path.realpath(target) + end for end in LOGS if new):
         # SQLite would replay it into the new store and overwrite its pages.
         if os.path.exists(old_log):
@@ -164,8 +159,7 @@ def _merge_new(sources: Sequence[SourceStore], path: str, merged: Merged, progre
 def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progress: Progress) -> None:
     """Merges into a store in one transaction; several sources are merged into one first."""
     if len(sources) > 1:
-        folder = os.path.dirname(os.path.realpath(into))
-        with tempfile.TemporaryDirectory(prefix=os.path.basename(into) + ".", suffix=".part", dir=folder) as scratch:
+        with scratch_folder(into) as scratch:
             all_sources = os.path.join(scratch, "all.db")
             Path(all_sources).touch()
             # `merged` keeps the contradictions between the sources.
@@ -194,8 +188,7 @@ def _merge_into(sources: Sequence[SourceStore], into: str, merged: Merged, progr
 @contextmanager
 def _workspace(connection: StoreConnection, target: str) -> Iterator[None]:
     """A file next to the target for temporary tables, as ``work``: they grow with the stores, and memory does not."""
-    folder = os.path.dirname(os.path.realpath(target))
-    with tempfile.TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as scratch:
+    with scratch_folder(target) as scratch:
         connection.execute("ATTACH ? AS work", (address_of(os.path.join(scratch, "work.db")) + "?mode=rwc",))
         try:
             connection.execute("PRAGMA work.journal_mode = OFF")

@@ -7,12 +7,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from tempfile import TemporaryDirectory
 from typing import TypeAlias
 from urllib.parse import quote
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.signals import holding
+from valuerepair.files import scratch_folder
 from valuerepair.store import schema
 from valuerepair.store.cells import columns_of
 from valuerepair.store.connection import check_file, log_sizes
@@ -37,7 +36,6 @@ class SourceStore:
             )
 
 
-@holding
 @contextmanager
 def open_sources(paths: Sequence[str], target: str) -> Iterator[list[SourceStore]]:
     """The stores at `paths`, to be attached by their addresses; copies are next to `target` as long as this is open.
@@ -57,8 +55,7 @@ def open_sources(paths: Sequence[str], target: str) -> Iterator[list[SourceStore
         status = os.stat(target)
         if (same := by_file.get((status.st_dev, status.st_ino))) is not None:
             raise UsageError(f"{same} is both merged and merged into; name it once")
-    folder = os.path.dirname(os.path.realpath(target))
-    with TemporaryDirectory(prefix=os.path.basename(target) + ".", suffix=".part", dir=folder) as copies:
+    with scratch_folder(target) as copies:
         yield [_open(path, os.path.join(copies, f"{i}.db")) for i, path in enumerate(paths)]
 
 
