@@ -12,10 +12,9 @@ ROOT = Path(valuerepair.__file__).parent
 
 # From the ground up, each a module or a package directly below valuerepair/; rooms of one floor may use each other.
 FLOORS = (
-    {"command", "errors", "signals", "arrays", "version"},
-    {"identity", "outputs"},
+    {"errors", "stop", "arrays", "version"},
     {"text"},
-    {"files", "cores", "inputs", "intervals"},
+    {"files", "cores", "intervals"},
     {"chess"},
     {"question"},
     {"archives", "nets"},

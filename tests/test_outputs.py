@@ -15,8 +15,7 @@ import pytest
 from tests.cli_tree import LEAVES, SAMPLE, options_of, vr
 from valuerepair.cli.files import Output
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import claimed, whole_folder, written_whole
-from valuerepair.outputs import MADE_AGAIN, check_folder, check_output
+from valuerepair.files import MADE_AGAIN, check_folder, check_output, claimed, whole_folder, written_whole
 from valuerepair.store.store import Store
 
 Captured = pytest.CaptureFixture[str]
@@ -139,23 +138,26 @@ def test_a_device_is_never_replaced(tmp_path: Path) -> None:
     assert not Path("/dev/null").is_file()
 
 
-def test_what_a_killed_process_left_of_a_new_folder_is_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole", ["written_whole", "whole_folder"])
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not(tmp_path: Path, whole: str) -> None:
     program = (
-        "import os, sys, signal\nfrom valuerepair.files import whole_folder\n"
-        "with whole_folder(sys.argv[1]) as partial:\n"
-        "    (partial / 'chunk').touch()\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"import os, sys, signal\nfrom valuerepair.files import {whole} as whole\n"
+        "with whole(sys.argv[1]) as partial:\n    print(partial.name, flush=True)\n"
+        "    os.kill(os.getpid(), getattr(signal, sys.argv[2]))\n"
     )
-    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path / "out")], check=False)
+    command = [sys.executable, "-c", program, str(tmp_path / "out")]
+    killed = subprocess.run([*command, "SIGKILL"], check=False, stdout=subprocess.PIPE, text=True)
     assert killed.returncode == -signal.SIGKILL
-    assert os.listdir(tmp_path)
-    (tmp_path / ".out.mine.part").mkdir()
-    with whole_folder(tmp_path / "out.a") as beside, whole_folder(tmp_path / "out") as partial:
-        assert beside.exists()
+    living = subprocess.Popen([*command, "SIGSTOP"], stdout=subprocess.PIPE, text=True)
+    assert living.stdout is not None
+    name = living.stdout.readline().strip()
+    assert os.listdir(tmp_path) == [name]
+    living.kill()
+    living.wait()
+    with whole_folder(tmp_path / "new") as partial:
         (partial / "chunk").touch()
-        with pytest.raises(ValueRepairError, match="another process"), whole_folder(tmp_path / "out"):
-            pytest.fail("two at once")
-    assert sorted(os.listdir(tmp_path)) == [".out.mine.part", "out", "out.a"]
-    with pytest.raises(UsageError, match="not empty"), whole_folder(tmp_path / "out"):
+    assert os.listdir(tmp_path) == ["new"]
+    with pytest.raises(UsageError, match="not empty"), whole_folder(tmp_path / "new"):
         pytest.fail("began")
 
 
@@ -164,11 +166,9 @@ def test_where_the_file_system_has_no_locks_it_is_said(tmp_path: Path, monkeypat
         raise OSError(95, "not supported")
 
     monkeypatch.setattr("fcntl.flock", no_lock)
-    with whole_folder(tmp_path / "out") as partial:
-        (partial / "chunk").touch()
     with pytest.raises(ValueRepairError, match="no locks"), claimed(tmp_path / "lock"):
         pytest.fail("began")
-    assert os.listdir(tmp_path) == ["out"]
+    assert os.listdir(tmp_path) == []
 
 
 def test_no_store_is_made_of_another_file(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ import pytest
 
 import valuerepair as vr
 from tests.merge_stores import NODES, Row, write_store
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import claimed
 from valuerepair.pipeline import run as running
@@ -242,7 +242,7 @@ def test_defaults_of_the_machine_do_not_reach_the_stages(
     assert "VR_MINE_SEED" not in commands.env["mine"]
     assert commands.env["mine"]["VALUEREPAIR_STOCKFISH"] == "none"
     # The repair says what comes next.
-    assert all(signals.STAGE in env for env in commands.env.values())
+    assert all(stop.STAGE in env for env in commands.env.values())
     assert commands.env.keys() == {"mine", "split", "books", "train", "compare", "match"}
 
 

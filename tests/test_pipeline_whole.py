@@ -33,7 +33,7 @@ pytest.importorskip("optax")
 import valuerepair as vr
 from tests import random_nets
 from tests.vr_runs import here
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.judge.split import PARTS
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
@@ -75,11 +75,11 @@ def stages_here(folder: Path) -> Iterator[None]:
         words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]
     ) -> tuple[int, bool]:
         assert words[:3] == [sys.executable, "-m", "valuerepair"]
-        assert env == {**os.environ, signals.STAGE: "1"}
+        assert env == {**os.environ, stop.STAGE: "1"}
         if notes(folder)[-1]["name"] == APART:
             return apart(words, out, lock, env)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(signals.STAGE, env[signals.STAGE])
+            patch.setenv(stop.STAGE, env[stop.STAGE])
             done = here(*words[3:], cwd=Path.cwd())
         assert "next: " not in done.stdout
         if not isinstance(out, int | None):

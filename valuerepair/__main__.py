@@ -2,9 +2,9 @@
 
 import os
 
-from valuerepair import signals
+from valuerepair import stop
 
-signals.install()  # before the other imports, which take a while
+stop.install()  # before the other imports, which take a while
 
 
 def main() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Iterable
 from numbers import Real
 
@@ -63,6 +65,22 @@ def pairs_of(items: Iterable[str], where: str, hint: str, may_be_empty: tuple[st
             raise UsageError(f"{where}{name}={value[:40]!r}: must be printable characters")
         pairs.append((name, value))
     return pairs
+
+
+def settings_of(text: str) -> list[str]:
+    """The settings of a text, separated by commas; a comma inside a value is written ``\\,``."""
+    return [item.replace("\\,", ",").strip() for item in re.split(r"(?<!\\),", text)] if text else []
+
+
+def finite(text: str, where: str) -> float:
+    """A finite number. Raises UsageError, whose message begins with `where`."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UsageError(f"{where}: must be a number")
+    return number
 
 
 def check_least(name: str, number: float | None, least: int = 1) -> None:

@@ -1,13 +1,15 @@
-"""The cache folder; files and folders that appear complete or not at all; files that one process locks."""
+"""Files: what may be written where, files and folders that appear whole or not at all, locks, the cache folder."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import gzip
 import hashlib
 import io
+import itertools
+import json
 import os
+import platform
 import re
 import secrets
 import shutil
@@ -15,43 +17,19 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from valuerepair import stop
 from valuerepair.errors import UsageError, ValueRepairError, one_line
-from valuerepair.outputs import check_folder
-from valuerepair.signals import holding, last_check
 from valuerepair.text import size_words
 
-_SYNCS = 16  # files that wait for the disk at once
-_NO_FLOCK = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK)  # of file systems without locks
+# Pages, plots, tables and splits, which a store gives again. A store, a net or an archive is never replaced.
+MADE_AGAIN = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet", ".json")
+PLOTS = ("png", "svg", "pdf")
 
-
-def cache_folder(part: str) -> Path:
-    """The folder of one part of the cache, made if needed.
-
-    ``$VALUEREPAIR_CACHE``, else ``$XDG_CACHE_HOME/valuerepair``, else ``~/.cache/valuerepair``. Raises
-    ValueRepairError when it cannot be made.
-    """
-    try:
-        folder = cache_root() / part
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ValueRepairError(
-            f"the cache folder cannot be made: {reason}; set VALUEREPAIR_CACHE to a folder you can write to"
-        ) from None
-    return folder
-
-
-def cache_root() -> Path:
-    """The folder of the cache with all its parts; it is not created."""
-    if folder := os.environ.get("VALUEREPAIR_CACHE", ""):
-        return Path(folder).expanduser().absolute()
-    xdg = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification says to ignore relative paths.
-    return (Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache") / "valuerepair"
+# -- reading ----------------------------------------------------------------------------------------------------------
 
 
 def file_sha256(path: str) -> str:
@@ -73,19 +51,16 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """
     # Without O_NONBLOCK a named pipe would wait here for its writer.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or socket"
-        raise ValueRepairError(f"{os.fspath(path)}: is {kind}, not a file")
+        raise ValueRepairError(f"{os.fspath(path)}: is a folder, pipe or device, not a file")
     return os.fdopen(descriptor, "rb")
 
 
 def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     """The bytes of a regular file. Raises as `open_regular`, and ValueRepairError for more than `most` bytes."""
     with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        content = file.read(min(size, most) + 1)  # bounded also for a file that grows or reports a wrong size
+        content = file.read(most + 1)
     if len(content) > most:
         raise ValueRepairError(f"{os.fspath(path)}: has more than {most >> 20} MiB, which is too large for its kind")
     return content
@@ -119,140 +94,49 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     return tables
 
 
-@holding
-@contextlib.contextmanager
-def written_whole(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """A hidden file next to `target` that becomes `target` when the block ends well, and vanishes otherwise.
+def read_json(path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
+    """The object in a JSON file that is `expected`, such as ``a split that vr split wrote``.
 
-    It is on the disk before it gets its name. If two processes write the same file at once, both succeed, and readers
-    see one complete file or none. A link stays and its target is replaced. Raises OSError with the name of `target`,
-    UsageError for a pipe or a device.
+    Raises OSError if the file cannot be read, ValueRepairError if it holds something else.
     """
-    name, path = os.fspath(target), Path(os.path.realpath(target))
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{name}: is not a file; give another name")
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # the umask sets its permissions
-        yield partial
-        sync(partial)
-        os.replace(partial, path)
-    except OSError as error:
-        # The error of a full disk has no file name, and the name of the hidden file tells the user nothing.
-        if error.errno is not None and error.filename in (None, os.fspath(partial)):
-            raise type(error)(error.errno, error.strerror, name) from error
-        raise
-    finally:
-        partial.unlink(missing_ok=True)
+        content = json.loads(Path(path).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueRepairError(f"{os.fspath(path)}: is not {expected}: {one_line(error)}") from None
+    if not isinstance(content, dict):
+        raise ValueRepairError(f"{os.fspath(path)}: is not {expected}")
+    return content
 
 
-def sync(path: Path) -> None:
-    """Waits until the file is on the disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDWR)  # Windows does not sync a file that is open for reading only
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+# -- what may be written where ----------------------------------------------------------------------------------------
 
 
-def sync_all(paths: Iterable[Path]) -> None:
-    """As `sync`, for many files, several at once: the disk then writes their entries together."""
-    with ThreadPoolExecutor(_SYNCS) as pool:
-        for _ in pool.map(sync, paths):
-            pass
+def check_output(path: str | os.PathLike[str]) -> None:
+    """Raises UsageError unless a file can be written at `path` without the loss of another one."""
+    name = os.fspath(path)
+    place = Path(os.path.realpath(path))  # a link stays, its target is replaced
+    if name == "-":
+        raise UsageError("-: give the name of a file")
+    if place.is_dir():
+        raise UsageError(f"{name}: is a folder; give the name of a file")
+    if place.exists() and not (place.is_file() and name.lower().endswith(MADE_AGAIN)):
+        raise UsageError(f"{name}: already exists; remove it, or give another name")
+    if not place.parent.is_dir():
+        raise UsageError(f"{name}: there is no folder {place.parent}; make it, or give another name")
+    check_folder(place.parent, name)
 
 
-@holding
-@contextlib.contextmanager
-def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
-    """The descriptor of a file that is locked against other processes until the block ends; made if missing.
-
-    The kernel unlocks it when the process dies. A file that is empty at the end is removed. Raises `HeldError` if
-    another process holds the lock, OSError if the file cannot be opened (with EINVAL if it is not a regular file),
-    ValueRepairError on a system or file system without such locks.
-    """
-    no_locks = "has no locks that end with their process (flock), which long runs need"
-    try:
-        import fcntl
-    except ImportError:
-        raise ValueRepairError(f"{path}: this system {no_locks}; use Linux, macOS, or WSL on Windows") from None
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "is not a regular file", os.fspath(path))
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise HeldError(os.pread(descriptor, 80, 0)) from None
-            except OSError as error:
-                if error.errno not in _NO_FLOCK:
-                    raise
-                if os.fstat(descriptor).st_size == 0:
-                    Path(path).unlink(missing_ok=True)
-                raise ValueRepairError(f"{path}: this file system {no_locks}; give a place on another disk") from None
-            # Otherwise its last holder removed the file after it was opened here: open it again.
-            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                try:
-                    yield descriptor
-                finally:
-                    if os.fstat(descriptor).st_size == 0:
-                        Path(path).unlink(missing_ok=True)
-                return
-        finally:
-            os.close(descriptor)
-
-
-class HeldError(Exception):
-    """Another process holds the lock of a file that should be `claimed`; `content` is the beginning of the file."""
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__("another process holds the file")
-        self.content = content
-
-
-@holding
-@contextlib.contextmanager
-def whole_folder(out: str | Path) -> Iterator[Path]:
-    """The folder to write to; it becomes `out` when the block ends well, and vanishes otherwise.
-
-    Its files are on the disk before it gets its name, except hard links, whose files others wrote. Raises UsageError if
-    `out` is a file or a folder that is not empty, ValueRepairError if nothing can be written (no permission, disk
-    full), or if another process is writing it.
-    """
-    check_new_folder(out)
-    target = Path(os.path.realpath(out))
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    with contextlib.ExitStack() as lock:
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(ValueRepairError):  # without locks, leftovers of killed runs stay
-                lock.enter_context(claimed(target.with_name(f".{target.name}.lock")))
-                _remove_leftovers(target)
-            partial.mkdir()
-        except HeldError:
-            raise ValueRepairError(f"{out}: another process is writing it; give another name") from None
-        except OSError as error:
-            raise ValueRepairError(f"{out}: cannot be written: {error.strerror or error}") from None
-        try:
-            yield partial
-            sync_all(path for path in partial.rglob("*") if path.is_file() and path.stat().st_nlink == 1)
-            check_empty(target, out)
-            last_check()
-            os.rename(partial, target)
-        except OSError as error:
-            failed_path = error.filename or out
-            raise ValueRepairError(f"{failed_path}: {error.strerror or error}; nothing was written to {out}") from None
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Removes what killed runs left next to the new folder."""
-    part = re.compile(re.escape(f".{target.name}.") + r"[0-9a-f]{8}\.part")
-    for path in target.parent.iterdir():
-        if part.fullmatch(path.name):
-            shutil.rmtree(path, ignore_errors=True)
+def check_folder(path: str | os.PathLike[str], name: str = "") -> None:
+    """Raises UsageError, which begins with `name` or the path, unless `path` is a writable folder, or can be made."""
+    name, place = name or os.fspath(path), Path(os.path.realpath(path))
+    if not name:
+        raise UsageError("the name of a folder is empty; give one, or . for the current one")
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir():
+        raise UsageError(f"{name}: {place} is a file, not a folder; give another name")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UsageError(f"{name}: the folder {place} cannot be written to; give another name")
 
 
 def check_new_folder(out: str | os.PathLike[str], inputs: Iterable[str] = ()) -> None:
@@ -269,12 +153,11 @@ def check_new_folder(out: str | os.PathLike[str], inputs: Iterable[str] = ()) ->
 
 
 def check_empty(target: Path, out: str | os.PathLike[str]) -> None:
-    """Raises UsageError unless `target` is free: missing, or an empty folder. `out` is the user's text."""
-    if target.is_dir():
-        if any(target.iterdir()):
-            raise UsageError(f"{out}: the folder is not empty; give a new one")
-    elif target.exists():
+    """Raises UsageError unless `target` is missing or an empty folder. `out` is the user's text."""
+    if target.exists() and not target.is_dir():
         raise UsageError(f"{out}: is a file, not a folder")
+    if target.exists() and any(target.iterdir()):
+        raise UsageError(f"{out}: the folder is not empty; give a new one")
 
 
 def check_room(target: Path, needed: int) -> None:
@@ -282,3 +165,182 @@ def check_room(target: Path, needed: int) -> None:
     free = shutil.disk_usage(target).free
     if needed > free:
         raise ValueRepairError(f"{target.parent}: {size_words(needed)} are needed, {size_words(free)} are free")
+
+
+# -- files and folders that appear whole ------------------------------------------------------------------------------
+
+# Machines may share a folder: only this one knows which of its own processes live.
+_HOST = f"{zlib.crc32(platform.node().encode()):08x}"
+_RUN = f"{os.getpid()}-{secrets.token_hex(3)}"
+_PART = re.compile(rf"\..+\.{_HOST}-((\d+)-[0-9a-f]{{6}})-\d+\.part")
+_numbers = itertools.count()
+_tidied = set[Path]()
+
+
+def partial_beside(target: Path) -> Path:
+    """A new hidden name beside `target`, for what is not whole yet. Removes what dead processes left beside it."""
+    folder = target.parent
+    if folder not in _tidied and folder.is_dir():
+        _tidied.add(folder)
+        for entry in os.scandir(folder):
+            if (part := _PART.fullmatch(entry.name)) and part[1] != _RUN and not _is_alive(int(part[2])):
+                _remove(Path(entry.path))
+    return target.with_name(f".{target.name}.{_HOST}-{_RUN}-{next(_numbers)}.part")
+
+
+def _is_alive(process: int) -> bool:
+    if process == os.getpid():  # a dead one had the same number
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+@contextmanager
+def written_whole(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """A hidden file next to `target` that becomes `target` when the block ends well, and vanishes otherwise.
+
+    It is on the disk before it gets its name. If two processes write the same file at once, both succeed, and readers
+    see one complete file or none. A link stays and its target is replaced. Raises OSError with the name of `target`,
+    UsageError for a pipe or a device.
+    """
+    name, path = os.fspath(target), Path(os.path.realpath(target))
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{name}: is not a file; give another name")
+    partial = partial_beside(path)
+    with stop.undoing(lambda: _remove(partial)):
+        try:
+            os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # the umask sets its permissions
+            yield partial
+            with partial.open("rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except OSError as error:
+            # The error of a full disk has no file name, and the name of the hidden file tells the user nothing.
+            if error.errno is not None and error.filename in (None, os.fspath(partial)):
+                raise type(error)(error.errno, error.strerror, name) from error
+            raise
+        finally:
+            _remove(partial)
+
+
+@contextmanager
+def whole_folder(out: str | Path) -> Iterator[Path]:
+    """The folder to write to; it becomes `out` when the block ends well, and vanishes otherwise.
+
+    Raises UsageError if `out` is a file or a folder that is not empty, ValueRepairError if nothing can be written (no
+    permission, disk full).
+    """
+    check_new_folder(out)
+    target = Path(os.path.realpath(out))
+    try:
+        with scratch_folder(target) as partial:
+            yield partial
+            os.sync()  # once for all files: one fsync after the other takes minutes for 100,000 chunks
+            check_empty(target, out)
+            os.rename(partial, target)
+    except OSError as error:
+        failed_path = error.filename or out
+        raise ValueRepairError(f"{failed_path}: {error.strerror or error}; nothing was written to {out}") from None
+
+
+@contextmanager
+def scratch_folder(beside: str | os.PathLike[str]) -> Iterator[Path]:
+    """A hidden folder beside this file or folder, which vanishes at the end of the block. Raises OSError."""
+    folder = partial_beside(Path(os.path.realpath(beside)))
+    with stop.undoing(lambda: _remove(folder)):
+        try:
+            folder.mkdir(parents=True)
+            yield folder
+        finally:
+            _remove(folder)
+
+
+class HeldError(Exception):
+    """Another process holds the lock of a file that should be `claimed`; `content` is the beginning of the file."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__("another process holds the file")
+        self.content = content
+
+
+@contextmanager
+def claimed(path: str | os.PathLike[str]) -> Iterator[int]:
+    """The descriptor of a file that is locked against other processes until the block ends; made if missing.
+
+    The kernel unlocks it when the process dies. A file that is empty at the end is removed. Raises `HeldError` if
+    another process holds the lock, OSError if the file cannot be opened, ValueRepairError where there are no locks.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        raise ValueRepairError(f"{path}: this system has no flock; use Linux, macOS, or WSL on Windows") from None
+
+    def remove_if_empty() -> None:
+        if os.fstat(descriptor).st_size == 0:
+            Path(path).unlink(missing_ok=True)
+
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "is not a regular file", os.fspath(path))
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise HeldError(os.pread(descriptor, 80, 0)) from None
+            except OSError as error:
+                remove_if_empty()
+                no_locks = f"this file system has no locks ({error.strerror}), which long runs need"
+                raise ValueRepairError(f"{path}: {no_locks}; give a place on another disk") from None
+            # Otherwise its last holder removed the file after it was opened here: open it again.
+            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                with stop.undoing(remove_if_empty):
+                    try:
+                        yield descriptor
+                    finally:
+                        remove_if_empty()
+                return
+        finally:
+            os.close(descriptor)
+
+
+# -- the cache --------------------------------------------------------------------------------------------------------
+
+
+def cache_folder(part: str) -> Path:
+    """The folder of one part of the cache, made if needed.
+
+    ``$VALUEREPAIR_CACHE``, else ``$XDG_CACHE_HOME/valuerepair``, else ``~/.cache/valuerepair``. Raises
+    ValueRepairError when it cannot be made.
+    """
+    try:
+        folder = cache_root() / part
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ValueRepairError(
+            f"the cache folder cannot be made: {reason}; set VALUEREPAIR_CACHE to a folder you can write to"
+        ) from None
+    return folder
+
+
+def cache_root() -> Path:
+    """The folder of the cache with all its parts; it is not created."""
+    if folder := os.environ.get("VALUEREPAIR_CACHE", ""):
+        return Path(folder).expanduser().absolute()
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification says to ignore relative paths.
+    return (Path(xdg) if os.path.isabs(xdg) else Path.home() / ".cache") / "valuerepair"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -59,6 +61,17 @@ def shown_progress(label: str, unit: str, *, quiet: bool, own_eta: bool = False)
         elsewhere = quiet or logging.getLogger("valuerepair").handlers
         with nullcontext() if elsewhere else remarks_to(progress.say):
             yield progress
+
+
+def recorded_command(*words: str) -> str:
+    """What a run is recorded under: the typed command line, or in Python the command of these `words`."""
+    if "click" in sys.modules:
+        import click
+
+        context = click.get_current_context(silent=True)
+        if context is not None and context.find_root().info_name == "vr":
+            return shlex.join(["vr", *sys.argv[1:]])
+    return f"{shlex.join(['vr', *words])} (from Python)"
 
 
 def finished(result: Result, interrupted: bool) -> Result:

@@ -7,8 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from valuerepair.api.calls import Asked, Path, asked_with, opened_store, paths_of, plain, resolved
-from valuerepair.command import recorded_command
+from valuerepair.api.calls import Asked, Path, asked_with, opened_store, paths_of, plain, recorded_command, resolved
 
 if TYPE_CHECKING:
     import pandas as pd

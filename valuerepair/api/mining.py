@@ -8,8 +8,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from valuerepair.api.calls import Asked, Path, finished, opened_store, paths_of, resolved, shown_progress
-from valuerepair.command import recorded_command
+from valuerepair.api.calls import (
+    Asked,
+    Path,
+    finished,
+    opened_store,
+    paths_of,
+    recorded_command,
+    resolved,
+    shown_progress,
+)
 from valuerepair.question import Question
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from valuerepair import outputs
-from valuerepair.api.calls import Path, finished, shown_progress
-from valuerepair.command import recorded_command
+from valuerepair.api.calls import Path, finished, recorded_command, shown_progress
 from valuerepair.errors import UsageError
+from valuerepair.files import check_output
 from valuerepair.question import DEFAULT_THRESHOLD
 
 if TYPE_CHECKING:
@@ -159,8 +158,8 @@ def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool) ->
 
     path, options = pathlib.Path(folder), options or ExperimentOptions()
     if path.exists():
-        outputs.check_output(path / TABLE)
-        outputs.check_output(path / PLOT)
+        check_output(path / TABLE)
+        check_output(path / PLOT)
     openings, book = choose_openings(options.openings, options.lines)
     return Experiment(path, openings, book, options.nodes, options.games, options.net, quiet=quiet)
 

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.api.calls import (
     Path,
     Stored,
@@ -85,7 +85,7 @@ def train(
             quiet=quiet,
         )
     except KeyboardInterrupt:
-        if not signals.is_stage():
+        if not stop.is_stage():
             log.info("not done yet: run the same command again to resume")
         raise
     changed = training.about["written"]["changed"]
@@ -150,7 +150,7 @@ def write_chunks(
     complete tars kept. The result has `lines()`, the output of `vr chunks`, and `broken_off`, archives that break off.
     Raises ValueRepairError and UsageError.
     """
-    from valuerepair.outputs import check_folder
+    from valuerepair.files import check_folder
     from valuerepair.training.chunk_files import hold_chunks
 
     paths, question = paths_of(sources), question or Question()

@@ -13,10 +13,9 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from valuerepair import outputs
 from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, shown_progress
 from valuerepair.errors import check_word
-from valuerepair.files import written_whole
+from valuerepair.files import check_output, written_whole
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import db_option
 from valuerepair.store.store import Store
@@ -156,7 +155,7 @@ def export(
     # A wrong path of the file is reported before a large store is read.
     form = "jsonl" if file is None else format_of(file)
     if file is not None:
-        outputs.check_output(file)
+        check_output(file)
     with opened_store(store) as opened:
         asked = replace(resolved(opened, question), beside=True)
         rows = candidates(opened, asked) if candidates_only or form == "epd" else frame(opened, asked)

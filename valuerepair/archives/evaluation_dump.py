@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,8 +34,6 @@ from valuerepair.chess.movegen import MAX_MOVES, is_legal
 from valuerepair.chess.origins import Recorded
 from valuerepair.chess.positions import cuts_of, decode_moves, encode_moves
 from valuerepair.chess.rows import FLIP, KINGS, RIGHTS, ROW, STATE, STRAIGHT, US, Boards
-from valuerepair.errors import ValueRepairError
-from valuerepair.inputs import from_json
 
 _FIRST_LINE = re.compile(rb'\{[^\n]*"fen"\s*:')
 _CHESS960 = "Chess960"
@@ -109,9 +108,10 @@ def _entries(block: LineBlock, rows: Rows, reject_all: str | None) -> _Entries:
 def _object(line: bytes) -> dict[str, Any]:
     """The JSON object of a line; empty if the line is not one."""
     try:
-        return from_json(line, dict[str, Any], "")
-    except ValueRepairError:
+        value = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, RecursionError):
         return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _boards(fens: list[bytes], rows: Rows) -> tuple[Boards, list[int]]:

@@ -16,7 +16,6 @@ import chess
 import numpy as np
 import pandas as pd
 
-from valuerepair import outputs
 from valuerepair.archives.epd import CE_MATE, CE_MOST
 from valuerepair.books.emit import BookLine, book_lines, epd_entry, epd_text, pgn_entry
 from valuerepair.books.options import BookOptions
@@ -24,7 +23,7 @@ from valuerepair.books.select import HeldOut, choose_rows, game_name, with_book_
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.values import OWN_Q, Alpha, q_to_cp
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import written_whole
+from valuerepair.files import check_folder, written_whole
 from valuerepair.question import Question
 from valuerepair.store import db_option, view
 from valuerepair.store.columns import both_q
@@ -214,7 +213,7 @@ def check_books(directory: str | Path) -> None:
 
     It replaces those of a book with its manifest.
     """
-    outputs.check_folder(directory)
+    check_folder(directory)
     folder = Path(directory)
     if not (folder / MANIFEST).exists():
         for ending in _FORMATS:

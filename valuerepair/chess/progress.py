@@ -14,8 +14,6 @@ from typing import NoReturn
 
 from tqdm import tqdm
 
-from valuerepair import signals
-
 # tqdm starts colorama if it is installed, which would strip escape sequences from pipes, even with FORCE_COLOR.
 if (_colorama := sys.modules.get("colorama.initialise")) is not None:
     _colorama.deinit()
@@ -71,7 +69,7 @@ class Progress:
             self._bar = tqdm(total=total, desc=label, unit=f" {unit}", dynamic_ncols=True, bar_format=self._bar_format)
 
     def advance(self, amount: int = 1) -> None:
-        """Adds finished work. Raises KeyboardInterrupt after a signal, unless a loop checks for signals itself."""
+        """Adds finished work."""
         self.done += amount
         self._rate.add(time.monotonic(), self.done)
         if self._bar is not None:
@@ -79,7 +77,6 @@ class Progress:
             self._bar.update(amount)
         elif not self._quiet and time.monotonic() - self._shown >= PLAIN_INTERVAL_S:
             self._print_line()
-        signals.check_unless_looping()
 
     def set_total(self, total: int | None) -> None:
         """Sets the total once it becomes known."""
@@ -90,7 +87,6 @@ class Progress:
 
     def stage(self, name: str) -> None:
         """Shows the name of a stage and the elapsed time instead of the counts; with "" the counts again."""
-        signals.check_unless_looping()
         if name == self._stage or self._quiet:
             return
         self._stage = name

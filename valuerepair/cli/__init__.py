@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
-import sys
 from typing import Any
 
 import click
 
 from valuerepair.cli.group import Commands
-from valuerepair.command import typed
 from valuerepair.version import __version__
 
 # The help is here so that `vr --help` imports no command. Commands of a section are in one module.
@@ -73,6 +70,5 @@ def cli(context: click.Context) -> None:
       vr books --threshold 0.55
       vr --version
     """
-    context.with_resource(typed(shlex.join(["vr", *sys.argv[1:]])))
     if os.environ.get("NO_COLOR"):
         context.color = False

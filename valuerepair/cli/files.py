@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from valuerepair.errors import UsageError
-from valuerepair.outputs import check_folder, check_output
+from valuerepair.files import check_folder, check_output
 
 
 class File(click.Path):
@@ -23,7 +23,7 @@ class File(click.Path):
 
 
 class Output(File):
-    """A file to write, checked before the command begins: see `outputs`."""
+    """A file to write, checked before the command begins: see `valuerepair.files`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)

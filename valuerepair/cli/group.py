@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.cli import printing
 from valuerepair.errors import UsageError, nearest
 from valuerepair.files import read_toml
@@ -53,7 +53,7 @@ class Commands(click.Group):
         if name not in self.help_by_name and not name.startswith("-") and not ctx.resilient_parsing:
             raise click.NoSuchCommand(name, possibilities=self.help_by_name, ctx=ctx)
         resolved = super().resolve_command(ctx, args)
-        if not ctx.resilient_parsing and not signals.is_stage() and os.path.isfile(DEFAULTS):
+        if not ctx.resilient_parsing and not stop.is_stage() and os.path.isfile(DEFAULTS):
             tables = read_toml(DEFAULTS)
             for word in tables.keys() - self.help_by_name.keys():
                 raise UsageError(f"{DEFAULTS}: [{word}]: no such command{nearest(word, self.help_by_name)}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from valuerepair import signals
-from valuerepair.command import recorded_command
+from valuerepair import stop
 from valuerepair.errors import Interrupted, TruncatedInput
 from valuerepair.version import __version__
 
@@ -59,7 +59,7 @@ def _print(result: Any, as_json: bool, of_files: bool, to_stderr: bool) -> None:
     if as_json:
         click.echo(json.dumps(result.as_json(), indent=2))
     elif not (of_files and is_quiet()):
-        lines = [line for line in result.lines() if not (signals.is_stage() and line.startswith(_WHAT_NEXT))]
+        lines = [line for line in result.lines() if not (stop.is_stage() and line.startswith(_WHAT_NEXT))]
         click.echo("\n".join(lines), err=to_stderr)
     for line in result.details() if hasattr(result, "details") else ():
         log.debug(line)
@@ -155,7 +155,7 @@ def _apply(context: click.Context, parameter: click.Parameter, value: int) -> No
     else:
         log.addHandler(_handler)
     started = time.monotonic()
-    log.debug(f"valuerepair {__version__}, Python {sys.version.split()[0]}: {recorded_command()}")
+    log.debug(f"valuerepair {__version__}, Python {sys.version.split()[0]}: {shlex.join(['vr', *sys.argv[1:]])}")
     context.call_on_close(lambda: log.debug("%.1f s in total", time.monotonic() - started))
 
 

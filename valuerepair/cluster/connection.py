@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.inputs import read_json
+from valuerepair.files import read_json
 
 EXAMPLE = "give tcp://HOST:8786, tls://HOST:8786, the scheduler's .json file, or local:4"
 _LOCAL = re.compile(r"local:(\d+)(?:,dashboard=(\d+))?")
@@ -62,15 +60,11 @@ def parse_cluster(text: str) -> ClusterAddress:
 def _address_in(path: str) -> str:
     """The address in the file that ``dask scheduler --scheduler-file`` writes."""
     try:
-        return read_json(Path(path).expanduser(), _SchedulerFile, "a scheduler file").address
+        return str(read_json(Path(path).expanduser(), "a scheduler file").get("address"))
     except OSError as error:
         raise UsageError(f"--cluster {path}: cannot be read: {error.strerror}; {EXAMPLE}") from None
     except ValueRepairError as error:
         raise UsageError(f"--cluster {error}; {EXAMPLE}") from None
-
-
-class _SchedulerFile(msgspec.Struct):  # Dask writes other fields, too
-    address: str
 
 
 @asynccontextmanager

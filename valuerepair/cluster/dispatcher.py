@@ -7,6 +7,7 @@ import contextlib
 import logging
 import math
 import random
+import signal
 import threading
 import time
 import uuid
@@ -20,7 +21,6 @@ from typing import Any
 import numpy as np
 from distributed import KilledWorker
 
-from valuerepair import signals
 from valuerepair.cluster import worker
 from valuerepair.cluster.connection import ClusterAddress, connected, scheduler_of
 from valuerepair.cluster.protocol import Assignment, Offer, Role, WorkerFailed, difference, reason_of
@@ -155,8 +155,8 @@ class Dispatcher:
         return self._agreed[role]
 
     def _wait(self, event: threading.Event) -> None:
-        while not event.wait(0.2) and self._thread.is_alive():
-            signals.check()
+        while self._thread.is_alive() and not event.wait(0.2):
+            continue
         if self._error is not None:
             raise self._error
 
@@ -202,7 +202,8 @@ class Dispatcher:
 
     async def _main(self) -> None:
         """Works until it is cancelled or the cluster can no longer be used."""
-        signals.keep_from_children()
+        if hasattr(signal, "pthread_sigmask"):  # Ctrl-C does not reach workers that this thread starts; it ends them
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         self._task = asyncio.ensure_future(self._connect_and_serve())
         try:

@@ -24,9 +24,8 @@ from valuerepair.engines.spec import (
     with_setting,
 )
 from valuerepair.engines.uci import EngineSetup
-from valuerepair.errors import UsageError, ValueRepairError, pairs_of
+from valuerepair.errors import UsageError, ValueRepairError, pairs_of, settings_of
 from valuerepair.files import file_sha256
-from valuerepair.inputs import settings_of
 from valuerepair.mcts.params import PARAMETER_NAMES, PARAMETERS, SearchParams
 from valuerepair.nets.weights import NetFile, read_net_file
 

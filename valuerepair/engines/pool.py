@@ -9,7 +9,6 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from valuerepair import signals
 from valuerepair.engines.process import EngineFailure
 from valuerepair.engines.uci import EngineSetup, SearchReport, UciEngine
 from valuerepair.errors import UsageError, ValueRepairError
@@ -98,7 +97,7 @@ class EnginePool:
         self._engines = set[UciEngine]()
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="engine")
         try:
-            engine = signals.result_of(self._threads.submit(self._first, probe))
+            engine = self._threads.submit(self._first, probe).result()
         except BaseException:
             self.close(cancel=True)
             raise

@@ -16,7 +16,6 @@ from itertools import islice
 
 import numpy as np
 
-from valuerepair import signals
 from valuerepair.arrays import Moves
 from valuerepair.chess.board import in_check, keys, legal_moves, parse_fens, replay, status_error
 from valuerepair.chess.jit import CACHE_FOLDER
@@ -319,7 +318,7 @@ def warm_up(evaluator: LeafEvaluator, params: SearchParams) -> None:
     if mark is None or not mark.exists():
         again = "; there is no cache folder, so every start does it again" if mark is None else ", only this once"
         log.info(f"compiling the search for this machine, which takes about a minute{again}")
-    signals.in_thread(lambda: _call_kernels(evaluator, params))
+    _call_kernels(evaluator, params)
     if mark is not None:
         with suppress(OSError):
             mark.touch()

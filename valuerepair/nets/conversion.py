@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
 from valuerepair.nets import canary
@@ -99,7 +99,7 @@ def _convert(lc0: str, source: Path, target: Path, options: Sequence[str]) -> No
     command = [lc0, "leela2onnx", f"--input={source.absolute()}", f"--output={target}", *options]
     log.debug("%s", shlex.join(command))
     try:
-        process = signals.run(command, timeout=CONVERSION_LIMIT_S)
+        process = stop.run(command, timeout=CONVERSION_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise ValueRepairError(f"{source}: `lc0 leela2onnx` did not finish in {CONVERSION_LIMIT_S} s") from None
     except OSError as error:
@@ -200,7 +200,7 @@ def lc0_q(net: Path, planes: NDArray[np.float32]) -> NDArray[np.float64]:
     command = [sys.executable, "-c", _LC0_Q]
     try:
         request = json.dumps([str(net.absolute()), positions])
-        process = signals.run(command, text=request, timeout=CONVERSION_LIMIT_S)
+        process = stop.run(command, text=request, timeout=CONVERSION_LIMIT_S)
         return np.array(json.loads(process.stdout), np.float64)
     except subprocess.TimeoutExpired:
         raise ValueRepairError(f"lc0's backend did not finish in {CONVERSION_LIMIT_S} s") from None

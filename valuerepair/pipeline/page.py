@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError, one_line
-from valuerepair.files import written_whole
-from valuerepair.inputs import read_json
+from valuerepair.files import read_json, written_whole
 from valuerepair.intervals import Interval
 from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.run import Repair
@@ -258,7 +257,7 @@ def finish(repair: Repair) -> RepairOutcome:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return read_json(path, dict[str, Any], "the result of a stage")
+    return read_json(path, "the result of a stage")
 
 
 def _document(repair: Repair, outcome: RepairOutcome) -> str:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.archives.open import find_sources
 from valuerepair.engines.kinds import kind_of, parse_spec
 from valuerepair.errors import UsageError, ValueRepairError, one_line
@@ -336,7 +336,7 @@ def _run_stage(repair: Repair, stage: Stage, lock: int, quiet: bool) -> None:
         code, interrupted = _run_command(repair, stage, lock, quiet)
     noted = replace(noted, seconds=noted.seconds + time.monotonic() - start, done=code == 0)
     repair.notes.note(noted)
-    if interrupted or code == signals.EXIT_CODE:
+    if interrupted or code == stop.EXIT_CODE:
         raise KeyboardInterrupt
     if code:
         why = f"was ended by signal {-code}" if code < 0 else f"failed (exit code {code})"
@@ -361,7 +361,7 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
     words = [sys.executable, "-m", "valuerepair", *repair.words(stage)]
     words += ["-q"] if quiet else []
     defaults = (f"VR_{stage.words[0].upper()}_", "VR_DB")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(defaults)} | {signals.STAGE: "1"}
+    env = {name: value for name, value in os.environ.items() if not name.startswith(defaults)} | {stop.STAGE: "1"}
     if not stage.output:
         return _run_process(words, subprocess.DEVNULL if quiet else None, lock, env)
     target = repair.folder / stage.output
@@ -382,10 +382,9 @@ def _die_with_parent() -> None:
 
 
 def _run_process(words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]) -> tuple[int, bool]:
-    signals.check()
-    passed_on = 0
+    passed_on = False
     with (
-        signals.left_to_loop(),
+        stop.flag(),
         subprocess.Popen(
             words, stdout=out, env=env, pass_fds=(lock,), start_new_session=True, preexec_fn=_die_with_parent
         ) as process,
@@ -394,7 +393,7 @@ def _run_process(words: list[str], out: IO[bytes] | int | None, lock: int, env: 
         while process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_TICK_S)
-            if signals.count() > passed_on:
-                passed_on += 1
+            if stop.asked() and not passed_on:
+                passed_on = True
                 process.send_signal(signal.SIGTERM)  # not SIGINT, which prints a traceback while Python starts
-        return process.returncode, signals.count() > 0
+        return process.returncode, stop.asked()

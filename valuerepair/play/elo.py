@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple, Protocol
 
-from valuerepair.errors import UsageError, check_word, pairs_of
-from valuerepair.inputs import finite, settings_of
+from valuerepair.errors import UsageError, check_word, finite, pairs_of, settings_of
 
 LEVELS = (0.90, 0.95, 0.97, 0.99)
 BETTER, WORSE, NOT_SHOWN = "better", "worse", "not shown"

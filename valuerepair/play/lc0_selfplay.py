@@ -23,6 +23,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair import stop
 from valuerepair.archives.open import MAX_PACKED, MAX_RECORDS
 from valuerepair.books.check import check_book
 from valuerepair.books.emit import book_lines, pgn_entry
@@ -42,7 +43,6 @@ from valuerepair.play.game import DRAW_AGREED, RESIGNED, TABLEBASE, TOO_LONG, Ga
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.runner import Pairing
-from valuerepair.signals import holding
 
 PARALLEL_GAMES = 8  # lc0's own default
 _HELP_LIMIT_S = 60
@@ -404,15 +404,15 @@ def _make_folder(chunks: str | Path, resume: bool) -> None:
         raise UsageError(f"{chunks}: the folder is not empty; training records need an empty one")
 
 
-@holding
 @contextlib.contextmanager
 def _workplace(folder: Path | None) -> Iterator[Path]:
     """A temporary folder for lc0 to write to, on the disk of the chunks, which are then only renamed."""
     if folder is not None:
         for leftover in folder.glob(".lc0-*"):  # of a run that was killed: only one at a time writes to a folder
             shutil.rmtree(leftover, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=".lc0-", dir=folder, ignore_cleanup_errors=True) as place:
-        yield Path(place)
+    place = tempfile.TemporaryDirectory(prefix=".lc0-", dir=folder, ignore_cleanup_errors=True)
+    with place, stop.undoing(place.cleanup):
+        yield Path(place.name)
 
 
 class Lc0Source:

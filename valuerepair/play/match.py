@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.chess.progress import Progress
 from valuerepair.chess.time_left import Turns
 from valuerepair.engines.spec import count
@@ -288,7 +288,7 @@ def _play(
             progress.note(progress_note(standing, plan.games, remaining))
             progress.advance(ended)
 
-    with signals.left_to_loop():
+    with stop.flag():
         games = play_games(
             each_timed(plan.pairings(done), turns),
             [seat.player for seat in lineup.seats],
@@ -296,7 +296,7 @@ def _play(
             lineup.jobs,
             seed=plan.seed,
             on_move=tick,
-            halted=lambda: signals.count() > 0 or standing.verdict != GO_ON,
+            halted=lambda: stop.asked() or standing.verdict != GO_ON,
         )
         try:
             for record in games:
@@ -308,7 +308,7 @@ def _play(
         finally:
             games.close()
             lineup.abandons_searches = turns.running > 0
-        return signals.count() > 0
+        return stop.asked()
 
 
 class _Facts:

@@ -13,8 +13,7 @@ import chess
 import chess.syzygy
 
 from valuerepair.chess import values
-from valuerepair.errors import UsageError, ValueRepairError, one_line
-from valuerepair.inputs import finite
+from valuerepair.errors import UsageError, ValueRepairError, finite, one_line
 from valuerepair.play.game import DRAW_AGREED, TABLEBASE, TOO_LONG, Game, Thought
 
 MAX_PLIES = 450  # of self-play; lc0's, selfplay/game.cc

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU, Remaining, Turns
 from valuerepair.errors import UsageError, check_least
@@ -272,8 +272,8 @@ def _play(plan: SelfplayPlan, source: GameSource, output: _GameOutput, before: i
     pairings = each_timed((plan.pairing(number) for number in range(plan.games) if number not in done), turns)
     progress.set_total(plan.games)
     progress.advance(before)
-    with signals.left_to_loop():
-        for record in source.games(pairings, lambda: signals.count() > 0):
+    with stop.flag():
+        for record in source.games(pairings, lambda: stop.asked()):
             output.write(record)
             nodes += sum(thought.nodes for thought in record.thoughts)
             now = time.monotonic()
@@ -283,7 +283,7 @@ def _play(plan: SelfplayPlan, source: GameSource, output: _GameOutput, before: i
                 remaining = turns.remaining(plan.games - len(output.games))
                 progress.note(_note(output.games, nodes / (now - begun), remaining))
             progress.advance()
-        interrupted = signals.count() > 0
+        interrupted = stop.asked()
     seconds, store = time.monotonic() - begun, None if output.store is None else output.store.path
     return SelfplayEnd(
         output.games,

@@ -11,7 +11,6 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 import chess
 
-from valuerepair import signals
 from valuerepair.chess.positions import Position
 from valuerepair.engines.pool import PROBE_SECONDS, started_again
 from valuerepair.engines.process import EngineFailure, EngineTimeout
@@ -54,7 +53,7 @@ class UciPlayer:
         first = _EngineThread(self)
         self._free, self._games, self._workers = [first], dict[int, _EngineThread](), [first]
         try:
-            engine = signals.result_of(first.thread.submit(first.begin, _go(self._limits, _PROBE)))
+            engine = first.thread.submit(first.begin, _go(self._limits, _PROBE)).result()
         except BaseException as error:
             self.close(cancel=True)
             if isinstance(error, BadOption):

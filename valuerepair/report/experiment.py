@@ -15,7 +15,6 @@ from matplotlib.transforms import ScaledTranslation
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import read_regular, written_whole
-from valuerepair.inputs import MOST_JSON
 from valuerepair.intervals import wilson_bounds
 from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, MatchScore, elo_words
 from valuerepair.report import style
@@ -115,7 +114,7 @@ def read_table(path: str) -> list[Row]:
 def _cells(table: Path) -> list[dict[str, str]]:
     """The rows of a table as text; none of a file that is not text."""
     try:
-        return list(csv.DictReader(io.StringIO(read_regular(table, MOST_JSON).decode(), newline="")))
+        return list(csv.DictReader(io.StringIO(read_regular(table, 16 << 20).decode(), newline="")))
     except (UnicodeDecodeError, csv.Error):
         return []
 

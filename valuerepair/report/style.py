@@ -22,9 +22,8 @@ from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter
 
-from valuerepair import outputs
 from valuerepair.errors import UsageError
-from valuerepair.files import written_whole
+from valuerepair.files import PLOTS, written_whole
 
 ORANGE, SKY, GREEN, BLUE, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00"
 INK, GREY, PALE = "#222222", "#8A8A8A", "#EDEDED"
@@ -134,7 +133,7 @@ def _width(line: str) -> float:
 def format_of(path: str | os.PathLike[str]) -> str:
     """``png``, ``svg`` or ``pdf`` by the file's ending. Raises UsageError for another ending."""
     ending = Path(path).suffix.lower().removeprefix(".")
-    if ending not in outputs.PLOTS:
+    if ending not in PLOTS:
         raise UsageError(f"{os.fspath(path)}: a plot's name ends in .png, .svg or .pdf")
     return ending
 

@@ -13,24 +13,24 @@ from numpy.typing import NDArray
 
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import open_regular, written_whole
-from valuerepair.inputs import MOST_JSON, Count, Record, from_json
 from valuerepair.training.options import TrainOptions
 
+_LONGEST = 16 << 20  # bytes of the first line
 Arrays = Mapping[str, NDArray[Any]]
 
 
-class Notes(Record):
+class Notes(msgspec.Struct):
     """The state of a run besides its arrays; null stands for NaN and infinity."""
 
-    step: Count
-    best_step: Count
+    step: int
+    best_step: int
     best_loss: float | None
     total: float
-    counted: Count
+    counted: int
     curve: list[dict[str, int | float | None]]
 
 
-class _Head(Record):
+class _Head(msgspec.Struct):
     """The first line of a checkpoint, with type and shape of the arrays; their bytes follow."""
 
     identity: dict[str, Any]
@@ -63,7 +63,7 @@ def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, 
     """
     try:
         with open_regular(path) as file:
-            head = from_json(file.readline(MOST_JSON), _Head, "its first line")
+            head = msgspec.json.decode(file.readline(_LONGEST), type=_Head)
             _check_identity(path, identity, head.identity)
             if head.arrays != _types_and_shapes(like):
                 raise ValueRepairError("its arrays have different shapes")
@@ -72,7 +72,7 @@ def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, 
                 raise ValueRepairError("its arrays are cut off, or followed by something else")
     except UsageError:
         raise
-    except (OSError, ValueError, ValueRepairError) as error:
+    except (OSError, ValueError, ValueRepairError, msgspec.MsgspecError) as error:
         raise ValueRepairError(
             f"{path}: cannot be read as a checkpoint ({one_line(error)}); remove it to start over"
         ) from None
@@ -86,8 +86,8 @@ def check(path: Path, expected: Mapping[str, Any]) -> None:
     """
     try:
         with open_regular(path) as file:
-            head = from_json(file.readline(MOST_JSON), _Head, "its first line")
-    except (OSError, ValueError, ValueRepairError):
+            head = msgspec.json.decode(file.readline(_LONGEST), type=_Head)
+    except (OSError, ValueError, ValueRepairError, msgspec.MsgspecError):
         return
     _check_identity(path, expected, head.identity)
 

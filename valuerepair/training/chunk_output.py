@@ -9,36 +9,27 @@ import re
 import tarfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-import msgspec
-
 from valuerepair.errors import UsageError, ValueRepairError, one_line
-from valuerepair.files import HeldError, check_empty, claimed, written_whole
-from valuerepair.inputs import Count, Record, read_json
+from valuerepair.files import HeldError, check_empty, claimed, read_json, written_whole
 from valuerepair.version import __version__
 
 MANIFEST = "manifest.json"
 UNFINISHED = "unfinished.json"  # a stopped run resumes from it; removed once the manifest is written
 SHARD_CHUNKS = 10_000
 _LOCK = ".lock"
-_MOST_UNFINISHED = 64 << 20  # bytes of unfinished.json, which has a few lines for each shard
 
 
-class _ShardFacts(Record):
+@dataclass(frozen=True)
+class _ShardFacts:
     sha256: str
-    bytes: Count
-    chunks: Count
-    records: Count
-
-
-class _Unfinished(Record):
-    run: dict[str, Any]
-    chunks: Count
-    records: Count
-    files: dict[str, _ShardFacts]
+    bytes: int
+    chunks: int
+    records: int
 
 
 def chunk_name(number: int) -> str:
@@ -183,17 +174,18 @@ class ChunkOutput:
 
     def _resume(self, path: Path) -> None:
         try:
-            stopped = read_json(path, _Unfinished, "a list of chunks that a stopped run left", most=_MOST_UNFINISHED)
+            stopped = read_json(path, "a list of chunks that a stopped run left")
         except ValueRepairError as error:
             raise UsageError(f"{error}; give a new folder") from None
-        if stopped.run != self._run:
-            names = one_line(", ".join(name for name, value in self._run.items() if stopped.run.get(name) != value))
+        if stopped["run"] != self._run:
+            names = one_line(", ".join(name for name, value in self._run.items() if stopped["run"].get(name) != value))
             raise UsageError(f"{self._shown_folder}: holds chunks of another run (other {names}); give a new folder")
-        for name, facts in stopped.files.items():
+        files = {name: _ShardFacts(**facts) for name, facts in stopped["files"].items()}
+        for name, facts in files.items():
             if not (self.folder / name).is_file() or (self.folder / name).stat().st_size != facts.bytes:
                 raise ValueRepairError(f"{self.folder / name}: is missing or has changed; give a new folder")
-        self.chunks, self.records = stopped.chunks, stopped.records
-        self._files, self._complete = stopped.files, (self.chunks, self.records)
+        self.chunks, self.records = stopped["chunks"], stopped["records"]
+        self._files, self._complete = files, (self.chunks, self.records)
 
     @property
     def _shard_name(self) -> str:
@@ -214,7 +206,11 @@ class ChunkOutput:
 
     def _progress(self) -> dict[str, Any]:
         """The chunks and records so far, and the complete shards."""
-        return {"chunks": self.chunks, "records": self.records, "files": msgspec.to_builtins(self._files)}
+        return {
+            "chunks": self.chunks,
+            "records": self.records,
+            "files": {name: asdict(facts) for name, facts in self._files.items()},
+        }
 
     def _save(self, name: str, content: Mapping[str, Any]) -> None:
         with written_whole(self.folder / name) as partial:

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.chess.origins import KINDS
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
@@ -100,7 +100,8 @@ class Validation:
     def _answers(self, parameters: Mapping[str, Any]) -> Answers:
         batches = []
         for begin in range(0, len(self._samples), self._batch):
-            signals.check()
+            if stop.asked():
+                raise KeyboardInterrupt
             rows = np.arange(begin, min(begin + self._batch, len(self._samples)))
             answer = self._learner.evaluate(parameters, self._samples.take(rows).batch(self._batch))
             parts = {name: np.asarray(values, np.float64)[: len(rows)] for name, values in answer.parts.items()}
@@ -205,7 +206,7 @@ class _TrainingSteps:
         with (
             Progress("Training", remaining, "steps", quiet=self._quiet) as progress,
             closing(stream.batches(run.step)) as batches,
-            signals.left_to_loop(),
+            stop.flag(),
         ):
             if remaining:
                 progress.say("compiling the net for training: up to a minute")
@@ -226,12 +227,13 @@ class _TrainingSteps:
                 # The loss of the step before: the loss of this step is still being computed.
                 self._count(run, pending)
                 pending = (run.step, losses["loss"])
-                if self._is_due(run) or signals.count() or time.monotonic() - saved >= CHECKPOINT_S:
+                if self._is_due(run) or stop.asked() or time.monotonic() - saved >= CHECKPOINT_S:
                     self._count(run, pending)
                     pending = None
                     self._save(run)
                     saved = time.monotonic()
-                    signals.check()
+                    if stop.asked():
+                        raise KeyboardInterrupt
                     if self._is_due(run):
                         self._judge(run)
                 speed = done * self._options.batch / (time.monotonic() - started)

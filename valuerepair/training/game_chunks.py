@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import signals
+from valuerepair import stop
 from valuerepair.archives.open import MAX_RECORDS, find_sources, total_bytes
 from valuerepair.archives.options import EVAL, HEADER_FILTERS, SampleOptions
 from valuerepair.archives.rows import ReadReport, Rows
@@ -30,7 +30,6 @@ from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Index, Keys
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.identity import set_options
 from valuerepair.mcts.roots import play_game
 from valuerepair.nets.net import Net, NetValues, open_net
 from valuerepair.nets.planes import CLASSICAL, is_initial
@@ -342,7 +341,7 @@ def write_game_chunks(
         progress.set_total(size)
         games = _Games(archives, sample, options, policy_net, judge, split, held_out_keys(store), progress)
         output = stack.enter_context(ChunkOutput(folder, games.identity()))
-        stack.enter_context(signals.left_to_loop())
+        stack.enter_context(stop.flag())
 
         def pack(game: WholeGame) -> tuple[bytes, int]:
             records = whole_game_records(game, options, judge)
@@ -352,7 +351,7 @@ def write_game_chunks(
             for _, (packed, records) in chunks:
                 output.add(packed, records)
                 progress.note(f"{output.chunks:,} games, {output.records:,} records")
-                if signals.count():
+                if stop.asked():
                     return GameChunksSummary(None, games.report, os.fspath(folder), output.complete)
         games.check_any()
         manifest = output.finish(games.figures())
@@ -387,12 +386,13 @@ class _Games:
     def identity(self) -> dict[str, Any]:
         """Everything that the chunks depend on."""
         sources, net, judge = find_sources(self._archives), self._net, self._judge
+        sample, plain = asdict(self._sample), asdict(SampleOptions())
         return {
             "archives": [
                 {"name": source.path, "bytes": None if source.read_once else os.path.getsize(source.path)}
                 for source in sources
             ],
-            "games": {name: value for name, value in set_options(self._sample).items() if name in _CHOOSING},
+            "games": {name: sample[name] for name in _CHOOSING if sample[name] != plain[name]},
             "net": None if net is None else {"name": net.identity.name, "sha256": net.identity.key},
             "judge": None
             if judge is None

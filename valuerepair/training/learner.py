@@ -11,7 +11,6 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
-from valuerepair import signals
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.planes import CLOCK_PLANE, PLANES
 from valuerepair.training import losses
@@ -96,14 +95,12 @@ class Learner:
     def step(self, state: State, batch: Batch, number: int) -> tuple[State, dict[str, Array]]:
         """The state after step `number`, from 0 on, and the losses before it; `state` cannot be used again."""
         rate = np.float32(self._options.rate(number))
-        result: tuple[State, dict[str, Array]] = signals.in_thread(
-            lambda: self._step(state, self._frozen, self._old, batch, rate)
-        )
+        result: tuple[State, dict[str, Array]] = self._step(state, self._frozen, self._old, batch, rate)
         return result
 
     def evaluate(self, parameters: Mapping[str, Any], batch: Batch) -> Answers:
         """The answers of the net with these trained parameters for a batch."""
-        answers: Answers = signals.in_thread(lambda: self._judge(dict(parameters), self._frozen, self._old, batch))
+        answers: Answers = self._judge(dict(parameters), self._frozen, self._old, batch)
         return answers
 
     def _one_step(

@@ -10,18 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair import outputs
 from valuerepair.chess.origins import GAME, KINDS
 from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import HeldError, claimed, read_regular, written_whole
-from valuerepair.inputs import MOST_JSON, Count, Number, from_json
+from valuerepair.files import HeldError, check_output, claimed, read_json, written_whole
 from valuerepair.nets.planes import PLANES, unpack_masks
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import ONNX, NetFile, read_net_file
@@ -329,7 +326,7 @@ def _net_to_train(net: str, output: Path, chunks: Sequence[str], store: str | No
         raise UsageError(f"{file.path}: an ONNX file cannot be trained; give the {SUFFIX} that it was made of")
     if output.exists() and os.path.samefile(output, file.path):
         raise UsageError(f"-o {output}: is the net to train; give another name")
-    outputs.check_output(curve_path(output))
+    check_output(curve_path(output))
     return file
 
 
@@ -506,59 +503,16 @@ def write_curve(output: Path, training: Training) -> None:
         partial.write_text(text + "\n", "utf-8")
 
 
-class _NetName(msgspec.Struct):
-    name: str
-
-
-class _Steps(msgspec.Struct):
-    steps: Count
-
-
-class _Written(msgspec.Struct):
-    step: Count
-    sha256: str | None = None
-
-
-class _KeptShare(msgspec.Struct, rename={"factor": "lambda", "of_held_out": "lambda_held_out"}):
-    factor: Number
-    of_held_out: Number | None = None
-    measures: dict[str, Count | Number | None] | None = None
-
-
-class _Curve(msgspec.Struct):
-    """The checked parts of the file that `write_curve` writes; other parts are passed on unchecked."""
-
-    output: str
-    net: _NetName
-    options: _Steps
-    curve: Annotated[list[dict[str, Count | Number | None]], msgspec.Meta(min_length=1)]
-    identity: dict[str, Any] | None = None
-    written: _Written | None = None
-    amplitude: _KeptShare | None = None
-
-    def __post_init__(self) -> None:
-        names = self.curve[0].keys()
-        for row in self.curve:
-            if row.keys() != names or not isinstance(row.get("step"), int) or "train_loss" not in names:
-                raise ValueError("curve: each row needs step, train_loss and what the first one has")
-            if row["step"] and "loss" not in row and row["train_loss"] is None:
-                raise ValueError("curve: a step has no loss")
-            if "loss" in row and (row["loss"] is None or "mean_dq" not in row):
-                raise ValueError("curve: a judgement needs loss and mean_dq")
-            if (row.get("mean_dq") is None) != (self.curve[0].get("mean_dq") is None):
-                raise ValueError("curve: mean_dq is missing in some rows")
-
-
 def read_curve(path: str | os.PathLike[str]) -> Training:
     """The training of a net, or of the file that `write_curve` wrote next to it. Raises ValueRepairError."""
     path_of_curve = Path(path)
     if path_of_curve.name.endswith(SUFFIX):
         path_of_curve = curve_path(path_of_curve)
+    expected = "a curve that vr train wrote"
     try:
-        content = read_regular(path_of_curve, MOST_JSON)
+        about = read_json(path_of_curve, expected)
     except OSError as error:
         raise ValueRepairError(f"{path_of_curve}: {error.strerror}; vr train writes it beside the new net") from None
-    where = f"{path_of_curve}: is not a curve that vr train wrote"
-    from_json(content, _Curve, where)
-    about = from_json(content, dict[str, Any], where)  # with the fields that `_Curve` does not name
+    if not about.get("curve") or not {"output", "net", "options"} <= about.keys():
+        raise ValueRepairError(f"{path_of_curve}: is not {expected}")
     return Training(about, about.pop("curve"))
