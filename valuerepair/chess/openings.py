@@ -19,9 +19,9 @@ import zstandard
 from numpy.typing import NDArray
 
 from valuerepair.chess.board import keys, legal_moves, men, parse_fens, replay
+from valuerepair.chess.material import material_signature
 from valuerepair.chess.positions import STARTPOS_FEN, cuts_of, encode_move
 from valuerepair.chess.rows import Boards
-from valuerepair.chess.material import material_signature
 
 UNKNOWN = "unknown"
 # The longest named line has 36 plies; a few more are for lines that lose a move on the way.

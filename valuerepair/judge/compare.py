@@ -224,8 +224,8 @@ def categories(scores: ComparedScores, threshold: float, second: int) -> Ids:
 def compared(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, question: Question) -> Compared:
     """Compares each net with the first on the positions that the judge has scored and all nets have a value of.
 
-    Only positions of the judge's part count. One alpha serves all nets: the question's, else the one in use with one of
-    them, else the first net's. Raises ValueRepairError if there is no such position, or a net has no values in the store.
+    Only positions of the judge's part count. One alpha serves all nets: the question's, else one in use with them, else
+    the first net's. Raises ValueRepairError if there is no such position, or a net has no values in the store.
     """
     unique = unique_names(nets)
     missing = next((name for name, net in zip(unique, nets, strict=True) if not net.id), None)
