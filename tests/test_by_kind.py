@@ -95,15 +95,15 @@ def test_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_better_only_if_better_of_each_kind() -> None:
-    better = rows({"game": (0.3, 0.2), "aside": (0.4, 0.2), "search": (0.3, 0.25)})
-    assert [row.kind for row in better] == ["game", "aside", "search"]
+    better = rows({"game": (0.3, 0.2), "random_move": (0.4, 0.2), "search_node": (0.3, 0.25)})
+    assert [row.kind for row in better] == ["game", "random_move", "search_node"]
     found = better_judge(better, held_out=True)
     assert found.shown
     assert found.notes == []
-    worse = rows({"aside": (0.3, 0.4), "policy": (0.3, 0.3), "game": (0.3, 0.2)})
+    worse = rows({"random_move": (0.3, 0.4), "policy_move": (0.3, 0.3), "game": (0.3, 0.2)})
     found = better_judge(worse, held_out=True)
     assert not found.shown
-    assert found.kinds == {"game": "better", "aside": "worse", "policy": "not shown"}
+    assert found.kinds == {"game": "better", "random_move": "worse", "policy_move": "not shown"}
 
 
 def test_positions_of_games_alone_say_so() -> None:
@@ -124,23 +124,22 @@ def test_positions_beside_the_games_have_rows_and_change_nothing_else(db: Path) 
     plain_result = compared(db, "key-net", "half-net")
     assert [row.kind for row in plain_result.comparisons[0].by_kind] == ["game"]
     with Store.open(db, write=True) as store:
-        for row, kind in ((0, "aside"), (1, None)):  # the latter as if reached from a candidate
-            store.connection.execute("UPDATE positions SET kind = ? WHERE id % 3 = ?", (kind, row))
-            store.connection.execute("UPDATE deep_values SET stage = 'expanded' WHERE position_id % 3 = ?", (row,))
+        for row, kind in ((0, "random_move"), (1, "neighbour")):
+            store.connection.execute("UPDATE positions SET origin = ? WHERE id % 3 = ?", (kind, row))
         (scored,) = store.connection.execute("SELECT count(*) FROM deep_values WHERE position_id % 3 <> 1").fetchone()
         store.commit()
     found = compared(db, "key-net", "half-net")
     by = {row.kind: row.positions for row in found.comparisons[0].by_kind}
-    assert by["aside"] > 100
+    assert by["random_move"] > 100
     assert sum(by.values()) == scored
     assert found.positions == by["game"] == sum(found.comparisons[0].counts.values())
     assert (found.scores.kind == "game").all()
     assert add(db, OtherNet("third", "c", np.negative)) == scored
     assert found.lines()[-2] == found.comparisons[0].judge.sentence
     told = json.loads(json.dumps(found.as_json(), allow_nan=False))["comparisons"][0]
-    assert told["by_kind"][1]["kind"] == "aside"
+    assert told["by_kind"][1]["kind"] == "random_move"
     assert told["by_kind"][1]["change"].keys() == {"difference", "low", "high"}
-    assert told["judge"]["kinds"].keys() == {"game", "aside"}
+    assert told["judge"]["kinds"].keys() == {"game", "random_move"}
 
 
 # -- folds ------------------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from valuerepair.books.select import parent_weight, parents_of
 from valuerepair.chess.board import keys, parse_fens
-from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.material import near_keys
 from valuerepair.chess.openings import first_moves, material_family, opening_families
+from valuerepair.chess.positions import STARTPOS_FEN
 
 # No deadline: kernels may be compiled in a test, and the machine may be busy.
 CASES = settings(max_examples=60, deadline=None)

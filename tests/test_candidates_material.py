@@ -6,14 +6,10 @@ import random
 
 import chess
 import chess.syzygy
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.chess.board import parse_fens
-from valuerepair.chess.material import balances_of, material_signature, near_keys, pawn_skeleton
-
-PIECES = (chess.KING, chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT, chess.PAWN)
+from valuerepair.chess.material import material_signature, near_keys, pawn_skeleton
 
 
 def wild_boards(seed: int, games: int = 12) -> list[chess.Board]:
@@ -59,20 +55,8 @@ def test_skeletons_are_boards_with_nothing_but_pawns() -> None:
     assert pawn_skeleton(chess.STARTING_FEN) == "8/pppppppp/8/8/8/8/PPPPPPPP/8"
 
 
-def test_balances_are_the_movers() -> None:
-    boards = wild_boards(3)
-    fens = [board.fen() for board in boards]
-    expected = [[[len(b.pieces(kind, side)) for kind in PIECES] for side in (b.turn, not b.turn)] for b in boards]
-    worth = np.array([0, 9, 5, 3, 3, 1])
-    balances = [int(worth @ np.array(own) - worth @ np.array(other)) for own, other in expected]
-    assert balances_of(parse_fens(fens)).tolist() == balances
-    exchanged = [board.mirror().fen() for board in boards]
-    assert balances_of(parse_fens(exchanged)).tolist() == balances
-
-
 def test_nothing_is_asked_of_no_positions() -> None:
     assert near_keys([]) == []
-    assert balances_of(parse_fens([])).shape == (0,)
 
 
 @given(st.data())

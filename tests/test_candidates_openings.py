@@ -12,8 +12,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.chess.openings import UNKNOWN, OpeningName, eco_code, family, named_positions, openings_of
+from valuerepair.chess.positions import STARTPOS_FEN
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
 

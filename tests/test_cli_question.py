@@ -123,7 +123,11 @@ def test_mining_puts_its_threshold_net_and_judge_in_use(folder: Path, capsys: Ca
     words = ["mine", str(ROOT / "data" / "games.pgn.zst"), "--deep", "stockfish:nodes=500", "--positions"]
     assert vr([*words, "20", "--threshold", "0.3"], capsys)[0] == 0
     scored = in_use(capsys)
-    assert (scored["threshold"], scored["oracle"]["label"], scored["positions"]) == (0.3, "stockfish 15.1 nodes=500", 20)
+    assert (scored["threshold"], scored["oracle"]["label"], scored["positions"]) == (
+        0.3,
+        "stockfish 15.1 nodes=500",
+        20,
+    )
     code, out, err = vr([*words, "21"], capsys)
     assert code == 0, err
     assert "candidates at 0.3:" in out

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -19,20 +17,23 @@ from tests.mining_doubles import KeyNet, KeyOracle, key_outcome, mine_by_key, ra
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.progress import Progress
-from valuerepair.chess.values import AlphaFit
+from valuerepair.chess.values import Alpha
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge import compare as comparing
 from valuerepair.judge.compare import CATEGORIES, Compared
 from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
+from valuerepair.mining.mine import MineOptions
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
 from valuerepair.nets.registry import KNOWN_NETS
 from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
-from valuerepair.runs.options import MineOptions
-from valuerepair.store.rows import DeepResult, Run
-from valuerepair.store.screening import Passage, add_passage
+from valuerepair.store import alpha as alphas
+from valuerepair.store import view
+from valuerepair.store.pairs import pick
+from valuerepair.store.parts import choose
+from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
 OPTIONS = Question(alpha=300.0)
@@ -89,15 +90,15 @@ def add(db: Path, net: KeyNet) -> int:
         return measure(store, net, find_oracle(store, None, ["key-net"]), QUIET)
 
 
-def compared(db: Path, *words: str, options: Question = OPTIONS) -> Compared:
+def compared(db: Path, *words: str, options: Question = OPTIONS, part: str | None = None) -> Compared:
     with Store.open(db) as store:
-        oracle = find_oracle(store, None, words)
+        oracle = find_oracle(store, None, words, part)
         return comparing.compared(store, find_nets(store, words, oracle), oracle, options)
 
 
 def frames(db: Path, *words: str) -> list[pd.DataFrame]:
     with Store.open(db) as store:
-        return [store.frame(Question(net=word, alpha=300.0)).set_index("position_id") for word in words]
+        return [view.frame(store, Question(net=word, alpha=300.0)).set_index("position_id") for word in words]
 
 
 # -- what is counted --------------------------------------------------------------------------------------------------
@@ -151,14 +152,13 @@ def test_a_net_against_itself_changed_nothing(db: Path) -> None:
 
 
 def test_one_alpha_for_all(db: Path) -> None:
-    """That of the first net with a saved one."""
-    for net, value, expected in (("key-net", 240.0, (240.0, 240.0)), ("half-net", 480.0, (480.0, 240.0))):
-        with Store.open(db, write=True) as store:
-            store.set_alpha(*store.pick(net), AlphaFit(value, value, value, "slope", 300, 0.1))
-        orders = (("half-net", "key-net"), ("key-net", "half-net"))
-        assert tuple(compared(db, *nets, options=Question()).alpha.value for nets in orders) == expected
-    of_given_alpha = compared(db, "half-net", "key-net")
-    assert of_given_alpha.alpha.origin == "given"
+    """The one in use with a net, else the first net's."""
+    orders = (("half-net", "key-net"), ("key-net", "half-net"))
+    assert {compared(db, *nets, options=Question()).alpha.origin for nets in orders} != {"in use"}
+    with Store.open(db, write=True) as store:
+        alphas.use_alpha(store, pick(store), Alpha(240.0, "in use"))
+    assert {compared(db, *nets, options=Question()).alpha.value for nets in orders} == {240.0}
+    assert compared(db, "half-net", "key-net").alpha.origin == "given"
 
 
 def test_two_nets_as_good_as_each_other_look_better_on_each_others_candidates(db: Path) -> None:
@@ -193,20 +193,12 @@ def test_where_no_candidate_changes_the_interval_has_a_width(db: Path) -> None:
 
 @pytest.mark.parametrize("nets", [("key-net", "half-net"), ("half-net", "key-net")])
 def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -> None:
-    """The ladder followed key-net; what it chose is no plain sample for the other net either, in whichever order."""
-    one, other = (frame.reset_index() for frame in frames(db, *nets))
-    ids = one["position_id"].to_numpy()
+    """Screening followed key-net; what it chose is no plain sample for the other net either, in whichever order."""
     with Store.open(db, write=True) as store:
-        for position in ids.tolist():
-            kept, audited = position % 3 == 0, position % 3 == 1
-            cut = None if kept else 5000
-            passage = Passage(position, None, cut, 0.1, 5000, kept or audited, 1.0 if kept else 0.025)
-            add_passage(store, 1, 1, passage, Run(1))
-        store.commit()
-    # The audited ones together stand for all that left the ladder or would have.
-    weight = np.choose(ids % 3, [1.0, (ids % 3 != 0).sum() / (ids % 3 == 1).sum(), 0.0])
-    with Store.open(db) as store:
-        assert store.frame(Question(net="key-net", alpha=300.0))["weight"].to_numpy() == pytest.approx(weight)
+        store.connection.execute("DELETE FROM deep_values WHERE position_id % 3 = 2")
+        store.connection.execute("UPDATE deep_values SET weight = 2 WHERE position_id % 3 = 1")
+    one, other = (frame.reset_index() for frame in frames(db, *nets))
+    weight = np.where(one["position_id"].to_numpy() % 3 == 1, 2.0, 1.0)
     comparison = compared(db, *nets)
     a, b = (np.average(frame["disagreement"].abs() >= 0.55, weights=weight) for frame in (one, other))
     pair = comparison.comparisons[0]
@@ -218,11 +210,28 @@ def test_screened_rows_count_by_their_weights(db: Path, nets: tuple[str, str]) -
         assert net.spread**2 == pytest.approx(np.cov(frame["net_q"], aweights=weight, ddof=0))
     assert comparison.effective < comparison.positions
     assert "weighted by inverse probability" in "\n".join(comparison.lines())
-    with Store.open(db, write=True) as store:  # a second ladder, which cut nothing
-        for position in ids.tolist():
-            add_passage(store, 2, 1, Passage(position, None, None, 0.1, 9000, True, 1.0), Run(1))
-        store.commit()
-    assert (compared(db, *nets).scores.weight == 1).all()
+
+
+def test_only_what_is_held_out_is_compared(db: Path) -> None:
+    assert compared(db, "key-net", "half-net").part is None
+    with Store.open(db, write=True) as store:
+        choose(store, games=0.3, families=0.1)
+    (frame, _) = frames(db, "key-net", "half-net")
+    of_part = frame["part"].value_counts()
+    held = compared(db, "key-net", "half-net")
+    assert (held.part, held.positions) == ("held-out", of_part["games"] + of_part["families"])
+    assert set(held.scores.position_id) == set(frame.index[frame["part"].isin(["games", "families"])])
+    assert held.comparisons[0].judge.held_out
+    assert compared(db, "key-net", "half-net", part="games").positions == of_part["games"]
+    assert compared(db, "key-net", "half-net", part="all").positions == len(frame)
+    add(db, OtherNet("third", "c", np.negative))  # the values of what is compared, no others
+    assert len(frames(db, "third")[0]) == held.positions
+    with pytest.raises(UsageError, match="--part nosuch"):
+        compared(db, "key-net", "half-net", part="nosuch")
+    with Store.open(db, write=True) as store:
+        choose(store, games=0.0, families=0.0)
+    with pytest.raises(ValueRepairError, match="no position that is held out"):
+        compared(db, "key-net", "half-net")
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -253,8 +262,7 @@ def test_values_are_computed_once_and_gone_on_with(db: Path, monkeypatch: pytest
     one, other = frames(db, "key-net", "third")
     assert (other["net_q"] == -one["net_q"]).all()
     with Store.open(db) as store:
-        last = store_figures(store)["runs"][-1]
-    assert (last["state"], last["counts"]) == ("finished", {"evaluated": 0})
+        assert store_figures(store)["runs"][-1]["state"] == "finished"
 
 
 def test_nets_of_one_name_are_told_apart(db: Path) -> None:
@@ -280,14 +288,11 @@ def test_three_nets_are_each_compared_with_the_first(db: Path) -> None:
 def test_values_without_a_policy(db: Path) -> None:
     """Such as those recorded in training chunks: they are compared, only blindness stays unknown."""
     with Store.open(db, write=True) as store:
-        store.connection.execute(
-            "UPDATE net_values SET best_move = NULL, best_p = NULL, entropy = NULL WHERE net_id = 2"
-        )
-        store.commit()
+        store.connection.execute("UPDATE net_values SET policy = NULL WHERE net_id = 2")
     comparison = compared(db, "key-net", "half-net")
     assert not comparison.comparisons[0].policies
     assert not {row.label for row in comparison.comparisons[0].labels} & {"value-blind", "policy-blind"}
-    assert any("vr stats --net" in line for line in comparison.lines())
+    assert any("lacks the policy" in line for line in comparison.lines())
     json.dumps(comparison.as_json(), allow_nan=False)
 
 
@@ -304,12 +309,12 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
         vr(*command, "-q", "--json", "--plot", str(tmp_path / "a.svg"), "-o", str(tmp_path / "a.jsonl"))
     )
     with Store.open(db) as store:
-        nets = store.nets().set_index("sha256")
-        scored = len(store.frame(Question(net="key-net")))
+        evaluated = {net["sha256"]: net["evaluated"] for net in store_figures(store)["nets"]}
+        scored = len(view.frame(store, Question(net="key-net")))
         digests = [net["sha256"] for net in printed["nets"]]
         assert digests[0] == KNOWN_NETS["maia-1900"].sha256 != digests[1]
-        assert nets.loc[digests, "evaluated"].tolist() == [scored, scored]
-        values = [store.frame(Question(net=digest)).sort_values("position_id") for digest in digests]
+        assert [evaluated[digest] for digest in digests] == [scored, scored]
+        values = [view.frame(store, Question(net=digest)) for digest in digests]
     fens = values[0]["fen"].tolist()[:12]
     for path, frame in zip((maia, other), values, strict=True):
         with open_net(str(path), threads=1) as net:
@@ -326,9 +331,6 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     expected = {name: pair["counts"][name] for name in CATEGORIES[1:]}
     assert {name: sum(row["category_2"] == name for row in written) for name in expected} == expected
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
-    with Store.open(db, write=True) as store:  # what was only compared is not what is meant without --net
-        store.connection.execute("UPDATE runs SET command = 'vr compare a b' WHERE id > 1")
-        assert nets["id"].tolist()[0] == store.pick()[0] == 1
     again = json.loads(vr(*command, "-q", "--json"))  # nothing to compute: the same answer
     assert again == printed
 
@@ -338,19 +340,18 @@ def test_scale_in_the_sample_store(tmp_path: Path) -> None:
     """The figures of docs/methods.md."""
     sample = Path(__file__).parents[1] / "data" / "sample.db"
     db = Path(shutil.copy(sample, tmp_path / "sample.db"))
-    with Store.open(db) as store:
-        alphas = [store.alpha(store.pick(net)[0], store.pick(net)[1]).value for net in ("maia-1100", "maia-1900")]
-    # maia-1900 has a saved alpha, which holds for all; without it the first net's does.
-    assert alphas[0] == pytest.approx(533, abs=0.5)
-    question = Question(threshold=0.35)
-    assert compared(db, "maia-1100", "maia-1900", options=question).alpha.value == alphas[1]
-    unsaved = Path(shutil.copy(db, tmp_path / "unsaved.db"))
-    with closing(sqlite3.connect(unsaved)) as connection:
-        connection.execute("DELETE FROM alpha_fits")
-        connection.commit()
-    assert compared(unsaved, "maia-1100", "maia-1900", options=question).alpha.value == alphas[0]
-    assert compared(unsaved, "maia-1900", "maia-1100", options=question).alpha.value == pytest.approx(alphas[1])
-    (own,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=alphas[0])).comparisons
+    with Store.open(db, write=True) as store:
+        pairs = [pick(store, net) for net in ("maia-1100", "maia-1900")]
+        in_use = alphas.alpha(store, pairs[1]).value
+        question = Question(threshold=0.35)
+        assert compared(db, "maia-1100", "maia-1900", options=question).alpha.value == in_use
+        store.use(alpha=None)
+        store.commit()
+        of_nets = [alphas.alpha(store, pair).value for pair in pairs]
+    assert of_nets == [pytest.approx(533, abs=0.5), pytest.approx(in_use)]
+    assert compared(db, "maia-1100", "maia-1900", options=question).alpha.value == of_nets[0]
+    assert compared(db, "maia-1900", "maia-1100", options=question).alpha.value == of_nets[1]
+    (own,) = compared(db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=of_nets[0])).comparisons
     assert (own.counts["newly wrong"], own.counts["repaired"]) == (36, 26)
     (by_given_alpha,) = compared(
         db, "maia-1100", "maia-1900", options=Question(threshold=0.35, alpha=300.0)
@@ -381,10 +382,8 @@ def vr(*arguments: str) -> str:
     [
         (["key-net"], "give at least two nets to compare", 2),
         (["key-net", "nosuch"], "net nosuch: no net file, no net known by name", 2),
-        (["key-net", "half-net", "--alpha", "-1"], "--alpha -1: must be a positive number", 2),
         (["key-net", "half-net", "--plot", "a.gif"], "a.gif: a plot's name ends in", 2),
         (["key-net", "half-net", "-o", "a.txt"], "a.txt: ", 2),
-        (["key-net", "half-net", "--oracle", "nosuch"], "no oracle nosuch in", 1),
         (["key-net", "a.pb.gz"], "a.pb.gz: is not a net", 1),
         (["key-net", "half-net", "--db", "none.db"], "there is no store at none.db", 1),
     ],
@@ -413,13 +412,12 @@ def test_nothing_to_compare(db: Path, tmp_path: Path) -> None:
         with pytest.raises(ValueRepairError, match="has a value of each of key-net, half-net; give the nets' files"):
             comparing.compared(store, find_nets(store, ["key-net", "half-net"], oracle), oracle, OPTIONS)
         store.connection.execute("UPDATE deep_values SET w = NULL, d = NULL, l = NULL, mate = NULL")
-        store.connection.execute("UPDATE net_values SET position_id = position_id WHERE net_id = 1")
         store.commit()
         wdl = Question(q_from="wdl")
-        with pytest.raises(ValueRepairError, match="has a deep score from wdl; try --alpha auto"):
+        with pytest.raises(ValueRepairError, match="has a deep score from wdl"):
             comparing.compared(store, find_nets(store, ["key-net", "key-net"], oracle), oracle, wdl)
     with Store.open(tmp_path / "empty.db", create=True) as store:
-        with pytest.raises(ValueRepairError, match=r"nothing is scored in .*; run vr mine first"):
+        with pytest.raises(ValueRepairError, match=r"is scored yet; run vr mine first"):
             find_oracle(store, None, ["key-net", "half-net"])
         with pytest.raises(UsageError, match="threshold"):
             Question(threshold=0)

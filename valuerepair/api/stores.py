@@ -328,18 +328,17 @@ def show(
     return result
 
 
-def merge_stores(stores: Path | Iterable[Path], output: Path = "merged.db", *, quiet: bool = True) -> Merged:
+def merge_stores(stores: Path | Iterable[Path], output: Path = "merged.db") -> Merged:
     """Merges stores, for example those of several machines, into a new one, or into one that exists: `vr merge`.
 
     Positions, games, nets and judges are known by their content, so merging a store twice changes nothing. A value
     counts before a failed search; of different values the first store's stay. The result appears whole or not at all.
-    `quiet`: no progress on standard error. Returns `Merged`: the `rows`, those `added`, and the `contradictions`.
+    Returns `Merged`: the `rows`, those `added`, and the `contradictions`.
     Raises ValueRepairError for files that cannot be merged.
     """
     from valuerepair.store.merge import merge
 
-    with shown_progress("merging", "rows", quiet=quiet) as progress:
-        return merge(paths_of(stores), os.fspath(output), progress)
+    return merge(paths_of(stores), os.fspath(output))
 
 
 def open_store(path: Path = "valuerepair.db") -> MinedStore:

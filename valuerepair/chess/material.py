@@ -1,4 +1,4 @@
-"""The men on the board: material signatures, pawn skeletons and the balance of material. FENs are taken as valid."""
+"""The men on the board: material signatures and pawn skeletons. FENs are taken as valid."""
 
 from __future__ import annotations
 
@@ -7,15 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import chess.syzygy
-import numpy as np
-from numpy.typing import NDArray
 
-from valuerepair.chess import board
-from valuerepair.chess.rows import Boards
-
-# The order of Syzygy's names, and the usual values in pawns (kings are never exchanged).
-ORDER = "KQRBNP"
-VALUES = np.array([0, 9, 5, 3, 3, 1], np.int64)
+ORDER = "KQRBNP"  # of Syzygy's names
 
 _NO_PIECES = str.maketrans("KQRBNkqrbn", "1111111111")
 _normalized = lru_cache(65_536)(chess.syzygy.normalize_tablename)
@@ -47,9 +40,3 @@ def near_keys(fens: Sequence[str]) -> list[str]:
     The squares of the other pieces, castling rights and clocks do not matter.
     """
     return [f"{material_signature(fen)} {pawn_skeleton(fen)}" for fen in fens]
-
-
-def balances_of(placed: Boards) -> NDArray[np.int64]:
-    """[n] material of the side to move less the other's, in pawns: queen 9, rook 5, bishop and knight 3, pawn 1."""
-    counted = board.men(placed) @ VALUES
-    return np.asarray(counted[:, 0] - counted[:, 1])

@@ -147,4 +147,4 @@ def merge(stores: tuple[str, ...], output: str) -> None:
       vr merge shard-1.db shard-2.db shard-3.db -o all.db
       vr merge new.db -o all.db
     """
-    print_result(lambda: vr.merge_stores(stores, output, quiet=is_quiet()), of_files=True)
+    print_result(lambda: vr.merge_stores(stores, output), of_files=True)

@@ -38,7 +38,7 @@ from valuerepair.mining.summary import NOT_DONE
 from valuerepair.progress import Progress
 from valuerepair.question import QFrom, Question, is_candidate, no_deep_score
 from valuerepair.store import view
-from valuerepair.store.alpha import alpha
+from valuerepair.store.alpha import alpha, chosen_alpha
 from valuerepair.store.pairs import judge_of
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, table_lines
@@ -224,14 +224,16 @@ def categories(scores: ComparedScores, threshold: float, second: int) -> Ids:
 def compared(store: Store, nets: Sequence[ComparedNet], oracle: ComparedOracle, question: Question) -> Compared:
     """Compares each net with the first on the positions that the judge has scored and all nets have a value of.
 
-    Only positions of the judge's part count. One alpha serves all nets: the question's, else the one in use, else the
-    first net's. Raises ValueRepairError if there is no such position, or a net has no values in the store.
+    Only positions of the judge's part count. One alpha serves all nets: the question's, else one in use with them, else
+    the first net's. Raises ValueRepairError if there is no such position, or a net has no values in the store.
     """
     unique = unique_names(nets)
     missing = next((name for name, net in zip(unique, nets, strict=True) if not net.id), None)
     if missing is not None:
         raise ValueRepairError(f"{missing} has no values in {store.path} yet; nothing to compare")
-    shared_alpha = alpha(store, (nets[0].id, oracle.id), question.alpha)
+    pairs = [(net.id, oracle.id) for net in nets]
+    chosen = filter(None, (chosen_alpha(store, pair, question.alpha) for pair in pairs))
+    shared_alpha = next(chosen, None) or alpha(store, pairs[0])
     shared_question = replace(question, oracle=oracle.digest, alpha=shared_alpha.value)
     questions = [replace(shared_question, net=net.key) for net in nets]
     all_kinds, without_q = _read(store, questions, oracle)

@@ -97,7 +97,7 @@ def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     p, rank = policies.of_moves(frame["deep_best"].tolist())
     columns: dict[str, NDArray[Any]] = {
         "sign": sign(frame["disagreement"].to_numpy(np.float64)),
-        "blind": blindness(p, rank, policies.full),
+        "blind": blindness(p, rank, policies.full & frame["deep_best"].notna().to_numpy()),
         "missed_mate": missed_mate(frame["mate"].to_numpy(np.float64), frame["net_q"].to_numpy(np.float64)),
         "in_check": in_check(boards),
         "forced": np.diff(legal_moves(boards)[1]) == 1,
@@ -202,8 +202,8 @@ def blindness(p: Floats, rank: Floats, full: NDArray[np.bool_]) -> Texts:
     """Whether the net's policy knows the judge's best move, by its prior `p` and `rank` (1 is the first choice).
 
     ``value``: it is the first choice, or its prior is at least `VALUE_BLIND`: a search tries the move at once, only its
-    value is misjudged. ``policy``: its prior is below `POLICY_BLIND`, or it is not among the eight best moves (NaN
-    where these are `full`), so a search rarely tries it. ``partly``: between.
+    value is misjudged. ``policy``: its prior is below `POLICY_BLIND`, or it is not among the eight best moves (NaN,
+    where `full` says that all eight are known), so a search rarely tries it. ``partly``: between.
     """
     is_tried = (rank == 1) | (p >= VALUE_BLIND)
     return _pick((is_tried, "value"), ((p < POLICY_BLIND) | (np.isnan(p) & full), "policy"), (~np.isnan(p), "partly"))

@@ -19,7 +19,7 @@ from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.mining.feed import Feed, Reader
 from valuerepair.mining.off_game import lines_of
-from valuerepair.mining.screening import MARGIN, Screening, audits_to_come, short_nodes, weigh_audits
+from valuerepair.mining.screening import MARGIN, Screening, audits_to_come, short_nodes
 from valuerepair.mining.search import Searched, Task, search
 from valuerepair.mining.summary import MineSummary, nothing_sampled, summary
 from valuerepair.nets.net import Evaluator, NetFacts
@@ -28,6 +28,7 @@ from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store.alpha import chosen_alpha
+from valuerepair.store.audits import weigh_audits
 from valuerepair.store.rows import JudgeIdentity, Run, RunRecord
 from valuerepair.store.store import Store
 

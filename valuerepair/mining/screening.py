@@ -21,6 +21,7 @@ from valuerepair.chess import values
 from valuerepair.intervals import weighted
 from valuerepair.oracles.oracle import Judge
 from valuerepair.question import QFrom, is_candidate
+from valuerepair.store.audits import LEFT
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.pairs import Pair, judge_of
 from valuerepair.store.rows import DeepResult, JudgeIdentity, unsigned
@@ -81,38 +82,17 @@ def _draws(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return scrambled(keys ^ salt("audit"))
 
 
-_LEFT = """
-FROM deep_values s JOIN positions p ON p.id = s.position_id
-LEFT JOIN deep_values f ON f.judge_id = :full AND f.position_id = s.position_id AND f.failed IS NULL
-WHERE s.judge_id = :short AND s.failed IS NULL AND (f.position_id IS NULL OR f.weight > 1)
-"""  # positions that are doubtful for no net that was mined here: without a full search, or audited
-
-
 def audits_to_come(store: Store, full_id: int, short_id: int) -> Iterator[int]:
     """The positions that must be audited, too, so that each run's positions have `FEWEST_AUDITS`: by their draws."""
     pair = {"full": full_id, "short": short_id}
-    query = f"SELECT p.run_id, count(*), count(f.position_id) {_LEFT} GROUP BY p.run_id"
+    query = f"SELECT p.run_id, count(*), count(f.position_id) {LEFT} GROUP BY p.run_id"
     for run_id, of_run, audits in store.connection.execute(query, pair).fetchall():
         missing = min(FEWEST_AUDITS, of_run) - audits
         if missing > 0:
-            rows = f"SELECT p.id, p.key {_LEFT} AND f.position_id IS NULL AND p.run_id = :run ORDER BY p.id"
+            rows = f"SELECT p.id, p.key {LEFT} AND f.position_id IS NULL AND p.run_id = :run ORDER BY p.id"
             found = store.connection.execute(rows, {**pair, "run": run_id}).fetchall()
             order = np.argsort(_draws(unsigned([key for _, key in found])), kind="stable")
             yield from (found[i][0] for i in order[:missing].tolist())
-
-
-def weigh_audits(store: Store, full_id: int, short_id: int) -> None:
-    """Has the audits of each run's positions stand for all of them that are not doubtful."""
-    with store.writing() as connection:
-        pair = {"full": full_id, "short": short_id}
-        query = f"SELECT p.run_id, count(*), count(f.position_id) {_LEFT} GROUP BY p.run_id"
-        for run_id, of_run, audits in connection.execute(query, pair).fetchall():
-            if audits:
-                ids = f"SELECT p.id {_LEFT} AND p.run_id = :run AND f.position_id IS NOT NULL"
-                connection.execute(
-                    f"UPDATE deep_values SET weight = :weight WHERE judge_id = :full AND position_id IN ({ids})",
-                    {**pair, "run": run_id, "weight": of_run / audits},
-                )
 
 
 def settle_doubtful(store: Store, full_id: int, ids: list[int]) -> None:

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -74,7 +74,9 @@ class Store:
                 except OSError as error:
                     raise ValueRepairError(f"{name} cannot be written: {error.strerror}; give another --db") from None
             try:
-                connection = held.enter_context(closing(_connection(name, write=write)))
+                address = address_of(name, write=write)
+                connection = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)
+                held.callback(connection.close)
                 _check(connection, name, create=create)
                 connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
                 if write:
@@ -359,23 +361,12 @@ class Store:
         return np.fromiter(chain.from_iterable(rows), np.bool_, len(ids))
 
 
-def _connection(path: str, *, write: bool) -> sqlite3.Connection:
-    """A connection to the file, also where nothing can be written, as on read-only media: SQLite reads a file that was
-    written with a log beside it only if it may make the log, unless it is told that nobody writes."""
-    connection = sqlite3.connect(path, timeout=30, isolation_level=None)
-    try:
-        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-    except sqlite3.OperationalError:
-        if write or not os.path.isfile(path) or os.path.exists(path + "-wal"):
-            connection.close()
-            raise
-        connection.close()
-        uri = Path(path).absolute().as_uri() + "?mode=ro&immutable=1"
-        connection = sqlite3.connect(uri, uri=True, isolation_level=None)
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
+def address_of(path: str, *, write: bool = False) -> str:
+    """The file as SQLite's URI. On read-only media, where SQLite could not make the log that it wants beside a store,
+    it says that nobody writes."""
+    uri, place = Path(path).absolute().as_uri(), os.path.realpath(path)
+    is_fixed = not write and not os.access(os.path.dirname(place), os.W_OK) and not os.path.exists(place + "-wal")
+    return f"{uri}?immutable=1" if is_fixed else uri
 
 
 def _check(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
