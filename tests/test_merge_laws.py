@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import tempfile
@@ -20,7 +21,7 @@ from valuerepair.store.merge import merge
 some = st.integers(1, 2)
 
 
-def rows_of(origins: list[str]) -> Any:
+def rows_of(origins: list[str], states: list[str]) -> Any:
     return st.builds(
         Row,
         key=st.integers(1, 6),
@@ -29,16 +30,18 @@ def rows_of(origins: list[str]) -> Any:
         run=st.integers(1, 3),
         origin=st.sampled_from(origins),
         nets=st.sets(some).map(tuple),
-        deep=st.dictionaries(some, st.sampled_from(["searched", "searched", "audited", "failed"])),
+        deep=st.dictionaries(some, st.sampled_from(states)),
     )
 
 
-def lists(origins: list[str]) -> Any:
-    return st.lists(rows_of(origins), max_size=6, min_size=1, unique_by=lambda row: row.key)
+def lists(origins: list[str], *states: str) -> Any:
+    return st.lists(
+        rows_of(origins, ["searched", "failed", *states]), max_size=6, min_size=1, unique_by=lambda row: row.key
+    )
 
 
-stores, of_games = lists([*KINDS, NEIGHBOUR]), lists(["game"])
-law = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+stores, of_games = lists([*KINDS, NEIGHBOUR], "searched", "audited"), lists(["game"])
+law = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # Where two stores have the same value, the run that made it is the first store's.
 RUN = ("deep_values.run_id",)
 Contents = dict[str, Counter[tuple[object, ...]]]
@@ -72,7 +75,7 @@ def in_folder(check: Any) -> Any:
     """Runs a law in a folder of its own for each example."""
 
     def run(*drawn: list[Row]) -> None:
-        with tempfile.TemporaryDirectory() as name:
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as name:
             check(Folder(name), *drawn)
 
     return run

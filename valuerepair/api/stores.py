@@ -21,7 +21,6 @@ from valuerepair.api.calls import (
     paths_of,
     plain,
     resolved,
-    shown_progress,
 )
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position

@@ -97,8 +97,12 @@ def _add(paths: Sequence[str], output: str, merged: Merged) -> None:
         for path in paths:
             store.connection.execute("ATTACH ? AS other", (address_of(path),))
             try:
+                store.connection.execute("BEGIN")  # what is only read may be written by another meanwhile
                 with store.writing() as connection:
                     _merge(store, connection, merged.contradictions)
+                    for judge in judges(store) if path == paths[-1] else ():
+                        if judge.short_id is not None:
+                            weigh_audits(store, judge.id, judge.short_id)
                 store.commit()
             except sqlite3.DatabaseError as error:
                 raise ValueRepairError(f"{path} into {output}: {error}; nothing of it was kept") from error
@@ -138,9 +142,6 @@ def _merge(store: Store, connection: sqlite3.Connection, told: dict[str, int]) -
     connection.execute("INSERT OR IGNORE INTO main.settings SELECT * FROM other.settings")
     games = [row[0] for row in connection.execute("SELECT ours FROM of_games")]
     parts.assign(store, games)
-    for judge in judges(store):
-        if judge.short_id is not None:
-            weigh_audits(store, judge.id, judge.short_id)
     for table in ("runs", "nets", "judges", "games", "positions"):
         connection.execute(f"DROP TABLE temp.of_{table}")
 

@@ -1,0 +1,167 @@
+"""`vr merge`: what is kept of stores that differ, what is held out, and stores that cannot be merged."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.merge_stores import Row, contents, write_store
+from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.store.merge import Merged, merge
+from valuerepair.store.store import Store
+
+FULL = {1: "searched"}
+PLAIN = Row(1, nets=(1,), deep=FULL)
+
+
+def merged(folder: Path, *parts: Path) -> tuple[Path, Merged]:
+    target = folder / "merged.db"
+    return target, merge([str(part) for part in parts], str(target))
+
+
+def change(store: Path, statement: str) -> None:
+    with closing(sqlite3.connect(store)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def cells(store: Path, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(store)) as connection:
+        return connection.execute(query).fetchall()
+
+
+DIFFERENCES = {
+    "net values": ("UPDATE net_values SET q = 0.5", "SELECT q FROM net_values", [(0.1,)]),
+    "deep values": ("UPDATE deep_values SET cp = 99", "SELECT cp FROM deep_values", [(11,)]),
+    "other histories": ("UPDATE positions SET moves = x'0c07'", "SELECT length(moves) FROM positions", [(2,)]),
+    "settings": ("UPDATE settings SET value = '150'", "SELECT value FROM settings", [("170",)]),
+    "scores and failures": ("UPDATE deep_values SET failed = 'crashed'", "SELECT failed FROM deep_values", [(None,)]),
+}
+
+
+@pytest.mark.parametrize("kind", DIFFERENCES)
+def test_differences_are_counted_and_settled_by_rule(kind: str, tmp_path: Path) -> None:
+    statement, query, kept = DIFFERENCES[kind]
+    a, b = (write_store(tmp_path / name, [PLAIN], {"threshold": 170}) for name in ("a.db", "b.db"))
+    change(b, statement)
+    target, account = merged(tmp_path, a, b)
+    assert {name: n for name, n in account.contradictions.items() if n} == {kind: 1}
+    assert cells(target, query) == kept
+    assert f"1 {kind}" in account.lines()[0]
+
+
+@pytest.mark.parametrize(("apart", "told"), [(0.0005, 0), (0.002, 1)])
+def test_up_to_a_thousandth_two_net_values_are_the_same(apart: float, told: int, tmp_path: Path) -> None:
+    a, b = (write_store(tmp_path / name, [PLAIN]) for name in ("a.db", "b.db"))
+    change(b, f"UPDATE net_values SET q = q + {apart}")
+    assert merged(tmp_path, a, b)[1].contradictions["net values"] == told
+
+
+def test_a_position_of_a_game_comes_before_the_same_one_beside_games(tmp_path: Path) -> None:
+    candidate = Row(2, nets=(1,))
+    game = Row(1, 0, 1, 1, "game", (1,), {1: "searched"})
+    beside = Row(1, 2, 2, 2, "neighbour", (2,), {1: "failed", 2: "searched"})
+    stores = [write_store(tmp_path / "a.db", [beside, candidate]), write_store(tmp_path / "b.db", [game])]
+    change(stores[0], "UPDATE positions SET parent_id = 2 WHERE id = 1")
+    target, account = merged(tmp_path, *stores)
+    rows = contents(target)
+    assert [row[8:] for row in rows["positions"] if row[0] == 1] == [
+        (3, "game", "train", None, 101, "e2e4", None, None, "run 1")
+    ]
+    values = {(row[0], row[1]) for table in ("net_values", "deep_values") for row in rows[table]}
+    assert values == {("net 1" * 4, 1), ("net 1" * 4, 2), ("full", 1)}  # those of the other history are left out
+    assert account.contradictions["other histories"] == 1
+
+
+def test_neighbours_keep_their_candidates(tmp_path: Path) -> None:
+    """Whatever numbers these have."""
+    a = write_store(tmp_path / "a.db", [Row(3), Row(4), Row(1)])
+    b = write_store(tmp_path / "b.db", [Row(2, origin="neighbour"), Row(1)])
+    change(b, "UPDATE positions SET parent_id = 2 WHERE id = 1")
+    target, _ = merged(tmp_path, a, b)
+    query = "SELECT p.key, q.key FROM positions p JOIN positions q ON q.id = p.parent_id"
+    assert cells(target, query) == [(2, 1)]
+
+
+def test_what_one_store_searched_for_itself_stands_for_itself(tmp_path: Path) -> None:
+    """The audits of a screened store stand for what was left out in both."""
+    short = {2: "searched"}
+    screened = [Row(i, deep={**short, **({1: "audited"} if i == 1 else {})}) for i in range(1, 6)]
+    whole = [Row(i, deep=FULL) for i in (1, 2)]
+    more = [Row(i, deep={**short, **({1: "audited"} if i == 7 else {})}) for i in range(6, 10)]
+    stores = [
+        write_store(tmp_path / f"{name}.db", rows) for name, rows in zip("abc", (screened, whole, more), strict=True)
+    ]
+    target, _ = merged(tmp_path, *stores)
+    query = """SELECT p.key, weight FROM deep_values JOIN positions p ON p.id = position_id
+        JOIN judges j ON j.id = judge_id WHERE digest = 'full' ORDER BY p.key"""
+    assert cells(target, query) == [(1, 1.0), (2, 1.0), (7, 7.0)]
+
+
+def test_what_is_held_out_stays_so_and_holds_for_what_comes(tmp_path: Path) -> None:
+    split = {"games": 0.0, "families": 0.1, "seed": 3}
+    a = write_store(tmp_path / "a.db", [Row(1)], {"split": split})
+    change(a, "INSERT INTO held_families VALUES ('material', 'KPvK')")
+    b = write_store(tmp_path / "b.db", [Row(3, game=2), Row(4, game=2)])
+    names = {"SELECT kind, name FROM held_families": [("material", "KPvK")]}
+    for parts in ((a, b), (b, a)):
+        target, _ = merged(tmp_path, *parts)
+        for query, expected in names.items():
+            assert cells(target, query) == expected
+        with Store.open(target) as store:
+            assert store.setting("split") == split
+        target.unlink()
+    c = write_store(tmp_path / "c.db", [Row(5)], {"split": {**split, "seed": 4}})
+    _, account = merged(tmp_path, a, c)
+    assert account.contradictions["settings"] == 1
+
+
+def test_a_store_that_exists_is_added_to(tmp_path: Path) -> None:
+    target = write_store(tmp_path / "merged.db", [PLAIN], {"threshold": 170})
+    parts = [write_store(tmp_path / f"{key}.db", [Row(key, nets=(1,), deep=FULL)]) for key in (2, 3)]
+    _, account = merged(tmp_path, *parts)
+    assert (account.rows["positions"], account.added["positions"]) == (3, 2)
+    assert {row[0] for row in contents(target)["positions"]} == {1, 2, 3}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2.db", "3.db", "merged.db"]
+
+
+def test_a_store_that_is_being_written_gives_what_is_committed(tmp_path: Path) -> None:
+    path = write_store(tmp_path / "a.db", [PLAIN])
+    with Store.open(path, write=True) as store:
+        store.use(threshold=0.4)
+        store.commit()
+        store.use(alpha=1)
+        rows = contents(merged(tmp_path, path)[0])
+    assert [row[0] for row in rows["settings"]] == ["threshold"]
+
+
+def test_what_cannot_be_merged_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    good = write_store(tmp_path / "good.db", [PLAIN])
+    Path("text.db").write_text("not a store, but long enough to be looked at " * 40)
+    Path("empty.db").write_bytes(b"")
+    Path("link.db").symlink_to(good)
+    bad = Path(write_store(tmp_path / "damaged.db", [Row(i, nets=(1,)) for i in range(1, 400)]))
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[: len(whole) // 2] + b"\xff" * (len(whole) // 2))
+    write_store(tmp_path / "into.db", [Row(2)])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for words, error, complaint in (
+        ("missing.db", ValueRepairError, "no store at missing.db"),
+        ("good.db text.db", ValueRepairError, "text.db"),
+        ("good.db empty.db", ValueRepairError, "empty.db is not a valuerepair store"),
+        ("good.db damaged.db", ValueRepairError, "damaged.db"),
+        ("damaged.db -o into.db", ValueRepairError, "damaged.db"),
+        ("good.db good.db", UsageError, "twice"),
+        ("good.db link.db", UsageError, "twice"),
+        ("good.db -o link.db", UsageError, "into itself"),
+        ("good.db -o no/m.db", UsageError, "no/m.db"),
+    ):
+        paths, _, output = words.partition(" -o ")
+        with pytest.raises(error, match=complaint) as raised:
+            merge(paths.split(), output or "new.db")
+        assert "\n" not in str(raised.value)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
