@@ -173,12 +173,12 @@ def _store(db: Path) -> Iterator[Finding]:
         return
     from valuerepair.errors import ValueRepairError
     from valuerepair.store.store import Store
-    from valuerepair.text import quantity
 
     try:
         with Store.open(db) as store:
-            rows = int(store.oracles().shape[0])
-        yield Finding("store", "ok", f"{db}, {db.stat().st_size / 1e6:,.1f} MB, {quantity(rows, 'oracle')}")
+            yield Finding(
+                "store", "ok", f"{db}, {db.stat().st_size / 1e6:,.1f} MB, {store.counts()['positions']:,} positions"
+            )
     except ValueRepairError as error:
         yield Finding("store", "broken", str(error), "set VR_DB to another")
 
@@ -222,11 +222,10 @@ class CheckedFile:
         return asdict(self)
 
 
-def check_file(path: str | os.PathLike[str], *, quiet: bool = True) -> CheckedFile:
+def check_file(path: str | os.PathLike[str]) -> CheckedFile:
     """Checks a store, a book (.pgn, .epd, also .gz) or a net (.pb, .pb.gz, .onnx), by the name: `vr doctor FILE`.
 
-    `quiet`: no progress on standard error. Raises UsageError for a missing file, ValueRepairError for one that is of
-    another kind than its name says.
+    Raises UsageError for a missing file, ValueRepairError for one that is of another kind than its name says.
     """
     from valuerepair.errors import UsageError
 
@@ -238,7 +237,7 @@ def check_file(path: str | os.PathLike[str], *, quiet: bool = True) -> CheckedFi
         return _check_net(name)
     if os.path.isdir(name) or (os.path.isfile(name) and not _is_database(name)):
         raise UsageError(f"{name}: neither a store, nor a book (.pgn, .epd), nor a net (.pb.gz, .onnx)")
-    return _check_store(name, quiet)
+    return _check_store(name)
 
 
 def _is_database(path: str) -> bool:
@@ -246,17 +245,16 @@ def _is_database(path: str) -> bool:
         return file.read(16) == b"SQLite format 3\0"
 
 
-def _check_store(path: str, quiet: bool) -> CheckedFile:
-    """The checks of `store.check`, all rows; keys, histories and moves are replayed."""
-    from valuerepair.chess.progress import Progress
-    from valuerepair.store.check import check_store
+def _check_store(path: str) -> CheckedFile:
+    """SQLite's checks, and all histories replayed."""
+    from valuerepair.store.check import faults
     from valuerepair.store.store import Store
 
-    with Store.open(path, is_raw=True) as store, Progress("checking", None, "rows", quiet=quiet) as progress:
-        checks = list(check_store(store, progress))
-    wrong = [check for check in checks if check.wrong]
-    details = [line for check in wrong or checks for line in check.lines()]
-    return CheckedFile(path, "store", not wrong, details, {check.name: check.as_json() for check in checks})
+    with Store.open(path) as store:
+        wrong = [*faults(store)]
+        counts = store.counts() if not wrong else {}
+    details = wrong or [", ".join(f"{n:,} {table.replace('_', ' ')}" for table, n in counts.items())]
+    return CheckedFile(path, "store", not wrong, details, counts)
 
 
 def _check_book(path: str) -> CheckedFile:

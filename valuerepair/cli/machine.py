@@ -103,7 +103,7 @@ def doctor(files: tuple[str, ...], json: bool) -> None:
     """
     bad = False
     for file in files:
-        checked = vr.check_file(file, quiet=is_quiet())
+        checked = vr.check_file(file)
         bad |= not checked.sound
         print_one(checked, json)
     for finding in () if files else vr.examine(os.environ.get("VR_DB") or DEFAULT_PATH):

@@ -15,7 +15,6 @@ from valuerepair.store.audits import weigh_audits
 from valuerepair.store.pairs import judges
 from valuerepair.store.store import Store, address_of
 
-_COUNTED = ("positions", "net_values", "deep_values", "games", "runs", "plays")
 # Table, how its rows are known, and what else it has.
 _NAMED = (
     ("runs", "identity", "command, options, versions, started, finished, state, counts"),
@@ -93,7 +92,7 @@ def merge(paths: Sequence[str], output: str) -> Merged:
 def _add(paths: Sequence[str], output: str, merged: Merged) -> None:
     """Adds stores to a store; what one of them adds appears at once."""
     with Store.open(output, create=True) as store:
-        before = _counts(store)
+        before = store.counts()
         for path in paths:
             store.connection.execute("ATTACH ? AS other", (address_of(path),))
             try:
@@ -110,12 +109,8 @@ def _add(paths: Sequence[str], output: str, merged: Merged) -> None:
                 if store.connection.in_transaction:
                     store.connection.execute("ROLLBACK")
                 store.connection.execute("DETACH other")
-        merged.rows = _counts(store)
+        merged.rows = store.counts()
         merged.added = {table: n - before[table] for table, n in merged.rows.items()}
-
-
-def _counts(store: Store) -> dict[str, int]:
-    return {table: store.connection.execute(f"SELECT count(*) FROM main.{table}").fetchone()[0] for table in _COUNTED}
 
 
 def _merge(store: Store, connection: sqlite3.Connection, told: dict[str, int]) -> None:

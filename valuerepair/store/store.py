@@ -109,6 +109,13 @@ class Store:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    def counts(self) -> dict[str, int]:
+        """How many rows its tables have."""
+        rows = {}
+        for table in ("positions", "net_values", "deep_values", "games", "runs", "plays"):
+            (rows[table],) = self.connection.execute(f"SELECT count(*) FROM main.{table}").fetchone()
+        return rows
+
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """The connection, within a transaction that stays open until the next commit.
