@@ -5,15 +5,16 @@
     python -m benchmarks.same_outputs --compare before.json after.json
 
 It runs the command line only, in a folder of its own, on real archives (``--data``, or VALUEREPAIR_TEST_DATA: the files
-that `tests` use), and knows nothing of the inside: the tree that is measured is the one that ``python -m valuerepair``
-finds, the program may come from another. It speaks today's spellings and those of version 0.2 (`_SPELLINGS`).
+that `tests` use), and knows nothing of the inside but the tables of stores: the tree that is measured is the one that
+``python -m valuerepair`` finds, the program may come from another. It speaks today's spellings and tables and those
+before stores of version 11 (`_OLD`).
 
 The JSON has a SHA-256, the lines themselves and wall and processor seconds of each output, and ``--compare`` names what
 differs, with the first line that does; ``--within 1e-5`` lets numbers differ so far. Fields of JSON that one side alone
 has are listed, and are no difference. Takes some two minutes. Two runs on one tree and one machine give the same.
 
-Left out, since they differ from run to run: times, dates, rates, paths, and the run's number and digest. Screening gets
-one engine: its model is fitted on the searches that have ended by then, and with two engines that is a race.
+Left out, since they differ from run to run: times, dates, rates, paths, and the run's number and digest; and what a
+version may do in its own way: screening, intervals.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ import json
 import re
 import resource
 import sqlite3
+import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import chess.pgn
 import click
@@ -44,36 +46,55 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 _LEFT_OUT = frozenset(
     {"seconds", "nps", "nodes_per_second", "search_seconds", "time_ms", "started", "finished", "fitted", "created"}
     | {"store", "command", "path", "source", "versions", "version", "schema", "evaluated", "size"}
-    | {"position_id", "game_id"}
+    | {"position_id", "game_id", "low", "high"}
 )
 _PGN_LEFT_OUT = re.compile(r'^\[(?:Date|UTCDate|UTCTime|Time|Run|Site|Source) ".*\n', re.M)
-_QUERIES = {
-    "positions": "SELECT key, fen, start_fen, hex(moves), history_known, ply, side, phase, pieces, g.number, g.digest, "
-    "byte_offset, white, black, event, date, result, headers, played, eval_cp, eval_mate FROM positions p "
-    "JOIN games g ON g.id = game_id",
-    "net values": "SELECT key, n.name, sha256, history_fill, q, w, d, l, best_move, best_p, entropy, moves_left "
-    "FROM net_values v JOIN nets n ON n.id = net_id JOIN positions p ON p.id = position_id",
-    "priors": "SELECT key, sha256, move, p, rank "
-    "FROM priors v JOIN nets n ON n.id = net_id JOIN positions p ON p.id = position_id",
-    "deep values": "SELECT key, digest, label, stage, cp, mate, w, d, l, q, depth, seldepth, nodes, best_move, pv "
-    "FROM deep_values v JOIN oracles o ON o.id = oracle_id JOIN positions p ON p.id = position_id",
-    "screened": "SELECT key, cut_at, chance, nodes, searched, probability, s.threshold, s.alpha, s.recall, "
-    "replace(s.model, '\"calibration\": null, ', '') "  # version 0.2 had the key
-    "FROM screened v LEFT JOIN screens s ON s.id = screen_id JOIN positions p ON p.id = position_id",
-    "plays": "SELECT key, number, opening, fen, white, black, result, z, plies, ending FROM plays",
-}
-# Words of today -> those of version 0.2, for a tree that does not know today's command.
-_SPELLINGS: dict[str, Callable[[list[str]], list[str]]] = {
-    "compare": lambda words: ["remeasure", *_each("--net", words)],
-    "eval": lambda words: ["search", *words],
-    "export": lambda words: ["export", *words, "--format", Path(words[words.index("-o") + 1]).suffix[1:]],
-}
+_POSITIONS = """
+SELECT key, fen, start_fen, hex(moves), history_known, ply, {side}, {phase}, pieces, {origin}, g.number, white, black,
+    event, date, result, headers, played, eval_cp, eval_mate FROM positions p JOIN games g ON g.id = game_id
+"""
+_NET_VALUES = """
+SELECT key, n.name, sha256, q, w, d, l, {best} FROM net_values v JOIN nets n ON n.id = net_id
+JOIN positions p ON p.id = position_id
+"""
+_DEEP_VALUES = """
+SELECT key, label, cp, mate, w, d, l, q, depth, seldepth, nodes, best_move, pv FROM deep_values v
+JOIN {judges} j ON j.id = {judges_id} JOIN positions p ON p.id = position_id WHERE {where}
+"""
+_PLAYS = "SELECT key, number, opening, fen, white, black, result, z, plies, ending FROM plays"
 
 
-def _each(option: str, words: list[str]) -> list[str]:
-    """Arguments as values of an option; the rest as it is."""
-    begin = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
-    return [part for word in words[:begin] for part in (option, word)] + words[begin:]
+class Tables(NamedTuple):
+    """How the same rows are asked of a store."""
+
+    positions: str
+    net_values: str
+    deep_values: str
+    plays: str = _PLAYS
+
+
+_NEW = Tables(
+    _POSITIONS.format(
+        side="CASE p.side WHEN 0 THEN 'w' ELSE 'b' END",
+        phase="CASE phase WHEN 0 THEN 'opening' WHEN 1 THEN 'middlegame' ELSE 'endgame' END",
+        origin="origin",
+    ),
+    _NET_VALUES.format(best="first_move(policy), first_prior(policy)"),
+    _DEEP_VALUES.format(judges="judges", judges_id="judge_id", where="failed IS NULL"),
+)
+_OLD = Tables(
+    _POSITIONS.format(
+        side="p.side",
+        phase="phase",
+        origin="CASE kind WHEN 'aside' THEN 'random_move' WHEN 'policy' THEN 'policy_move' WHEN 'search' THEN "
+        "'search_node' ELSE kind END",
+    ),
+    _NET_VALUES.format(best="best_move, best_p"),
+    _DEEP_VALUES.format(judges="oracles", judges_id="oracle_id", where="stage IN ('full', 'expanded')"),
+)
+# What a store has in use today is an option of each of these commands there.
+_WITH_ALPHA = ("books", "export", "compare", "chunks")
+_ALPHA = "170"
 
 
 # Searches of one file of positions: what differs in them is the settings.
@@ -97,12 +118,12 @@ class Run:
         for name in ("games.pgn", "evaluations.jsonl", "positions.epd"):
             (folder / name).write_text(_archive(name, data), "utf-8")
         self.is_old = False
-        self.is_old = "remeasure" in self.vr("help", "--help")
+        self.is_old = "--save-alpha" in self.vr("help", "stats", "--help")
 
     def vr(self, step: str, *arguments: str) -> str:
         """What a command prints. Raises ClickException where it fails."""
-        if self.is_old and arguments[0] in _SPELLINGS:
-            arguments = tuple(_SPELLINGS[arguments[0]](list(arguments[1:])))
+        if self.is_old and arguments[0] in _WITH_ALPHA and "--db" in arguments:
+            arguments = (*arguments, "--alpha", _ALPHA)
         before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         ended = subprocess.run(
             [sys.executable, "-m", "valuerepair", *arguments],
@@ -130,8 +151,16 @@ class Run:
         """Mines into the store `name`.db and keeps what is in it."""
         chosen = () if deep == "recorded" and Path(archive).suffix == ".tar" else ("--net", self.net(net))
         self.vr(f"mine {name}", "mine", str(archive), *chosen, "--deep", deep, *options, "--db", f"{name}.db")
-        for table, lines in _stored(self.folder / f"{name}.db"):
-            self.keep(f"mine {name}: {table}", lines)
+        self.keep_store(f"mine {name}", f"{name}.db")
+        if not self.is_old:
+            self.vr(f"use {name}", "stats", "--use", f"alpha={_ALPHA}", "--db", f"{name}.db")
+            self.vr(f"split {name}", "split", "--games", "0", "--families", "0", "--db", f"{name}.db")
+
+    def keep_store(self, name: str, store: str, *only: str) -> None:
+        """The rows of a store by table, or of `only` some tables."""
+        for table, lines in _stored(self.folder / store, _OLD if self.is_old else _NEW):
+            if not only or table in only:
+                self.keep(f"{name}: {table}", lines)
 
 
 def _archive(name: str, data: Path) -> str:
@@ -159,13 +188,15 @@ def _dump_rows(path: Path) -> Iterator[dict[str, Any]]:
                     yield {"fen": fen, "evals": [{"pvs": [line], "knodes": 1000, "depth": 20}]}
 
 
-def _stored(path: Path) -> Iterator[tuple[str, list[str]]]:
+def _stored(path: Path, tables: Tables) -> Iterator[tuple[str, list[str]]]:
     """The rows of a store by table, in the order of their positions' keys."""
     with closing(sqlite3.connect(path)) as connection:
-        for table, query in _QUERIES.items():
+        connection.create_function("first_move", 1, lambda policy: policy and struct.unpack_from("<H", policy)[0])
+        connection.create_function("first_prior", 1, lambda policy: policy and struct.unpack_from("<f", policy, 2)[0])
+        for table, query in tables._asdict().items():
             rows = sorted(json.dumps(row) for row in connection.execute(query))
             if rows:
-                yield table, rows
+                yield table.replace("_", " "), rows
 
 
 def _plain(value: Any) -> Any:
@@ -196,22 +227,21 @@ def _pgn(path: Path) -> list[str]:
 
 
 def _mine(run: Run) -> None:
-    """Stores: each kind of archive, each kind of oracle, with and without screening."""
+    """Stores: each kind of archive, each kind of judge, in games and beside them."""
     games, blitz, epd = "games.pgn", run.data / "pgn/lichess-blitz.pgn", "positions.epd"
     run.mine("masters", games, "stockfish:nodes=5000,hash=16", "--positions", "150", "--seed", "3", "--screen", "off")
     run.mine("blitz", blitz, "stockfish:nodes=3000,hash=16", "--positions", "100", "--screen", "off", net="meangirl-8")
     run.mine("epd", epd, "stockfish:nodes=5000,hash=16", "--screen", "off", net="maia-1100")
-    screened = ("--positions", "250", "--seed", "1", "--screen", "1000,5000", "--jobs", "1")
-    run.mine("screened", games, "stockfish:nodes=20000,hash=16", *screened)
+    beside = ("--positions", "150", "--seed", "1", "--off-game", "0.5", "--screen", "off")
+    run.mine("beside", games, "stockfish:nodes=5000,hash=16", *beside)
     run.mine("own", blitz, "mcts:nodes=200", "--positions", "60", "--screen", "off", "--threshold", "0.4")
-    run.mine("own screened", games, "mcts:nodes=100", "--positions", "120", "--seed", "2", "--screen", "10,40")
     run.mine("recorded", blitz, "recorded", "--positions", "800")
-    run.mine("dump", "evaluations.jsonl", "recorded", "--positions", "800", "--alpha", "200")
+    run.mine("dump", "evaluations.jsonl", "recorded", "--positions", "800")
 
 
 def _use(run: Run) -> None:
-    """Books of two stores, games from one of them with their training records, and a store mined from these."""
-    for store, threshold in (("recorded", "0.4"), ("screened", "0.3")):
+    """Books of two stores, games from one of them with their training records, chunks, and a store mined from these."""
+    for store, threshold in (("recorded", "0.4"), ("masters", "0.3")):
         folder = run.folder / f"books of {store}"
         run.vr(f"books of {store}", "books", "--db", f"{store}.db", "--threshold", threshold, "-o", folder.name)
         run.keep(f"books of {store}: pgn", _pgn(folder / "book.pgn"))
@@ -221,29 +251,44 @@ def _use(run: Run) -> None:
            "-o", "played.pgn", "--db", "played.db")  # fmt: skip
     run.keep("selfplay: pgn", _pgn(run.folder / "played.pgn"))
     chunks = sorted((run.folder / "chunks").glob("*.gz"))
-    digests = [f"{path.name} {hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest()}" for path in chunks]
-    run.keep("selfplay: chunks", digests)
-    for table, lines in _stored(run.folder / "played.db"):
-        run.keep(f"selfplay: {table}", lines)
+    run.keep("selfplay: chunks", [f"{path.name} {_digest(path.read_bytes())}" for path in chunks])
+    run.keep_store("selfplay", "played.db", "plays")
     with tarfile.open(run.folder / "chunks.tar", "w") as tar:
         for path in chunks:
             tar.add(path, path.name)
+    net = ["--net", run.net("maia-1900")]
+    sources = {"of the store": net, "of games": ["games.pgn", *net], "of chunks": ["chunks.tar"]}
+    for name, given in sources.items():
+        folder = run.folder / f"chunks {name}"
+        run.vr(f"chunks {name}", "chunks", *given, "-o", folder.name, "--db", "masters.db")
+        run.keep(f"chunks {name}", sorted(_digests(folder)))
     run.mine("chunks", "chunks.tar", "recorded", "--positions", "200")
     searched = ("--positions", "40", "--screen", "off")
     run.mine("chunks searched", "chunks.tar", "stockfish:nodes=3000,hash=16", *searched)
 
 
+def _digests(folder: Path) -> Iterator[str]:
+    """The names of the chunks of a folder's tars, with the hashes of their records."""
+    for path in folder.rglob("*.tar"):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                if (packed := tar.extractfile(member)) is not None:
+                    yield f"{member.name} {_digest(packed.read())}"
+
+
+def _digest(packed: bytes) -> str:
+    return hashlib.sha256(gzip.decompress(packed)).hexdigest()
+
+
 def _look(run: Run) -> None:
-    """What reports on stores say, and what searches of single positions give."""
-    for store in ("recorded", "screened", "own"):
-        run.vr(f"export {store}", "export", "--db", f"{store}.db", "-o", f"{store}.jsonl")
-        run.keep(f"export {store}", _json_lines((run.folder / f"{store}.jsonl").read_text()))
-        run.keep(f"stats {store}", _json_lines(run.vr(f"stats {store}", "stats", "--db", f"{store}.db", "--json")))
+    """What exports and comparisons of stores say, and what searches of single positions give."""
+    for store in ("recorded", "masters", "own"):
+        for name, given in {"export": [], "candidates": ["--threshold", "0.3"]}.items():
+            run.vr(f"{name} {store}", "export", "--db", f"{store}.db", *given, "-o", f"{name}-{store}.jsonl")
+            run.keep(f"{name} {store}", _json_lines((run.folder / f"{name}-{store}.jsonl").read_text()))
     compared = (run.net("maia-1900"), run.net("maia-1100"), run.net("meangirl-8"))
     run.keep("compare", _json_lines(run.vr("compare", "compare", *compared, "--db", "masters.db", "--json")))
-    for table, lines in _stored(run.folder / "masters.db"):
-        if table == "net values":
-            run.keep(f"compare: {table}", lines)
+    run.keep_store("compare", "masters.db", "net values")
     for name, (net, settings) in _SEARCHES.items():
         settings_words = [word for setting in settings for word in ("--set", setting)]
         words = ("eval", "positions.epd", "--nodes", "400", "--net", run.net(net), *settings_words, "--json")

@@ -7,14 +7,13 @@ that no path of the machine gets into the store. Nets of other strengths are ask
 values are stored, not they. Then the file is made fit to be kept: one file, no write-ahead log, no free pages.
 
 Stockfish must be installed, maia-1900 is pulled by itself. Stockfish searches by nodes with one thread and an emptied
-hash table, but two machines may round a net's value differently, and screening then cuts other positions: the figures
-move a little.
+hash table, but two machines may round a net's value differently, and screening then leaves out other positions: the
+figures move a little.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import shutil
@@ -29,16 +28,12 @@ STORE = "sample.db"
 # maia-1900 plays as people do, and against Stockfish its alpha is nearly twice the default; so Q of both lie closer
 # together, and at the usual 0.55 a store of this size has 14 candidates.
 THRESHOLD = "0.35"
-# Each audited position stands for ten that were cut: with the usual 2 % it would stand for fifty, and there would be
-# hardly any of them.
 COMMANDS = (
-    "mine data/games.pgn.zst --positions 1500 --deep stockfish:nodes=50000 --screen auto,audit=0.1 "
-    f"--threshold {THRESHOLD} --db {STORE} --quiet",
-    f"stats --save-alpha slope --threshold {THRESHOLD} --db {STORE}",
-    f"stats --labels --threshold {THRESHOLD} --db {STORE} --quiet",
-    f"confirm --threshold {THRESHOLD} --nodes 200000 --db {STORE} --quiet",
-    f"books --threshold {THRESHOLD} --order shuffled --limit 50 --db {STORE} -o book --quiet",
-    f"selfplay book/book.pgn --net maia-1900 --nodes 50 --set certainty=1 --db {STORE} -o games.pgn --quiet",
+    f"mine data/games.pgn.zst --positions 1500 --deep stockfish:nodes=100000 --threshold {THRESHOLD} --db {STORE} -q",
+    f"stats --use alpha=slope --db {STORE}",
+    f"confirm --db {STORE} -q",
+    f"books --limit 50 --db {STORE} -o book -q",
+    f"selfplay book/book.pgn --net maia-1900 --nodes 50 --set certainty=1 --db {STORE} -o games.pgn -q",
 )
 
 
@@ -56,22 +51,15 @@ def make(folder: Path, others: list[Path]) -> Path:
         vr(command, folder)
     for net in others:
         shutil.copy(net, folder)
-        vr(f"compare maia-1900 {net.name} --threshold {THRESHOLD} --db {STORE} --quiet", folder)
+        vr(f"compare maia-1900 {net.name} --db {STORE} -q", folder)
     return folder / STORE
 
 
 def settle(path: Path) -> None:
-    """One file without a log beside it, which reading leaves as it is.
-
-    Of the screens that were fitted as positions came only the last is read again: the others lose their covariances,
-    which were half of the file.
-    """
+    """One file without a log beside it, which reading leaves as it is, and which names no path of this machine."""
     connection = sqlite3.connect(path, isolation_level=None)
-    for number, text in connection.execute("SELECT id, model FROM screens ORDER BY id DESC").fetchall()[1:]:
-        model = json.loads(text)
-        model["rungs"] = [{**rung, "covariance": []} for rung in model["rungs"]]
-        connection.execute("UPDATE screens SET model = ? WHERE id = ?", (json.dumps(model), number))
-    connection.execute("DELETE FROM files")  # of this machine
+    connection.execute("UPDATE nets SET path = NULL")
+    connection.execute("UPDATE judges SET net_path = NULL")
     connection.execute("PRAGMA journal_mode = DELETE")
     connection.execute("VACUUM")
     connection.close()
