@@ -1,4 +1,4 @@
-"""Questions to a store: the frame, candidates, alpha, picking, statistics, phases, rates, exports."""
+"""Questions to a store: the frame, candidates, alpha, picking, phases, exports."""
 
 from __future__ import annotations
 
@@ -10,77 +10,47 @@ import sqlite3
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import chess
 import numpy as np
 import pandas as pd
 import pytest
-from statsmodels.stats.proportion import proportion_confint
 
-from tests.mining_doubles import KeyNet, KeyOracle, mine_by_key, random_games
-from valuerepair.archives.options import SampleOptions
+from tests.scale.million import ALPHA, BRIEF, FULL, NET, OWN, make
 from valuerepair.chess import values
-from valuerepair.chess.positions import PHASES, Position, boards, phases
+from valuerepair.chess.positions import PHASES, boards, phases
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.intervals import wilson
 from valuerepair.question import Question
-from valuerepair.report import stats
-from valuerepair.report.stats import store_figures
-from valuerepair.runs.options import MineOptions
+from valuerepair.store import alpha as alphas
+from valuerepair.store import view
+from valuerepair.store.columns import columns
 from valuerepair.store.export import table_of, write_file, write_stream
-from valuerepair.store.queries import COLUMNS
-from valuerepair.store.rows import DeepResult
+from valuerepair.store.pairs import net_label, pick
 from valuerepair.store.store import Store
+from valuerepair.store.view import COLUMNS, Policy
 
-TRUE_ALPHA = 350.0
-
-
-def logistic_oracle(**identity: Any) -> KeyOracle:
-    """An oracle that sees what the net sees, in centipawns of `TRUE_ALPHA`, but for every eighth position."""
-    from tests.mining_doubles import key_q
-
-    def answer(position: Position) -> DeepResult:
-        key = position.key
-        q = float(key_q(np.array([key], np.uint64))[0]) * 0.98 * (-1 if key % 8 == 0 else 1)
-        return DeepResult(cp=round(2 * TRUE_ALPHA * np.arctanh(q)), wdl=(500, 300, 200), depth=5, nodes=1000, time_ms=4)
-
-    oracle = KeyOracle(answer=answer)
-    oracle.identity = replace(oracle.identity, **identity)
-    return oracle
+SCORED, SHORT = 480, 96
+SHORT_SEARCH = f"nodes={BRIEF.limits['nodes']}"
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of 480 positions by a logistic oracle, and 60 of them by another one."""
-    folder = tmp_path_factory.mktemp("store")
-    archive, db = random_games(folder / "random.pgn", 120), folder / "a.db"
-    mine_by_key(archive, db, oracle=logistic_oracle())
-    few = MineOptions(sample=SampleOptions(per_game=4), limit=60)
-    mine_by_key(archive, db, oracle=logistic_oracle(engine="Other 2.0"), options=few)
+    """A store of 480 positions with a full search, some of them audits, and 96 with a short one only."""
+    db = tmp_path_factory.mktemp("store") / "a.db"
+    make(db, SCORED, [OWN])
     return db
+
+
+@pytest.fixture
+def copy(path: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(path, tmp_path / "copy.db"))
 
 
 def test_the_columns_and_their_types(path: Path) -> None:
     with Store.open(path) as store:
-        frame, numbers = store.frame(), store.frame(text=False)
+        frame, numbers = view.frame(store), view.frame(store, text=False)
     assert list(frame.columns) == COLUMNS
-    assert set(COLUMNS) - set(numbers.columns) == {
-        *(
-            "fen",
-            "start_fen",
-            "moves",
-            "white",
-            "black",
-            "event",
-            "date",
-            "result",
-            "played",
-            "net_best",
-            "deep_best",
-            "pv",
-        )
-    }
+    assert [name for name in COLUMNS if name not in view.TEXTS or name in ("kind", "part")] == list(numbers.columns)
     pd.testing.assert_frame_equal(frame[numbers.columns], numbers)
     assert frame["key"].dtype == np.uint64
     assert frame["key"].is_unique
@@ -88,174 +58,232 @@ def test_the_columns_and_their_types(path: Path) -> None:
     assert frame["history_known"].dtype == np.bool_
     for column in ("cp", "mate", "eval_cp", "net_q", "deep_q", "disagreement"):
         assert frame[column].dtype == np.float64
-    assert frame["mate"].isna().all()
+    assert (frame["cp"].isna() == frame["mate"].notna()).all()
     assert not frame["disagreement"].isna().any()
+
+
+def test_cells_are_those_of_the_tables(path: Path) -> None:
+    """Each row by its id, through the store's other way to a position."""
+    with Store.open(path) as store:
+        frame = view.frame(store, Question(alpha=ALPHA)).sample(40, random_state=1)
+        batch = store.positions(frame["position_id"].to_numpy())
+        rows = frame.to_dict("records")
+        for row, position in zip(rows, batch, strict=True):
+            assert (row["fen"], row["start_fen"], row["ply"]) == (position.fen, position.start_fen, position.ply)
+            assert (row["key"], row["moves"].split()) == (position.key, [str(move) for move in position.moves])
+            assert (row["source"], row["game"], row["played"]) == (
+                position.origin.source, position.origin.game, position.origin.played
+            )  # fmt: skip
+            board = chess.Board(row["fen"])
+            assert row["side"] == ("w" if board.turn else "b")
+            assert row["pieces"] == len(board.piece_map())
+            query = "SELECT q, policy FROM net_values WHERE position_id = ?"
+            q, policy = store.connection.execute(query, (row["position_id"],)).fetchone()
+            assert (row["net_q"], row["net_best"]) == (q, Policy.of(policy)[0][0])
+            assert chess.Move.from_uci(row["net_best"]) in board.legal_moves
+            mated = np.sign(row["mate"]) if row["mate"] == row["mate"] else None
+            assert row["deep_q"] == pytest.approx(
+                np.tanh(row["cp"] / (2 * ALPHA)) if mated is None else mated, abs=1e-4
+            )
+            assert row["disagreement"] == row["net_q"] - row["deep_q"]
 
 
 def test_candidates_are_the_frame_filtered_and_sorted(path: Path) -> None:
     with Store.open(path) as store:
-        frame, candidates = store.frame(), store.candidates(Question(threshold=0.55))
-    expected = frame[frame["disagreement"].abs() >= 0.55]
+        frame, candidates = view.frame(store), view.candidates(store, Question(threshold=0.4))
+    expected = frame[frame["disagreement"].abs() >= 0.4]
     expected = expected.iloc[np.argsort(-expected["disagreement"].abs(), kind="stable")].reset_index(drop=True)
     pd.testing.assert_frame_equal(candidates, expected)
     assert 0 < len(candidates) < len(frame)
     assert candidates.attrs == frame.attrs
 
 
-@pytest.mark.parametrize("threshold", [0.0, -0.5, 2.01, float("nan")])
-def test_a_threshold_outside_0_to_2_is_refused(path: Path, threshold: float) -> None:
-    with Store.open(path) as store, pytest.raises(UsageError, match="above 0 and is at most 2"):
-        store.candidates(Question(threshold=threshold))
+def test_some_columns_and_some_positions(path: Path) -> None:
+    with Store.open(path) as store:
+        frame = view.frame(store)
+        ids = frame["position_id"].to_numpy()[5:30:3]
+        some = view.frame(store, only=("key", "fen", "disagreement", "policy"), ids=ids)
+    expected = frame[frame["position_id"].isin(ids)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(some[["key", "fen", "disagreement"]], expected[["key", "fen", "disagreement"]])
+    assert [Policy.of(blob)[0][0] for blob in some["policy"]] == expected["net_best"].tolist()
 
 
-def test_alpha_is_given_or_stored_or_fitted_or_the_default(path: Path) -> None:
-    with Store.open(path, write=True) as store:
-        many, few = store.pick(oracle="key 1.0"), store.pick(oracle="other 2.0")
-        assert store.alpha(*many, 222.0) == values.Alpha(222.0, "given")
-        fitted = store.alpha(*many)
-        scored = store.frame(Question(oracle="key 1.0"))
-        columns = (scored[name].to_numpy() for name in ("net_q", "cp", "mate", "weight", "game_id"))
-        assert fitted.value == values.fit_alpha(*columns).alpha
-        assert fitted.origin == "fitted on 480 positions (slope)"
-        assert store.frame().attrs["alpha"] == {"value": fitted.value, "origin": fitted.origin}
-        assert store.alpha(*few) == values.Alpha(170.0, "default 170: fewer than 300 scores in centipawns, 60 so far")
-        store.set_alpha(*few, values.AlphaFit(333.0, 300.0, 366.0, "results", 60, 0.1))
-        assert store.alpha(*few).value == 333.0
-        assert store.alpha(*few).origin.startswith("stored fit of 20")
-        assert store.alpha(*few).origin.endswith(" on 60 positions (results)")
-        assert store.alpha(*many) == fitted
+def test_what_screening_left_out_has_the_value_of_the_short_search(path: Path) -> None:
+    with Store.open(path) as store:
+        frame, both = (view.frame(store, Question(alpha=ALPHA), screened=screened) for screened in (False, True))
+        short = view.frame(store, Question(alpha=ALPHA, oracle=SHORT_SEARCH))
+        read = columns(store, pick(store), ("weight", "cp", "screened"), screened=True)
+    left = both[both["screened"]].reset_index(drop=True)
+    assert (len(frame), len(both), len(left)) == (SCORED, SCORED + SHORT, SHORT)
+    assert len(short) > SHORT  # audits have both
+    pd.testing.assert_frame_equal(both[~both["screened"]].reset_index(drop=True)[COLUMNS], frame)
+    same = short[~short["position_id"].isin(frame["position_id"])].reset_index(drop=True)
+    names = [name for name in COLUMNS if name not in ("oracle", "weight")]
+    pd.testing.assert_frame_equal(left[names], same[names])
+    assert (left["weight"] == 0).all()
+    assert frame["weight"].sum() == both["weight"].sum() == pytest.approx(SCORED + SHORT)
+    assert read["weight"].tolist() == both["weight"].tolist()
+    assert read["screened"].dtype == np.bool_
+
+
+def test_positions_beside_games_only_when_asked(copy: Path) -> None:
+    with Store.open(copy, write=True) as store:
+        every = view.frame(store)
+        with store.writing() as connection:
+            connection.execute("UPDATE positions SET origin = 'neighbour', parent_id = 1 WHERE id % 3 = 0")
+        games, beside = view.frame(store), view.frame(store, Question(beside=True))
+        fitted = alphas.alpha(store, pick(store))
+    assert games["position_id"].tolist() == [i for i in every["position_id"] if i % 3]
+    assert beside["position_id"].tolist() == every["position_id"].tolist()
+    assert {*games["kind"]} == {"game"}
+    assert {*beside["kind"]} == {"game", "neighbour"}
+    assert (beside["parent_id"].notna() == (beside["kind"] == "neighbour")).all()
+    assert beside.attrs["beside"]
+    assert games.attrs["alpha"] == beside.attrs["alpha"] == {"value": fitted.value, "origin": fitted.origin}
+
+
+def test_parts_are_words_of_the_frame(copy: Path) -> None:
+    with Store.open(copy, write=True) as store:
+        with store.writing() as connection:
+            connection.execute("UPDATE positions SET part = 'families' WHERE id % 5 = 0")
+        frame = view.frame(store, text=False)
+    assert ((frame["part"] == "families") == (frame["position_id"] % 5 == 0)).all()
+
+
+def test_alpha_is_given_or_in_use_or_fitted_or_the_default(copy: Path) -> None:
+    with Store.open(copy, write=True) as store:
+        many, few = pick(store), pick(store, judge=SHORT_SEARCH)
+        assert alphas.alpha(store, many, 222.0) == values.Alpha(222.0, "given")
+        fitted = alphas.alpha(store, many)
+        scored = view.frame(store)
+        of_fit = (scored[name].to_numpy() for name in ("net_q", "cp", "mate", "weight", "game_id"))
+        assert fitted.value == values.fit_alpha(*of_fit).alpha
+        assert fitted.origin == f"fitted on {int(scored['cp'].notna().sum())} positions (slope)"
+        assert view.frame(store).attrs["alpha"] == {"value": fitted.value, "origin": fitted.origin}
+        assert alphas.alpha(store, few).origin.startswith("default 170: fewer than 300 scores")
+        used = values.Alpha(333.0, "results")
+        alphas.use_alpha(store, few, used)
+        assert alphas.alpha(store, few) == used
+        assert alphas.alpha(store, many) == fitted  # of another judge
         with pytest.raises(UsageError):
-            store.alpha(*few, -3.0)
+            alphas.alpha(store, few, -3.0)
 
 
-@pytest.fixture
-def unsaved(path: Path, tmp_path: Path) -> Path:
-    """The same without a stored fit."""
-    copy = Path(shutil.copy(path, tmp_path / "unsaved.db"))
-    with closing(sqlite3.connect(copy)) as connection, connection:
-        connection.execute("DELETE FROM alpha_fits")
-    return copy
-
-
-def test_a_stored_fit_by_distance_counts_no_longer(unsaved: Path) -> None:
-    """Version 0.1.0 stored them; a net that learned by one became flatter."""
-    with Store.open(unsaved, write=True) as store:
-        many = store.pick(oracle="key 1.0")
-        fitted = store.alpha(*many)
-        store.set_alpha(*many, values.AlphaFit(333.0, 300.0, 366.0, "slope", 480, 0.1))
-        assert store.alpha(*many).value == 333
-        store.connection.execute("UPDATE alpha_fits SET norm = 'l1'")
-        assert store.alpha(*many) == fitted
-
-
-def test_what_training_does_to_the_scale(unsaved: Path) -> None:
+def test_what_training_does_to_the_scale(path: Path) -> None:
     """By the frame: the slope through 0 of deep Q on net Q, at the alpha that would train."""
-    with Store.open(unsaved) as store:
-        many, few = store.pick(oracle="key 1.0"), store.pick(oracle="other 2.0")
+    with Store.open(path) as store:
+        pair = pick(store)
         for question, by in (
             (Question(alpha=340.0), "alpha 340"),
             (Question(alpha=90.0), "alpha 90"),
             (Question(q_from="wdl"), "the engine's WDL"),
         ):
-            scale = store.training_scale(*many, question)
-            frame = store.frame(replace(question, oracle="key 1.0")).dropna(subset="deep_q")
-            slope = np.polyfit(np.append(frame.net_q, -frame.net_q), np.append(frame.deep_q, -frame.deep_q), 1)[0]
+            by_alpha = alphas.alpha(store, pair, question.alpha)
+            scale = alphas.training_scale(store, pair, by_alpha, question.q_from)
+            frame = view.frame(store, question).dropna(subset="deep_q")
+            w = frame.weight
+            slope = (w * frame.net_q * frame.deep_q).sum() / (w * frame.net_q**2).sum()
             assert scale is not None
             assert scale.slope.value == pytest.approx(slope)
             assert scale.line().startswith(f"by {by} the net's Q would become {slope:.2f} times as steep (95 %: ")
             assert (scale.level is None) == (question.q_from == "wdl")
             assert scale.line().endswith(" would leave its scale alone") == (question.q_from != "wdl")
-        level = store.training_scale(*many, Question())
+        level = alphas.training_scale(store, pair, alphas.alpha(store, pair), "cp")
         assert level is not None
-        assert level.alpha == store.alpha(*many)
         assert level.slope.value == pytest.approx(1, abs=1e-5)
-        assert level.line().startswith(f"by alpha {level.level:.0f} the net's Q would keep its scale: 1.00 times")
-        assert store.training_scale(*few, Question()) is None  # 60 positions do not say
+        few = pick(store, judge=SHORT_SEARCH)
+        assert alphas.training_scale(store, few, alphas.alpha(store, few), "cp") is None
 
 
-def test_q_from_the_engines_wdl(path: Path) -> None:
-    with Store.open(path) as store:
-        frame = store.frame(Question(q_from="wdl"))
-    assert (frame["deep_q"] == 0.3).all()
-
-
-def test_picking_nets_and_oracles_by_what_a_user_would_type(path: Path, tmp_path: Path) -> None:
-    with Store.open(path) as store:
-        many, few = store.pick(None, "key 1.0 nodes=100"), store.pick(None, "other")
-        assert store.pick() == many != few
-        digests = dict(zip(store.oracles()["label"], store.oracles()["digest"], strict=True))
-        assert store.pick(None, digests["other 2.0 nodes=100"][:8]) == few
-        assert store.pick("KEY-NET", "other:nodes=100") == few
-        assert store.pick("nets/key-net.pb.gz") == store.pick("abababab") == many
-        with pytest.raises(ValueRepairError, match=r"no net maia-1900 in .*; it has key-net"):
-            store.pick("maia-1900")
-        # nodes=10 is the beginning of nodes=100, and another oracle all the same.
-        with pytest.raises(ValueRepairError, match=r"no oracle key:nodes=10 in .*; it has key 1.0 nodes=100, other"):
-            store.pick(None, "key:nodes=10")
+def test_picking_nets_and_judges_by_what_a_user_would_type(copy: Path, tmp_path: Path) -> None:
+    with Store.open(copy, write=True) as store:
+        many, few = pick(store, None, FULL.label), pick(store, None, SHORT_SEARCH)
+        assert pick(store) == pick(store, None, "drawn") == many != few  # a short search only by its name
+        assert pick(store, None, BRIEF.digest[:8]) == few
+        assert pick(store, "DRAWN-NET", "drawn:nodes=50000") == few
+        assert pick(store, "nets/drawn-net.pb.gz") == pick(store, NET.sha256[:6]) == many
+        with pytest.raises(ValueRepairError, match=r"no net maia-1900 in .*; it has drawn-net"):
+            pick(store, "maia-1900")
+        # nodes=50 is the beginning of nodes=50000, and another judge all the same.
+        with pytest.raises(ValueRepairError, match=r"no judge drawn:nodes=50 in .*; it has drawn 1.0 nodes=50000, "):
+            pick(store, None, "drawn:nodes=50")
         # A file is known by its content, whatever its name.
-        (tmp_path / "key-net.pb.gz").write_bytes(b"another")
-        with pytest.raises(ValueRepairError, match=r"no net .*key-net\.pb\.gz in .*; it has key-net"):
-            store.pick(str(tmp_path / "key-net.pb.gz"))
-        assert store.pair_options(*many) == []
-        assert store.pair_options(*few) == ["--oracle", digests["other 2.0 nodes=100"][:12]]
+        (tmp_path / "drawn-net.pb.gz").write_bytes(b"another")
+        with pytest.raises(ValueRepairError, match=r"no net .*drawn-net\.pb\.gz in .*; it has drawn-net"):
+            pick(store, str(tmp_path / "drawn-net.pb.gz"))
+        store.use(judge=BRIEF.digest)
+        assert pick(store) == many  # a short search is asked for by name
+        assert net_label(store, many[0]) == "drawn-net"
+        store.add_net(replace(NET, sha256="ef" * 32))
+        assert net_label(store, many[0]) == f"drawn-net ({NET.sha256[:12]})"
 
 
-def test_commands_name_a_net_as_users_do_unless_two_share_the_name(tmp_path: Path) -> None:
-    archive, db = random_games(tmp_path / "random.pgn", 12), tmp_path / "a.db"
-    mine_by_key(archive, db)
-    for name, key, options in (
-        ("new-net", "cd" * 32, ["--net", "new-net"]),
-        ("key-net", "ef" * 32, ["--net", "ef" * 6]),
-    ):
-        net = KeyNet()
-        net.identity = replace(net.identity, name=name, sha256=key)
-        mine_by_key(archive, db, net=net, options=MineOptions(sample=SampleOptions(per_game=2), limit=8))
-        with Store.open(db) as store:
-            assert store.pair_options(*store.pick(key)) == options
+def test_the_net_and_the_judge_in_use_come_before_those_of_more_values(copy: Path) -> None:
+    other = replace(FULL, engine="Other 2.0")
+    with Store.open(copy, write=True) as store:
+        net_id, judge_id = store.add_net(replace(NET, sha256="ef" * 32, name="other")), store.add_judge(other)
+        with store.writing() as connection:
+            connection.execute(
+                f"INSERT INTO net_values SELECT {net_id}, position_id, q, w, d, l, policy FROM net_values LIMIT 50"
+            )
+            names = "position_id, cp, mate, run_id"
+            connection.execute(
+                f"INSERT INTO deep_values (judge_id, {names}) SELECT {judge_id}, {names} FROM deep_values WHERE judge_id = 2 LIMIT 60"
+            )
+        many = pick(store)
+        store.use(net="ef" * 32, judge=other.digest)
+        assert pick(store) == (net_id, judge_id)
+        assert pick(store, "drawn-net") == (many[0], judge_id)
+        assert pick(store, None, "drawn") == (net_id, many[1])
+        store.use(net=None, judge=None)
+        assert pick(store) == many
 
 
 def test_nothing_scored_yet(tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.db", create=True) as store:
-        net_id = store.add_net(KeyNet.identity, "fen_only")
-        assert net_id == store.add_net(KeyNet.identity, "fen_only") != store.add_net(KeyNet.identity, "no")
-        with pytest.raises(ValueRepairError, match="nothing is scored"):
-            store.frame()
-        figures = store_figures(store)
-    assert figures["scored"] is None
-    assert stats.stats_lines(figures)[-1] == "Nothing is scored yet. Next: vr mine ARCHIVE"
+        assert store.add_net(NET) == store.add_net(NET)
+        with pytest.raises(ValueRepairError, match=r"no position in .* is scored yet"):
+            view.frame(store)
 
 
-def test_statistics_are_those_of_the_frame(path: Path) -> None:
-    with Store.open(path) as store:
-        frame, figures = store.frame(), store_figures(store, Question(threshold=0.4))
-    scored = json.loads(json.dumps(figures))["scored"]
-    off = frame["disagreement"].abs()
-    assert [row["candidates"] for row in scored["by_threshold"]] == [int((off >= t).sum()) for t in stats.THRESHOLDS]
-    for name, column in (("by_phase", "phase"), ("by_side", "side")):
-        for row in scored[name]:
-            members = frame[column] == row[column]
-            assert (row["candidates"], row["scored"]) == (int((members & (off >= 0.4)).sum()), int(members.sum()))
-        assert sum(row["scored"] for row in scored[name]) == len(frame)
-    signs = {row["sign"]: row["candidates"] for row in scored["by_sign"]}
-    assert signs["optimistic"] == int((frame["net_q"] >= frame["deep_q"] + 0.4).sum())
-    assert sum(signs.values()) == int((off >= 0.4).sum())
-    assert (scored["nodes"], scored["search_seconds"]) == (480_000, pytest.approx(1.92))
-    assert any("480 positions scored in full" in line for line in stats.stats_lines(figures))
-    with Store.open(path) as store:  # the threshold asked for is always among those of the table
-        thresholds = [
-            row["threshold"] for row in store_figures(store, Question(threshold=0.35))["scored"]["by_threshold"]
-        ]
-    assert 0.35 in thresholds
-    assert thresholds == sorted(thresholds)
+def test_columns_are_of_the_store_as_it_is(copy: Path) -> None:
+    """Whoever changes it."""
+    with Store.open(copy, write=True) as store:
+        pair = pick(store)
+        for writer in (store.connection, None):
+            before = columns(store, pair, ("net_q",))["net_q"]
+            assert columns(store, pair, ("net_q",))["net_q"] is before
+            if writer is None:
+                store.commit()
+                with closing(sqlite3.connect(copy)) as other, other:
+                    other.execute("UPDATE net_values SET q = -q")
+            else:
+                with store.writing() as connection:
+                    connection.execute("UPDATE net_values SET q = -q")
+            after = columns(store, pair, ("net_q",))["net_q"]
+            assert np.any(before != 0)
+            np.testing.assert_array_equal(after, -before)
 
 
-@pytest.mark.parametrize(("count", "total"), [(0, 10), (10, 10), (3, 1000), (1, 1), (500, 1000)])
-def test_wilson_agrees_with_statsmodels(count: int, total: int) -> None:
-    low, high = proportion_confint(count, total, method="wilson")
-    rate = wilson(count, total)
-    assert rate.low == pytest.approx(float(low), abs=1e-12)
-    assert rate.high == pytest.approx(float(high), abs=1e-12)
-    assert rate.low <= rate.rate <= rate.high
+def test_a_reader_sees_one_state_while_another_writes(copy: Path) -> None:
+    """Each of its queries meets one more position."""
+    with Store.open(copy, write=True) as writer, Store.open(copy) as store:
+        rows = writer.connection.execute("SELECT * FROM deep_values WHERE judge_id = 2 ORDER BY 2 DESC LIMIT 60")
+        taken = rows.fetchall()
+        with writer.writing() as connection:
+            connection.executemany("DELETE FROM deep_values WHERE position_id = ?", [row[1:2] for row in taken])
+        writer.commit()
+
+        def write(statement: str) -> None:
+            if taken and statement.lstrip().upper().startswith("SELECT"):
+                with writer.writing() as connection:
+                    connection.execute(f"INSERT INTO deep_values VALUES ({', '.join('?' * 17)})", taken.pop())
+                writer.commit()
+
+        store.connection.set_trace_callback(write)
+        frame = view.frame(store)
+        assert len(taken) < 55
+        assert len(view.frame(store)) > len(frame) >= SCORED - 60
 
 
 def lichess_phase(board: chess.Board) -> str:
@@ -304,7 +332,7 @@ def test_phases_follow_lichess_divider() -> None:
 
 def test_exports_read_back_as_the_frame(path: Path, tmp_path: Path) -> None:
     with Store.open(path) as store:
-        frame = store.frame()
+        frame = view.frame(store)
     for kind in ("parquet", "jsonl", "csv"):
         write_file(frame, table_of(f"x.{kind}"), str(tmp_path / f"x.{kind}"))
     parquet = pd.read_parquet(tmp_path / "x.parquet")
@@ -326,7 +354,7 @@ def test_exports_read_back_as_the_frame(path: Path, tmp_path: Path) -> None:
 
 def test_an_export_that_fails_leaves_the_old_file(path: Path, tmp_path: Path) -> None:
     with Store.open(path) as store:
-        frame = store.frame(text=False)
+        frame = view.frame(store, text=False)
     write_file(frame, "csv", str(tmp_path / "x.csv"))
     old = (tmp_path / "x.csv").read_text()
     frame["cp"] = "not a number"
@@ -337,7 +365,7 @@ def test_an_export_that_fails_leaves_the_old_file(path: Path, tmp_path: Path) ->
 
 def test_an_empty_frame_is_exported_too(path: Path) -> None:
     with Store.open(path) as store:
-        frame = store.candidates(Question(threshold=2.0))
+        frame = view.candidates(store, Question(threshold=2.0))
     assert len(frame) == 0
     stream = io.BytesIO()
     write_stream(frame, "csv", stream)
@@ -348,11 +376,8 @@ def test_an_empty_frame_is_exported_too(path: Path) -> None:
 
 
 def test_a_frame_says_which_question_it_answers(path: Path) -> None:
-    """Every field of a question comes back, so that what is asked again of a frame's net and oracle is the same."""
+    """Every field of a question comes back, so that what is asked again of a frame's net and judge is the same."""
     with Store.open(path) as store:
-        net_id, oracle_id = store.pick()
-        net, oracle = store.names(net_id, oracle_id)
-        whose = Question(net=net, oracle=oracle, alpha=123.0, q_from="wdl")
-        question = replace(whose, threshold=0.4, expanded="all")
-        assert Question.answered_by(store.frame(question).attrs, 0.4) == question
+        question = Question(net=NET.sha256, oracle=FULL.digest, alpha=123.0, q_from="wdl", threshold=0.4, beside=True)
+        assert Question.answered_by(view.frame(store, question).attrs, 0.4) == question
         assert all(getattr(question, field.name) != getattr(Question(), field.name) for field in fields(Question))
