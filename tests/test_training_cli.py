@@ -8,11 +8,9 @@ import os
 import re
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,20 +25,27 @@ import valuerepair
 from tests import random_nets
 from tests.chunk_games import GAME
 from tests.cli_tree import SAMPLE, vr
-from tests.training_doubles import store_source
+from tests.held_out import part_of
+from tests.training_doubles import copy_of_sample, store_source
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.split import keys_of_games
 from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
+from valuerepair.store import view
+from valuerepair.store.rows import unsigned
 from valuerepair.store.store import Store
 from valuerepair.training.graph import NetGraph
+from valuerepair.training.judged import held_out_keys
 from valuerepair.training.sources import is_held
 from valuerepair.training.train import read_curve
 
 Captured = pytest.CaptureFixture[str]
 QUICK = ["--only", "value", "--steps", "6", "--set", "batch=64", "--set", "warmup=0", "--set", "every=3"]
-STORE = ["--db", str(SAMPLE), "--set", "threshold=0.3"]
+STORE = ["--db", "sample.db", "--set", "threshold=0.3"]
+
+
+def of_store(db: Path) -> list[str]:
+    return ["--db", str(db), *STORE[2:]]
 
 
 def train(net: str, out: Path, captured: Captured, *words: str) -> tuple[int, str, str]:
@@ -76,28 +81,30 @@ def far_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def trained(maia_file: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+def db(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample's store, with some games and families held out."""
+    path = copy_of_sample(tmp_path_factory.mktemp("store"))
+    valuerepair.split(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(db: Path, maia_file: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A new net, and its curve as Python has it."""
     out = tmp_path_factory.mktemp("trained") / "new.pb.gz"
     options = valuerepair.TrainOptions(only="value", steps=12, batch=64, warmup=0, lr=1e-3, every=6, threshold=0.3)
-    return out, valuerepair.train(maia_file, out, store=SAMPLE, options=options).curve
+    return out, valuerepair.train(maia_file, out, store=db, options=options).curve
 
 
-def stored_alpha() -> float:
-    """The alpha by which all commands read the sample."""
-    with closing(sqlite3.connect(f"file:{SAMPLE}?mode=ro", uri=True)) as sql:
-        return float(sql.execute("SELECT alpha FROM alpha_fits").fetchone()[0])
-
-
-def test_what_is_written_says_what_was_measured(trained: tuple[Path, Any], maia_file: str) -> None:
+def test_what_is_written_says_what_was_measured(trained: tuple[Path, Any], db: Path, maia_file: str) -> None:
     """The new file, read by lc0's converter and ONNX Runtime, on the held-out positions of the store."""
     out, curve = trained
-    usual = Question(threshold=0.3, alpha=stored_alpha())
-    source = store_source(SAMPLE, replace(usual, net=maia_file))
-    assert curve.attrs["options"]["alpha"] == stored_alpha()
-    with valuerepair.open_store(SAMPLE) as store:
-        frame = store.frame(usual, cut=True).set_index("position_id").loc[source.judged.ids[source.held]]
-    assert 0.4 < frame["rung"].notna().mean() < 1
+    with Store.open(db) as store:
+        alpha = store.setting("alpha")["value"]
+        source = store_source(db, Question(threshold=0.3, net=maia_file))
+        frame = view.frame(store, Question(threshold=0.3)).set_index("position_id")
+    assert curve.attrs["options"]["alpha"] == alpha
+    frame = frame.loc[source.judged.ids[source.held]]
     judged, written, amplitude = curve.set_index("step"), curve.attrs["written"], curve.attrs["amplitude"]
     for net, measures in ((maia_file, judged.loc[0]), (str(out), amplitude["measures"])):
         off = (valuerepair.evaluate(frame, net)["q"] - frame["deep_q"]).abs()
@@ -115,7 +122,7 @@ def test_what_is_written_says_what_was_measured(trained: tuple[Path, Any], maia_
 
 
 def test_the_net_tells_of_its_training_and_its_curve_is_drawn(
-    trained: tuple[Path, Any], maia_file: str, tmp_path: Path, capsys: Captured
+    trained: tuple[Path, Any], db: Path, maia_file: str, tmp_path: Path, capsys: Captured
 ) -> None:
     out, curve = trained
     note = gzip.decompress(out.read_bytes())
@@ -127,7 +134,7 @@ def test_the_net_tells_of_its_training_and_its_curve_is_drawn(
     assert "12 of 12 steps" in printed
     assert 'id="rate"' in (tmp_path / "curve.svg").read_text()
     assert [path.name for path in out.parent.iterdir() if "checkpoint" in path.name or "lock" in path.name] == []
-    code, _, err = train(maia_file, out, capsys, *STORE)
+    code, _, err = train(maia_file, out, capsys, *of_store(db))
     assert (code, err.count("\n")) == (2, 1)
     assert "new.pb.gz: already exists" in err
 
@@ -192,47 +199,50 @@ def test_chunks_without_anything_held_out(
 
 
 @pytest.mark.usefixtures("far_enough")
-def test_what_is_learned_from_is_said_before_it_takes_time(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
-    """Counted by plain SQL: all sampled positions of games that are not held out, searched in full or cut."""
-    usual = Question(threshold=0.3, alpha=stored_alpha())
-    with Store.open(SAMPLE) as store:
-        frame = store.frame(usual, cut=True)
-        query = "SELECT searched, count(*) FROM screened WHERE searched OR cut_at > 0 GROUP BY searched"
-        counts = dict(store.connection.execute(query))
-        games = keys_of_games(store, frame["game_id"].to_numpy())
-    assert (frame["rung"].isna().sum(), frame["rung"].notna().sum()) == (counts[1], counts[0])
-    held = is_held(games, 0.1)
+def test_what_is_learned_from_is_said_before_it_takes_time(
+    db: Path, maia_file: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """By the frame of the store: all scored positions of its part train, of games that are not held out."""
+    with Store.open(db) as store:
+        frame = view.frame(store, Question(threshold=0.3, beside=True), only=("game_key", "disagreement", "part"))
+    frame = frame[frame["part"] == "train"]
+    held = is_held(frame["game_key"].to_numpy(), 0.1)
     learned = frame[~held]
-    candidates = learned["rung"].isna() & (learned["disagreement"].abs() >= 0.3)
-    for words, count, of_candidates in ((STORE, len(learned), candidates.sum()), ([*STORE, "--control"], None, 0)):
-        code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, *words)
+    candidates = int((learned["disagreement"].abs() >= 0.3).sum())
+    for words, count, of_candidates in (((), len(learned), candidates), (["--control"], len(learned) - candidates, 0)):
+        code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, *of_store(db), *words)
         assert code == 2
-        count = count or len(learned) - candidates.sum()
         assert f"learns from {count:,} positions" in err
-        assert f"({of_candidates} candidates, {learned['rung'].notna().sum()} that screening cut" in err
+        assert f"({of_candidates} candidates)" in err
         assert f"judged on {held.sum()}; {round(6 * count / 256)} steps" in err
         assert "warning: fewer than 2,000 positions" in err
-    assert (
-        "warning: in more than 10 passes"
-        in train(maia_file, tmp_path / "new.pb.gz", capsys, *STORE, "--steps", "80")[2]
-    )
+    err = train(maia_file, tmp_path / "new.pb.gz", capsys, *of_store(db), "--steps", "80")[2]
+    assert "warning: in more than 10 passes" in err
 
 
 @pytest.mark.usefixtures("far_enough")
-def test_no_chunk_has_a_position_that_judges(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
+def test_a_store_without_a_split_gets_the_default_one(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
+    fresh, net = copy_of_sample(tmp_path), tmp_path / "new.pb.gz"
+    assert "held out: 15 % of the games" in train(maia_file, net, capsys, *of_store(fresh))[2]
+    assert "held out: " not in train(maia_file, net, capsys, *of_store(fresh))[2]
+    assert {"train", "games", "families"} <= {*part_of(fresh).values()}
+
+
+@pytest.mark.usefixtures("far_enough")
+def test_no_chunk_has_a_position_that_judges(db: Path, maia_file: str, tmp_path: Path, capsys: Captured) -> None:
     """The store's games that are held out are known in the chunks, too, although nothing else tells whose they are."""
     valuerepair.write_chunks(str(SAMPLE.with_name("games.pgn.zst")), tmp_path / "chunks")
-    with Store.open(SAMPLE) as store:
-        query = "SELECT DISTINCT g.id FROM games g JOIN positions p ON p.game_id = g.id"
-        games = np.array([number for (number,) in store.connection.execute(query)], np.int64)
-        held = int(is_held(keys_of_games(store, games), 0.4).sum())
-    _, _, err = train(
-        maia_file, tmp_path / "new.pb.gz", capsys, str(tmp_path / "chunks"), "--set", "holdout=0.4", *STORE
-    )
-    assert held > 50
+    with Store.open(db) as store:
+        judged = store_source(db, Question(threshold=0.3), holdout=0.4)
+        keys = {*held_out_keys(store).tolist(), *judged.judged.keys[judged.held].tolist()}
+        query = "SELECT p.key, p.game_id FROM positions p"
+        rows = store.connection.execute(query).fetchall()
+    held = len({game for key, game in rows if unsigned([key]).item() in keys})
+    words = (str(tmp_path / "chunks"), "--set", "holdout=0.4", *of_store(db))
+    _, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, *words)
     left_out = re.search(r"with a held-out position (\d+)", err)
     assert left_out is not None
-    assert held <= int(left_out[1]) < 1.05 * held  # openings of other games may reach a held-out position
+    assert 50 < held <= int(left_out[1]) < 1.05 * held  # openings of other games may reach a held-out position
 
 
 # -- what is wrong is said --------------------------------------------------------------------------------------------
@@ -257,9 +267,10 @@ def test_no_chunk_has_a_position_that_judges(maia_file: str, tmp_path: Path, cap
     ],
 )
 def test_wrong_words(
-    words: list[str], code: int, fact: str, maia_file: str, tmp_path: Path, monkeypatch: Any, capsys: Captured
+    words: list[str], code: int, fact: str, db: Path, maia_file: str, tmp_path: Path, monkeypatch: Any, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    words = [str(db) if word == "sample.db" else word for word in words]
     status, out, err = train(maia_file, Path("new.pb.gz"), capsys, *words)
     assert (status, out) == (code, "")
     assert fact in err
@@ -267,13 +278,13 @@ def test_wrong_words(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_without_values_of_the_net(maia_file: str, tmp_path: Path, capsys: Captured) -> None:
+def test_a_store_without_values_of_the_net(db: Path, maia_file: str, tmp_path: Path, capsys: Captured) -> None:
     """Candidates are those of the net that is trained: the same net in another file is another one."""
     other = tmp_path / "other.pb.gz"
     other.write_bytes(gzip.compress(gzip.decompress(Path(maia_file).read_bytes()), 1, mtime=7))
-    code, _, err = train(str(other), tmp_path / "new.pb.gz", capsys, *STORE, *QUICK)
+    code, _, err = train(str(other), tmp_path / "new.pb.gz", capsys, *of_store(db), *QUICK)
     assert code == 2
-    assert f"{other}: {SAMPLE} has no values of this net" in err
+    assert f"{other}: {db} has no values of this net" in err
 
 
 def test_an_onnx_file_cannot_be_trained(maia_file: str, maia_onnx: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -310,10 +321,10 @@ def test_chunks_that_cannot_be_learned(maia_file: str, tmp_path: Path, capsys: C
 
 
 def test_without_jax_one_line_says_what_to_install(
-    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    db: Path, maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
-    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, *STORE)
+    code, _, err = train(maia_file, tmp_path / "new.pb.gz", capsys, *of_store(db))
     assert (code, err.count("\n")) == (1, 1)
     assert "valuerepair[train]" in err
 
@@ -330,8 +341,8 @@ def test_a_curve_that_is_none(tmp_path: Path, capsys: Captured) -> None:
 
 
 @pytest.mark.slow
-def test_killed_and_gone_on_with_it_ends_in_the_same_file(maia_file: str, tmp_path: Path) -> None:
-    words = [*QUICK[2:], "--set", "every=1", *STORE]
+def test_killed_and_gone_on_with_it_ends_in_the_same_file(db: Path, maia_file: str, tmp_path: Path) -> None:
+    words = [*QUICK[2:], "--set", "every=1", *of_store(db)]
 
     def begin(name: str) -> subprocess.Popen[bytes]:
         out = tmp_path / f"{name}.pb.gz"

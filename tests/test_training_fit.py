@@ -325,19 +325,21 @@ def test_measures_are_those_of_numpy(samples: Samples) -> None:
 
 def test_measures_of_kinds_are_those_of_their_positions_alone(samples: Samples) -> None:
     net, learner = LinearNet(seed=2), Learner(LinearNet(), TrainOptions(), LossWeights())
-    kind = np.where(np.arange(len(samples)) % 3, "game", "aside").astype(object)
+    kind = np.where(np.arange(len(samples)) % 3, "game", "random_move").astype(object)
 
     def measures(held: Held) -> dict[str, float]:
         options = TrainOptions(batch=64, threshold=THRESHOLD)
         return Validation([held], learner, LossWeights(), options, LinearNet().parameters).measure(net.parameters)
 
     both = measures(replace(as_held(samples), kind=kind))
-    for name in ("game", "aside"):
+    for name in ("game", "random_move"):
         alone = measures(as_held(samples.take(np.flatnonzero(kind == name))))
         assert not [key for key in alone if name in key]
         assert both[f"mean_dq_{name}"] == pytest.approx(alone["mean_dq"])
         assert both[f"rate_{name}"] == pytest.approx(alone["rate"])
-    assert both["rate"] == pytest.approx(np.average([both["rate_game"], both["rate_aside"]], weights=[2, 1]), abs=1e-3)
+    assert both["rate"] == pytest.approx(
+        np.average([both["rate_game"], both["rate_random_move"]], weights=[2, 1]), abs=1e-3
+    )
 
 
 # -- stopped and gone on with -----------------------------------------------------------------------------------------
