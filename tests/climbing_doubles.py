@@ -18,9 +18,9 @@ from tests.asked import with_question
 from tests.mining_doubles import KeyNet, mine_by_key
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.chess.progress import remarks_to
 from valuerepair.nets.net import NetValues
 from valuerepair.oracles.oracle import Climb, ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
+from valuerepair.progress import remarks_to
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening.fit import LadderRows

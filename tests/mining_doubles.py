@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import NetIdentity, NetValues
 from valuerepair.oracles.oracle import ClimbOutcome, DeepFailure, DeepOutcome, GoOn, Oracle
+from valuerepair.progress import Progress, remarks_to
 from valuerepair.runs.mine import mine
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary

@@ -20,11 +20,11 @@ from tests.clusters import Machines
 from tests.mining_doubles import dump
 from tests.vr_runs import here, in_a_process
 from valuerepair.archives.options import SampleOptions
-from valuerepair.chess.progress import remarks_to
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.registry import pull_net
+from valuerepair.progress import remarks_to
 from valuerepair.question import Question
 from valuerepair.runs.evaluators import open_evaluators
 from valuerepair.runs.mine import mine

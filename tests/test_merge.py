@@ -20,8 +20,8 @@ from tests.climbing_doubles import ALPHA, THRESHOLD, climb_by_key, ladder_option
 from tests.climbing_doubles import net_q as shifted_q
 from tests.merge_stores import NODES, Row, contents, large_store, write_store
 from tests.mining_doubles import KeyOracle, mine_by_key, random_games
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.store import schema

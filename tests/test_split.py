@@ -25,11 +25,11 @@ from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import decode_moves
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.compared_nets import find_oracle, measure
 from valuerepair.judge.openings import UNKNOWN, family, material_family, named_positions
 from valuerepair.judge.split import HELD_OUT, JUDGED, PARTS, HeldPart, Split, choose_split, read_split, write_split
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.judged import JudgedPositions

@@ -248,7 +248,7 @@ def _is_database(path: str) -> bool:
 
 def _check_store(path: str, quiet: bool) -> CheckedFile:
     """The checks of `store.check`, all rows; keys, histories and moves are replayed."""
-    from valuerepair.chess.progress import Progress
+    from valuerepair.progress import Progress
     from valuerepair.store.check import check_store
     from valuerepair.store.store import Store
 

@@ -26,8 +26,8 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import NetIdentity
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store import priors
 from valuerepair.store.plays import Play, add_plays

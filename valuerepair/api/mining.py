@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from valuerepair.archives.options import SampleOptions
-    from valuerepair.chess.progress import Progress
     from valuerepair.judge.split import Split
+    from valuerepair.progress import Progress
     from valuerepair.runs.confirm import Confirmed
     from valuerepair.runs.evaluators import Opened, OpenedImport
     from valuerepair.runs.expand import ExpandOptions
@@ -94,7 +94,7 @@ def mine(
     total_bytes(paths)  # raises for a missing file, before anything is made or loaded
     with (
         opened_store(store, create=True) as opened,
-        shown_progress("mining", "positions", quiet=quiet, own_eta=True) as progress,
+        shown_progress("mining", "positions", quiet=quiet) as progress,
     ):
         progress.stage("opening the net and the deep search")
         with opening as run:
@@ -164,7 +164,7 @@ def expand(
     options = ExpandOptions(positions=positions, split=split_of(split), command=command)
     with (
         opened_store(path, write=True) as opened,
-        shown_progress("expanding", "positions", quiet=quiet, own_eta=True) as progress,
+        shown_progress("expanding", "positions", quiet=quiet) as progress,
     ):
         resolved_question = resolved(opened, question)
         if isinstance(split, str | os.PathLike) and options.split is not None:

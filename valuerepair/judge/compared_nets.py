@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from valuerepair.chess.origins import BESIDE
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.split import HeldPart
 from valuerepair.nets.net import HISTORY_FILL
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import net_name, read_net_file
+from valuerepair.progress import Progress
 from valuerepair.store import db_option
 from valuerepair.store.files import net_option
 from valuerepair.store.rows import EXPANDED, FULL, RunRecord

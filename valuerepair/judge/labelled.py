@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import PositionBatch, decode_move
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.judge.labels import KINDS, LABELS, label_frame
 from valuerepair.nets.devices import device_of, split_key
 from valuerepair.nets.net import Priors
 from valuerepair.nets.registry import locate
+from valuerepair.progress import Progress
 from valuerepair.store import files, priors
 from valuerepair.store.columns import stored_rungs
 from valuerepair.store.priors import MovesOfInterest, Prior

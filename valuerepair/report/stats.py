@@ -15,7 +15,6 @@ from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
-from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.intervals import Rate, loose_bound_words, mean_interval, rate_lines, weighted, wilson
 from valuerepair.judge import verdict
 from valuerepair.judge.labelled import has_policy, labels_of, masks, names
@@ -27,7 +26,7 @@ from valuerepair.store.columns import KIND
 from valuerepair.store.plays import outcomes
 from valuerepair.store.queries import net_label, snapshot, table
 from valuerepair.store.selection import other_ladders
-from valuerepair.text import finite, json_fields, quantity
+from valuerepair.text import finite, format_duration, format_nodes, format_rate, json_fields, quantity
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position
-from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.judge import verdict
 from valuerepair.judge.split import split_file
 from valuerepair.oracles.oracle import DeepFailure, Oracle
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.runs.loop import Look, StoredSearches, after
 from valuerepair.runs.stored_oracle import open_second
@@ -28,7 +28,7 @@ from valuerepair.runs.summary import NOT_DONE, next_command
 from valuerepair.store import db_option, second_looks
 from valuerepair.store.rows import AFTER, SECOND, DeepResult, Run, RunRecord
 from valuerepair.store.store import Store
-from valuerepair.text import finite, formatted
+from valuerepair.text import finite, format_duration, format_rate, formatted
 
 if TYPE_CHECKING:
     import pandas as pd

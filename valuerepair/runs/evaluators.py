@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from valuerepair.archives.options import CHUNKS
-from valuerepair.chess.progress import Progress
 from valuerepair.engines.kinds import chosen_spec, parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.nets.net import Evaluator, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.oracles.oracle import Oracle
 from valuerepair.oracles.recorded import RecordedSource
+from valuerepair.progress import Progress
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.summary import MineSummary
 from valuerepair.screening.model import ScreenOptions, rungs_of

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from valuerepair import stop
 from valuerepair.arrays import Moves
 from valuerepair.chess.positions import boards, phases
-from valuerepair.chess.progress import Progress, format_duration, format_rate
 from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import check_least
 from valuerepair.judge.labelled import PolicyNet
 from valuerepair.judge.split import Split
 from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.oracles.oracle import Climb, DeepFailure, Oracle
+from valuerepair.progress import Progress
 from valuerepair.question import Question, is_candidate
 from valuerepair.runs.expansion import ExpandSummary, Expansion
 from valuerepair.runs.frontier import (
@@ -52,6 +52,7 @@ from valuerepair.store.reached import ExpansionSource, NeighbourOutcome, Reached
 from valuerepair.store.rows import EXPANDED, INFERRED, LINE, DeepColumns, DeepResult, Run, RunRecord
 from valuerepair.store.screening import REACHED
 from valuerepair.store.store import Store
+from valuerepair.text import format_rate
 
 log = logging.getLogger(__name__)
 
@@ -426,9 +427,7 @@ class _Expanding(SearchLoop[PlannedSearch]):
         if self._done:
             total = self._options.positions or tally.planned + len(self._frontier) + len(self._searches.audits)
             begun = len(self._searching) + len(self._searches.waiting)
-            seconds_left = (total - tally.planned + begun) * seconds / self._done
             self._progress.set_total(self._done + max(total - tally.planned, 0) + begun)
-            notes.append(f"about {format_duration(seconds_left)} left")
         self._progress.note(", ".join(notes))
         self._progress.advance(0)
 

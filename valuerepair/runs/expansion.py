@@ -17,7 +17,6 @@ from valuerepair.archives.sampling import read_games
 from valuerepair.arrays import Floats, Moves
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch, encode_moves
-from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import TRAIN, Split, split_file, warning_of_held_out
 from valuerepair.nets.net import NetFacts
@@ -27,7 +26,7 @@ from valuerepair.store import reached
 from valuerepair.store.reached import ExpansionSource, NeighbourOutcome, games_by_archive
 from valuerepair.store.rows import OracleIdentity, game_row
 from valuerepair.store.store import Store
-from valuerepair.text import quantity
+from valuerepair.text import format_duration, format_nodes, format_rate, quantity
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ import chess
 
 from valuerepair import stop
 from valuerepair.chess.positions import Position
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.oracles.oracle import DeepFailure, Oracle
+from valuerepair.progress import Progress
 from valuerepair.store.rows import FULL, DeepResult, Run
 from valuerepair.store.screening import forget_passage
 from valuerepair.store.store import Store

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.positions import Position
-from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import Evaluator
 from valuerepair.oracles.oracle import Climb, DeepFailure, Oracle
+from valuerepair.progress import Progress
 from valuerepair.runs.loop import SearchLoop
 from valuerepair.runs.options import MineOptions
-from valuerepair.runs.progress import Pace, RunProgress
+from valuerepair.runs.progress import RunProgress
 from valuerepair.runs.sampled import SampledPositions, SampledRun, run_sampled
 from valuerepair.runs.summary import MineSummary, engine_view
 from valuerepair.runs.workers import ArchiveReader, Evaluated, Sampled, net_line
@@ -71,8 +71,8 @@ class _MiningRun(SampledRun, SearchLoop[int]):
     ) -> None:
         self._options = options
         line = net_line(net, reader.events)
-        pace = Pace(oracle.identity.limits.get("nodes"), cuts=options.screen is not None)
-        self._shown = RunProgress(progress, reader, options.limit, pace, lambda: oracle.under_way)
+        progress.jobs = oracle.workers
+        self._shown = RunProgress(progress, reader, options.limit, lambda: oracle.under_way)
         self.positions = SampledPositions(reader, options, store, net, oracle.identity, run, line, self._shown)
         pair, self._pairs = self.positions.pair, self.positions.pairs
         super().__init__(store, oracle, pair[1], run, progress, self.positions.failures, reader.events)
@@ -186,7 +186,6 @@ class _MiningRun(SampledRun, SearchLoop[int]):
         self._pairs.add_deep(key, outcome.scores)
         forget_passage(self._store, self._oracle_id, key)
         self._nodes += outcome.nodes
-        self._shown.ended(outcome.nodes, cut=False)
 
     def _take_failure(self, key: int, failure: DeepFailure) -> None:
         self._pairs.drop(key)
@@ -201,7 +200,6 @@ class _MiningRun(SampledRun, SearchLoop[int]):
         assert self._ladder is not None
         passage = self._ladder.record(position_id, climb)
         self._nodes += passage.nodes
-        self._shown.ended(passage.nodes, cut=not passage.searched)
         if passage.searched:
             self._pairs.add_deep(position_id, climb.results[-1].scores)
         else:

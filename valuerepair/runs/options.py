@@ -67,7 +67,7 @@ def sampling_options(sample: SampleOptions) -> dict[str, Any]:
     Of later options only those that differ from their defaults are named, so that runs that began before an option
     existed are still the same work.
     """
-    plain = _plain(SampleOptions())
+    plain = _plain(type(sample)())
     options = _ALWAYS_NAMED | {name: value for name, value in _plain(sample).items() if value != plain[name]}
     options.pop("threads", None)  # the number of reading threads does not change the sample
     if sample.recorded is not None:

@@ -13,10 +13,10 @@ from valuerepair.archives.options import CHUNKS, CUTECHESS, RECORD_KINDS, TCEC
 from valuerepair.arrays import Floats
 from valuerepair.chess import values
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import Evaluator, NetFacts
 from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.oracles.recorded import RecordedSource, net_values
+from valuerepair.progress import Progress
 from valuerepair.runs.options import MineOptions
 from valuerepair.runs.progress import RunProgress
 from valuerepair.runs.sampled import SampledPositions, SampledRun, run_sampled
@@ -87,7 +87,7 @@ class _Import(SampledRun):
     ) -> None:
         super().__init__(store, run, progress, reader.events)
         self._source, self._limit = source, options.limit
-        run_progress = RunProgress(progress, reader, options.limit, None)
+        run_progress = RunProgress(progress, reader, options.limit)
         self.positions = SampledPositions(reader, options, store, net, source.identity, run, line, run_progress)
         self._taken, self._cut_off = 0, False  # evaluations taken; whether the limit left some out
 

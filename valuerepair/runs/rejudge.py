@@ -18,7 +18,6 @@ from valuerepair.arrays import Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import Position
-from valuerepair.chess.progress import Progress
 from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.judge import rejudged
@@ -28,6 +27,7 @@ from valuerepair.judge.compared_nets import ComparedOracle
 from valuerepair.judge.rejudged import Rejudged, RejudgedNet, RejudgedPair
 from valuerepair.oracles.open import open_oracle
 from valuerepair.oracles.oracle import Oracle
+from valuerepair.progress import Progress
 from valuerepair.runs.loop import Look, StoredSearches
 from valuerepair.runs.stored_oracle import is_same_search
 from valuerepair.store import second_looks

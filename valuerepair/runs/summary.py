@@ -14,7 +14,6 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.arrays import Flags, Floats
 from valuerepair.chess import values
 from valuerepair.chess.origins import Kind
-from valuerepair.chess.progress import format_duration, format_rate
 from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
 from valuerepair.engines.kinds import kind_of
 from valuerepair.intervals import Z95, Rate, loose_bound_words
@@ -23,7 +22,7 @@ from valuerepair.store import db_option
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.rows import Run
 from valuerepair.store.store import Store
-from valuerepair.text import quantity
+from valuerepair.text import format_duration, format_rate, quantity
 
 
 def resume_line(run: Run) -> str:

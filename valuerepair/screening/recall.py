@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.progress import format_nodes
 from valuerepair.intervals import weighted
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import screening
-from valuerepair.text import json_fields, quantity
+from valuerepair.text import format_nodes, json_fields, quantity
 
 if TYPE_CHECKING:
     import pandas as pd

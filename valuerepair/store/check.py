@@ -13,8 +13,8 @@ import numpy as np
 from valuerepair.chess import origins
 from valuerepair.chess.board import fens, keys, legal_moves, parse_fens, replay
 from valuerepair.chess.positions import PHASES, boards, encode_move, joined, phases, piece_counts
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
+from valuerepair.progress import Progress
 from valuerepair.store import schema
 from valuerepair.store.cells import columns, columns_of, from_json, is_other_type
 from valuerepair.store.rows import (

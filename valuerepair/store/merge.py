@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import check_folder, scratch_folder, written_whole
+from valuerepair.progress import Progress
 from valuerepair.store import db_option, schema
 from valuerepair.store.connection import LOGS, StoreConnection
 from valuerepair.store.merge_rows import Sources, add_catalogue, add_positions, merge_values

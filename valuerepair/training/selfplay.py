@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from valuerepair.chess import board
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import encode_moves
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError, check_least, check_word
 from valuerepair.files import HeldError, claimed
 from valuerepair.judge.split import Split
@@ -27,6 +26,7 @@ from valuerepair.play.lc0_selfplay import Lc0Source, lc0_settings
 from valuerepair.play.openings import read_openings
 from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.selfplay import Chunks, ForestSource, SelfplayEnd, SelfplayPlan, play_selfplay
+from valuerepair.progress import Progress
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import BrokenChunk, pack, unpack
 from valuerepair.training.records import ChunkWriter, RecordFacts

@@ -20,13 +20,13 @@ from valuerepair.arrays import Floats, Moves
 from valuerepair.chess import v6
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Index
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.split import Split
 from valuerepair.nets.net import Net, NetValues, Priors
 from valuerepair.nets.policy import policy_indices
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.text import positions_of_games, quantity

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.origins import BESIDE, KINDS
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, check_output, claimed, read_json, written_whole
 from valuerepair.judge.split import Split
 from valuerepair.nets.planes import PLANES, unpack_masks
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import ONNX, NetFile, read_net_file
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.text import formatted, json_fields, positions_of_games, quantity, table_lines
