@@ -12,15 +12,15 @@ from pathlib import Path
 
 import chess
 import numpy as np
+from valuerepair.runs.confirm import ConfirmOptions, ConfirmSummary, confirm
 
 from tests.mining_doubles import KeyNet, KeyOracle
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import Position, PositionBatch, encode_move
-from valuerepair.chess.progress import Progress
 from valuerepair.nets.net import NetValues
 from valuerepair.oracles.oracle import DeepOutcome
+from valuerepair.progress import Progress
 from valuerepair.question import Question
-from valuerepair.runs.confirm import ConfirmOptions, ConfirmSummary, confirm
 from valuerepair.store.rows import DeepResult, OracleIdentity, RunRecord
 from valuerepair.store.store import Store
 

@@ -180,7 +180,7 @@ def maia_file(shared_data: Path) -> str:
 @pytest.fixture
 def said() -> Iterator[list[str]]:
     """What the package says during the test, a line each."""
-    from valuerepair.chess.progress import remarks_to
+    from valuerepair.progress import remarks_to
 
     lines: list[str] = []
     with remarks_to(lines.append):

@@ -14,20 +14,20 @@ from typing import Any
 
 import chess
 import numpy as np
+from valuerepair.runs.expand import ExpandOptions, expand
+from valuerepair.runs.expansion import ExpandSummary
+from valuerepair.runs.options import MineOptions
+from valuerepair.screening.model import ScreenOptions
 
 from tests.climbing_doubles import ClimbingOracle, uniform
 from tests.mining_doubles import KeyNet, mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.nets.net import NetValues, Priors
 from valuerepair.oracles.oracle import DeepOutcome
+from valuerepair.progress import Progress, remarks_to
 from valuerepair.question import Question
-from valuerepair.runs.expand import ExpandOptions, expand
-from valuerepair.runs.expansion import ExpandSummary
-from valuerepair.runs.options import MineOptions
-from valuerepair.screening.model import ScreenOptions
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 

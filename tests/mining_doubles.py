@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.nets.net import NetIdentity, NetValues
 from valuerepair.mining.mine import MineOptions, mine
 from valuerepair.mining.summary import MineSummary
+from valuerepair.nets.net import NetIdentity, NetValues
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, Judge
 from valuerepair.progress import Progress, remarks_to
 from valuerepair.store.rows import DeepResult, JudgeIdentity

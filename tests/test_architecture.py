@@ -14,7 +14,7 @@ ROOT = Path(valuerepair.__file__).parent
 FLOORS = (
     {"errors", "stop", "arrays", "version"},
     {"text"},
-    {"files", "cores", "intervals"},
+    {"files", "progress", "cores", "intervals"},
     {"chess"},
     {"question"},
     {"archives", "nets"},

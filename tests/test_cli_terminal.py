@@ -13,7 +13,7 @@ import termios
 
 PLAIN = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 BAR = (
-    "from valuerepair.chess.progress import Progress\nwith Progress('Mining', 3, 'positions') as p:\n"
+    "from valuerepair.progress import Progress\nwith Progress('Mining', 3, 'positions') as p:\n"
     "    p.advance(); p.say('a remark'); p.advance(2)"
 )
 

@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from tests.mining_doubles import KeyNet, KeyOracle, key_outcome, mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.chess.progress import Progress
 from valuerepair.chess.values import Alpha
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
@@ -27,6 +26,7 @@ from valuerepair.mining.mine import MineOptions
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
 from valuerepair.nets.registry import KNOWN_NETS
 from valuerepair.oracles.oracle import DeepOutcome
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.report.stats import store_figures
 from valuerepair.store import alpha as alphas

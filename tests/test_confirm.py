@@ -12,6 +12,9 @@ from pathlib import Path
 
 import chess
 import pytest
+from valuerepair.judge.verdict import evidence
+from valuerepair.runs.confirm import ConfirmOptions
+from valuerepair.runs.loop import after
 
 from tests.confirm_doubles import (
     STOCKFISH,
@@ -25,13 +28,10 @@ from tests.confirm_doubles import (
 )
 from tests.mining_doubles import dump, rows, wait_for
 from valuerepair.chess.positions import Position
-from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.verdict import evidence
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
+from valuerepair.progress import Progress, remarks_to
 from valuerepair.question import Question
-from valuerepair.runs.confirm import ConfirmOptions
-from valuerepair.runs.loop import after
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 

@@ -12,6 +12,9 @@ from typing import Any
 import chess
 import pytest
 from click.testing import CliRunner, Result
+from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT
+from valuerepair.runs.stored_oracle import second_spec
+from valuerepair.store.second_looks import StoredOracle, oracle_of
 
 import valuerepair as vr
 from tests.confirm_doubles import STOCKFISH, Candidate, make_store, many, position_of
@@ -20,12 +23,9 @@ from tests.survey_intervals import korn_graubard
 from valuerepair.chess.origins import Origin
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT
 from valuerepair.oracles.open import open_oracle
 from valuerepair.question import Question
-from valuerepair.runs.stored_oracle import second_spec
 from valuerepair.store.rows import DeepResult, OracleIdentity
-from valuerepair.store.second_looks import StoredOracle, oracle_of
 from valuerepair.store.store import Store
 
 FAKE = Path(__file__).with_name("fake_engine.py")

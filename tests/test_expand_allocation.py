@@ -6,8 +6,6 @@ import chess
 import numpy as np
 import pytest
 from scipy import stats
-
-from valuerepair.chess.positions import Position
 from valuerepair.runs.frontier import (
     GROUPS,
     RANDOM_SHARE,
@@ -19,6 +17,8 @@ from valuerepair.runs.frontier import (
     is_drawn,
 )
 from valuerepair.store.reached import NeighbourOutcome
+
+from valuerepair.chess.positions import Position
 from valuerepair.store.rows import CHILD, GAME, PARENT
 
 WHOLE = 1000.0

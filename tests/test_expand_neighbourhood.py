@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from valuerepair.runs.neighbourhood import STEPS, Neighbours, inferred, neighbours
+from valuerepair.store.reached import ExpansionSource
 
 from valuerepair.chess import values
 from valuerepair.chess.origins import OriginGame
 from valuerepair.chess.positions import Position, encode_moves
 from valuerepair.engines.spec import find_engine
 from valuerepair.oracles.open import open_oracle
-from valuerepair.runs.neighbourhood import STEPS, Neighbours, inferred, neighbours
-from valuerepair.store.reached import ExpansionSource
 from valuerepair.store.rows import CHILD, GAME, LINE, PARENT, DeepResult
 
 GAME_OF = OriginGame("games.pgn", 7, 100, {"White": "A"}, "1-0")

@@ -17,6 +17,12 @@ import chess
 import numpy as np
 import pytest
 from scipy import stats
+from valuerepair.runs.expand import ExpandOptions
+from valuerepair.runs.expansion import ExpandSummary, Expansion
+from valuerepair.runs.frontier import RANDOM_SHARE, is_drawn
+from valuerepair.runs.options import MineOptions
+from valuerepair.runs.stored_oracle import open_found
+from valuerepair.screening.model import ScreenOptions
 
 from tests import expand_doubles
 from tests.expand_doubles import (
@@ -37,12 +43,6 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.question import Question
 from valuerepair.runs import expand
-from valuerepair.runs.expand import ExpandOptions
-from valuerepair.runs.expansion import ExpandSummary, Expansion
-from valuerepair.runs.frontier import RANDOM_SHARE, is_drawn
-from valuerepair.runs.options import MineOptions
-from valuerepair.runs.stored_oracle import open_found
-from valuerepair.screening.model import ScreenOptions
 from valuerepair.store.check import integrity_checks
 from valuerepair.store.store import Store
 

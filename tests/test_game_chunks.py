@@ -37,9 +37,9 @@ from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess import v6
 from valuerepair.chess.positions import decode_move
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.planes import CLASSICAL, INPUT_FORMATS
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training import chunk_output, game_chunks

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from valuerepair.judge.split import Split, read_split, write_split
 
 from tests.vr_runs import here
 from valuerepair.chess.position_text import read_position, read_positions
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import read_toml
-from valuerepair.judge.split import Split, read_split, write_split
 from valuerepair.nets import canary, session
 from valuerepair.nets.net import open_net
 from valuerepair.nets.protobuf import LC0

@@ -30,11 +30,12 @@ pytest.importorskip("jax")
 pytest.importorskip("optax")
 
 
+from valuerepair.judge.split import PARTS
+
 import valuerepair as vr
 from tests import random_nets
 from tests.vr_runs import here
 from valuerepair import stop
-from valuerepair.judge.split import PARTS
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.page import RepairOutcome

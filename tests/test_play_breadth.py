@@ -18,7 +18,6 @@ from scipy.stats import entropy
 from tests.linear_net import linear_onnx
 from tests.match_doubles import fake_side, read_games, write_book
 from tests.mcts_doubles import position, searched
-from valuerepair.chess.progress import Progress
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
@@ -28,6 +27,7 @@ from valuerepair.play.lineup import Lineup, parse_side
 from valuerepair.play.match import MatchEnd, MatchPlan, play_match
 from valuerepair.play.openings import read_openings
 from valuerepair.play.referee import Rules
+from valuerepair.progress import Progress
 
 NODES = 20
 

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 from tests.match_doubles import fake_side, read_games, write_book
 from tests.play_doubles import INITIAL
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.play.elo import H0, MatchScore, Sprt, elo_interval, parse_sprt
 from valuerepair.play.lineup import Lineup, parse_side
@@ -30,6 +29,7 @@ from valuerepair.play.match import MatchEnd, MatchOptions, MatchPlan, play_match
 from valuerepair.play.openings import built_in_openings, check_playable, read_openings
 from valuerepair.play.referee import DrawRule, Rules, parse_draw_rule
 from valuerepair.play.standing import Played, Standing, level_lines, report_lines
+from valuerepair.progress import Progress
 
 FAULTS = ("crashed", "out of time", "illegal move")
 # For tests of what is refused and what goes on: of their games nobody asks how they end.

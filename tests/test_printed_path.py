@@ -15,13 +15,13 @@ import chess
 import chess.pgn
 import numpy as np
 import pytest
+from valuerepair.judge.split import JUDGED, PARTS, Split, known_split, read_split
 
 from tests import random_nets
 from tests.chunk_games import run
 from tests.vr_runs import Done, here
 from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.positions import Position
-from valuerepair.judge.split import JUDGED, PARTS, Split, known_split, read_split
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from valuerepair.judge.rejudged import STRATA, allocate, deeper_values, draw, rejudged_net, rejudged_pair
 
 import valuerepair as vr
 from tests.cli_tree import SAMPLE
@@ -32,7 +33,6 @@ from valuerepair.intervals import Interval, bootstrap
 from valuerepair.judge import by_kind, rejudged
 from valuerepair.judge.by_kind import rows_by_kind
 from valuerepair.judge.compare import Compared
-from valuerepair.judge.rejudged import STRATA, allocate, deeper_values, draw, rejudged_net, rejudged_pair
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.runs import rejudge
 from valuerepair.store.check import integrity_checks

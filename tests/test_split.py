@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from valuerepair.judge.split import HELD_OUT, JUDGED, PARTS, HeldPart, Split, choose_split, read_split, write_split
 
 from tests.cli_tree import LEAVES, SAMPLE, options_of, vr
 from tests.expand_doubles import QUESTION, expand_store, mined
@@ -24,12 +25,11 @@ from tests.mining_doubles import KeyNet, mine_by_key, random_games
 from valuerepair.books.options import BookOptions
 from valuerepair.books.write import write_books
 from valuerepair.chess.board import keys, parse_fens
+from valuerepair.chess.openings import UNKNOWN, family, material_family, named_positions
 from valuerepair.chess.positions import decode_moves
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
 from valuerepair.judge.compared_nets import find_oracle, measure
-from valuerepair.chess.openings import UNKNOWN, family, material_family, named_positions
-from valuerepair.judge.split import HELD_OUT, JUDGED, PARTS, HeldPart, Split, choose_split, read_split, write_split
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.training.judged import JudgedPositions

@@ -12,14 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from valuerepair.runs.mine import mine
+from valuerepair.runs.options import MineOptions
 
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.values import AlphaFit
 from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
-from valuerepair.runs.mine import mine
-from valuerepair.runs.options import MineOptions
 from valuerepair.store import files, schema
 from valuerepair.store.check import digest_check, integrity_checks
 from valuerepair.store.rows import OracleIdentity

@@ -228,7 +228,8 @@ def test_the_net_and_the_judge_in_use_come_before_those_of_more_values(copy: Pat
             )
             names = "position_id, cp, mate, run_id"
             connection.execute(
-                f"INSERT INTO deep_values (judge_id, {names}) SELECT {judge_id}, {names} FROM deep_values WHERE judge_id = 2 LIMIT 60"
+                f"INSERT INTO deep_values (judge_id, {names}) SELECT {judge_id}, {names} FROM deep_values "
+                "WHERE judge_id = 2 LIMIT 60"
             )
         many = pick(store)
         store.use(net="ef" * 32, judge=other.digest)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy.optimize import minimize_scalar
+from valuerepair.store.screening import screens
 
 from tests.cli_tree import SAMPLE
 from tests.mining_doubles import mine_by_key, random_games
@@ -18,7 +19,6 @@ from valuerepair.chess.values import fit_alpha, fit_alpha_to_results
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.question import Question
-from valuerepair.store.screening import screens
 from valuerepair.store.store import Store
 
 

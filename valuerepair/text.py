@@ -78,6 +78,25 @@ def _with_blank(number: str) -> str:
     return number.replace("%", " %")
 
 
+def format_rate(nodes_per_second: float) -> str:
+    """Nodes a second in words: thousands for nets, millions for alpha-beta engines."""
+    if nodes_per_second >= 1e5:
+        return f"{nodes_per_second / 1e6:.2f} Mnodes/s"
+    return f"{nodes_per_second:,.0f} nodes/s"
+
+
+def format_nodes(nodes: int) -> str:
+    """``12,000 nodes``, or ``1.2 Mnodes`` from a million on."""
+    return f"{nodes / 1e6:,.1f} Mnodes" if nodes >= 1e6 else f"{nodes:,} nodes"
+
+
+def format_duration(seconds: float) -> str:
+    """``75`` as ``1:15``, ``3700`` as ``1:01:40``."""
+    minutes, remaining = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{remaining:02d}" if hours else f"{minutes}:{remaining:02d}"
+
+
 def wdl_words(wdl: Iterable[float]) -> str:
     """The shares of wins, draws and losses."""
     return "W {:.1f} %  D {:.1f} %  L {:.1f} %".format(*(100 * share for share in wdl))

@@ -17,18 +17,18 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from valuerepair.runs.options import MineOptions
 
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
+from valuerepair.chess.openings import first_moves, opening_families
 from valuerepair.chess.positions import decode_moves
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.chess.openings import first_moves, opening_families
 from valuerepair.question import Question
 from valuerepair.report import page
 from valuerepair.report.page import MODULES, REST_SHARE, WORST, bundle, plotly_script
 from valuerepair.report.stats import store_figures
-from valuerepair.runs.options import MineOptions
 from valuerepair.store.store import Store
 
 

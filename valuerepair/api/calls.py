@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from valuerepair.chess.progress import Progress, remarks_to
 from valuerepair.errors import Interrupted, UsageError, ValueRepairError
+from valuerepair.progress import Progress, remarks_to
 from valuerepair.question import DEFAULT_THRESHOLD, Question, Worst, is_candidate
 from valuerepair.store.pairs import fitting_nets, judge_of, pick
 from valuerepair.store.store import Store
@@ -55,9 +55,9 @@ def opened_store(store: Stored, *, write: bool = False, create: bool = False) ->
 
 
 @contextmanager
-def shown_progress(label: str, unit: str, *, quiet: bool, own_eta: bool = False) -> Iterator[Progress]:
+def shown_progress(label: str, unit: str, *, quiet: bool) -> Iterator[Progress]:
     """Progress and the work's remarks on standard error, unless the caller has a logger for them."""
-    with Progress(label, None, unit, quiet=quiet, own_eta=own_eta) as progress:
+    with Progress(label, None, unit, quiet=quiet) as progress:
         elsewhere = quiet or logging.getLogger("valuerepair").handlers
         with nullcontext() if elsewhere else remarks_to(progress.say):
             yield progress

@@ -48,7 +48,7 @@ def selfplay(
     paths = os.fspath(book), os.fspath(output)
     command = recorded_command("selfplay", paths[0], "-o", paths[1])
     store_path = None if store is None else os.fspath(store)
-    with shown_progress("Self-play", "games", quiet=quiet, own_eta=True) as progress:
+    with shown_progress("Self-play", "games", quiet=quiet) as progress:
         end = play_book(
             *paths,
             options or SelfplayOptions(),
@@ -77,7 +77,7 @@ def match(
     """
     from valuerepair.play.match import MatchOptions, play_sides
 
-    with shown_progress("match", "games", quiet=quiet, own_eta=True) as progress:
+    with shown_progress("match", "games", quiet=quiet) as progress:
         end = play_sides((a, b), options or MatchOptions(), os.fspath(output), progress=progress)
     return finished(end, end.interrupted)
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from valuerepair.arrays import Ids
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError, check_word
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import net_name, read_net_file
+from valuerepair.progress import Progress
 from valuerepair.store import db_option
 from valuerepair.store.net_files import net_option
 from valuerepair.store.pairs import judge_of, net_label, pick

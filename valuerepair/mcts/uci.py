@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from valuerepair.chess.position_text import read_position
 from valuerepair.chess.positions import STARTPOS_FEN, Position
-from valuerepair.chess.progress import remarks_to
 from valuerepair.errors import UsageError, ValueRepairError, nearest
 from valuerepair.mcts.evaluator import LeafEvaluator, NetEvaluator, SplitEvaluator, good_minibatch
 from valuerepair.mcts.forest import Forest, warm_up
@@ -24,6 +23,7 @@ from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.params import CHOICES, PARAMETER_NAMES, RANGES, SearchParams
 from valuerepair.mcts.result import SearchResult, score_of
 from valuerepair.nets.net import open_net
+from valuerepair.progress import remarks_to
 from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)

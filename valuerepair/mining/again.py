@@ -20,13 +20,13 @@ from valuerepair.mining.judges import open_deeper
 from valuerepair.mining.search import Searched, Task, search
 from valuerepair.mining.summary import NOT_DONE, next_command
 from valuerepair.oracles.oracle import Judge
-from valuerepair.progress import Progress, format_duration, format_rate
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store import db_option, view
 from valuerepair.store.pairs import judge_of, pick
 from valuerepair.store.rows import RunRecord, StoredJudge
 from valuerepair.store.store import Store
-from valuerepair.text import finite, formatted
+from valuerepair.text import finite, format_duration, format_rate, formatted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,8 +73,9 @@ class Confirmed:
     """Second looks at the candidates of a question.
 
     `net` and `judge` are names, `alpha` and `q_from` of the first look. `done` is what this call searched, `workers` at
-    a time. `verdicts` is `mining.verdict.figures` of all looks; `cases` are the `_WORST` candidates of each verdict with
-    the largest disagreements, *net right* first, with Q and moves of net, judge and second look, for the side to move.
+    a time. `verdicts` is `mining.verdict.figures` of all looks; `cases` are the `_WORST` candidates of each verdict
+    with the largest disagreements, *net right* first, with Q and moves of net, judge and second look, for the side to
+    move.
     `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by the limit).
     """
 

@@ -34,7 +34,7 @@ from valuerepair.mining.search import Searched, Task, search
 from valuerepair.mining.summary import NOT_DONE, next_command
 from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.oracles.oracle import Judge
-from valuerepair.progress import Progress, format_duration, format_rate
+from valuerepair.progress import Progress
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import view
 from valuerepair.store.alpha import alpha as alpha_of
@@ -42,7 +42,7 @@ from valuerepair.store.pairs import net_label
 from valuerepair.store.parts import TRAIN
 from valuerepair.store.rows import Run, RunRecord, signed, unsigned
 from valuerepair.store.store import Store
-from valuerepair.text import quantity
+from valuerepair.text import format_duration, format_rate, quantity
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,10 @@ from valuerepair.chess.positions import Position
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.screening import Screening
 from valuerepair.oracles.oracle import DeepFailure, Judge
-from valuerepair.progress import Progress, format_rate
+from valuerepair.progress import Progress
 from valuerepair.store.rows import Run
 from valuerepair.store.store import Store
+from valuerepair.text import format_rate
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from valuerepair.mining.remarks import of_recorded, turned
 from valuerepair.mining.search import Searched
 from valuerepair.nets.net import NetFacts
 from valuerepair.oracles.oracle import Judge
-from valuerepair.progress import format_duration, format_rate
 from valuerepair.question import Question, is_candidate
 from valuerepair.rates import Rate, rate
 from valuerepair.store import db_option
@@ -27,7 +26,7 @@ from valuerepair.store.alpha import alpha as alpha_of
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.pairs import Pair, net_label
 from valuerepair.store.store import Store
-from valuerepair.text import quantity
+from valuerepair.text import format_duration, format_rate, quantity
 
 NOT_DONE = "not done yet: run the same command again to resume"
 # The beginnings of the reasons for which positions and games are rejected, and the filters that cause them.

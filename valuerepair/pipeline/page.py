@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from valuerepair.chess.origins import GAME
-from valuerepair.chess.progress import format_duration
 from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.files import read_json, written_whole
 from valuerepair.intervals import Interval
@@ -20,7 +19,7 @@ from valuerepair.pipeline.stages import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED
 from valuerepair.play.elo import MatchScore
 from valuerepair.question import DEFAULT_THRESHOLD
 from valuerepair.report.static_page import document, escape
-from valuerepair.text import formatted, table_lines
+from valuerepair.text import format_duration, formatted, table_lines
 
 if TYPE_CHECKING:
     import pandas as pd

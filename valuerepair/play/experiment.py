@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from valuerepair.chess.progress import Progress
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError, check_least
 from valuerepair.mcts.params import SearchParams
@@ -29,6 +28,7 @@ from valuerepair.play.pgn import read_written
 from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.selfplay import ForestSource, SelfplayPlan, play_selfplay
 from valuerepair.play.standing import Played, Standing
+from valuerepair.progress import Progress
 from valuerepair.text import finite
 
 log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class Experiment:
         return self.folder / f"{re.sub('[^A-Za-z0-9_.=+]+', '-', name)}.pgn"
 
     def _progress(self, name: str) -> Progress:
-        return Progress(name, None, "games", quiet=self.quiet, own_eta=True)
+        return Progress(name, None, "games", quiet=self.quiet)
 
 
 def name_of(side: EngineSpec) -> str:

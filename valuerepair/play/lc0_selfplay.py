@@ -30,7 +30,6 @@ from valuerepair.books.emit import book_lines, pgn_entry
 from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
 from valuerepair.chess import v6
 from valuerepair.chess.positions import STARTPOS_FEN
-from valuerepair.chess.time_left import SHARE_ON_GPU
 from valuerepair.engines.process import EngineExited, EngineFailure, EngineTimeout, LineProcess
 from valuerepair.engines.spec import find_engine
 from valuerepair.errors import UsageError, ValueRepairError
@@ -418,7 +417,7 @@ def _workplace(folder: Path | None) -> Iterator[Path]:
 class Lc0Source:
     """Games of the real `lc0 selfplay`, which writes its own training records (`records`) to the folder `chunks`."""
 
-    fill, share = None, SHARE_ON_GPU
+    fill = None
 
     def __init__(self, settings: Lc0Settings, chunks: str | None, resume: bool) -> None:
         net = read_net_file(settings.weights)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU
 from valuerepair.cores import usable_cores
 from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI
 from valuerepair.engines.pool import search_seconds
@@ -65,9 +64,6 @@ class Lineup:
             own = [side.kind.built_in and set(limit) == {"nodes"} for side, limit in zip(sides, limits, strict=True)]
             nets = [self._net(side) if is_own else None for side, is_own in zip(sides, own, strict=True)]
             self.jobs = min(jobs, games) if jobs else self._default_jobs(sides, nets, limits, games)
-            # Games of nets in this process slow each other down.
-            on_device = SHARE_ON_CPU if all(net and net.on_cpu for net in nets) else SHARE_ON_GPU
-            self.share = 0.0 if None in nets else on_device
             names = [side.name or (net.identity.name if net else "") for side, net in zip(sides, nets, strict=True)]
             names = distinct(names, sides, limits)
             self.seats: tuple[Seat, ...] = tuple(

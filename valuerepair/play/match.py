@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from valuerepair import stop
-from valuerepair.chess.progress import Progress
-from valuerepair.chess.time_left import Turns
 from valuerepair.engines.spec import count
 from valuerepair.errors import UsageError, check_least
 from valuerepair.play.breadth import breadth_tags
@@ -35,8 +33,9 @@ from valuerepair.play.openings import (
 )
 from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
 from valuerepair.play.referee import RULE_SETTINGS, Rules
-from valuerepair.play.runner import Pairing, each_timed, play_games
+from valuerepair.play.runner import Pairing, play_games
 from valuerepair.play.standing import Played, Standing, level_lines, progress_note, report_lines
+from valuerepair.progress import Progress
 from valuerepair.text import quantity
 from valuerepair.version import __version__
 
@@ -277,20 +276,19 @@ def _play(
     progress: Progress,
 ) -> bool:
     """Plays and writes the games; returns whether a signal interrupted it."""
-    turns, noted_at = Turns(lineup.jobs, share=lineup.share), 0.0
-    progress.advance(standing.games)
+    noted_at, progress.jobs = 0.0, lineup.jobs
+    progress.set_total(plan.games, done=standing.games)
 
     def tick(ended: int = 0) -> None:
         nonlocal noted_at
         if ended or time.monotonic() - noted_at >= TICK_S:
             noted_at = time.monotonic()
-            remaining = turns.remaining(plan.games - standing.games)
-            progress.note(progress_note(standing, plan.games, remaining))
+            progress.note(progress_note(standing))
             progress.advance(ended)
 
     with stop.flag():
         games = play_games(
-            each_timed(plan.pairings(done), turns),
+            plan.pairings(done),
             [seat.player for seat in lineup.seats],
             plan.rules,
             lineup.jobs,
@@ -303,11 +301,10 @@ def _play(
                 text = game_text(record, facts.tags(record), timed=True)
                 writer.write(text)
                 standing.add(Played.of_written(WrittenGame.of_text(text)))
-                turns.ended(record.number)
                 tick(1)
         finally:
             games.close()
-            lineup.abandons_searches = turns.running > 0
+            lineup.abandons_searches = standing.games < plan.games
         return stop.asked()
 
 

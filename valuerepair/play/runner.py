@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-from valuerepair.chess.time_left import Turns
 from valuerepair.play.game import ILLEGAL_MOVE, RESIGNED, Fault, Game, GameRecord, Player, Thought
 from valuerepair.play.openings import Opening
 from valuerepair.play.referee import GameEnd, Referee, Rules, own_q, winner
@@ -37,13 +36,6 @@ def game_seed(seed: int, number: int) -> int:
     word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     word = (word ^ word >> 27) * 0x94D049BB133111EB & _MASK
     return (word ^ word >> 31) >> 1
-
-
-def each_timed(pairings: Iterable[Pairing], turns: Turns) -> Iterator[Pairing]:
-    """The games, each of which `turns` counts once it is taken."""
-    for pairing in pairings:
-        turns.add(pairing.number)
-        yield pairing
 
 
 @dataclass(eq=False, slots=True)

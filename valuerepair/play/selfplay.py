@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from valuerepair import stop
-from valuerepair.chess.progress import Progress, format_duration, format_rate
-from valuerepair.chess.time_left import SHARE_ON_CPU, SHARE_ON_GPU, Remaining, Turns
 from valuerepair.errors import UsageError, check_least
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.net import Net, open_net
@@ -26,12 +24,13 @@ from valuerepair.play.game import GameRecord
 from valuerepair.play.openings import Opening, opening_of
 from valuerepair.play.pgn import PgnWriter, WrittenGame, claimed_games, game_text, resumed, run_tags, today
 from valuerepair.play.referee import MAX_PLIES, Rules
-from valuerepair.play.runner import Pairing, each_timed, play_games
+from valuerepair.play.runner import Pairing, play_games
+from valuerepair.progress import Progress
 from valuerepair.store import db_option
 from valuerepair.store.plays import add_plays
 from valuerepair.store.rows import Run, RunRecord
 from valuerepair.store.store import Store
-from valuerepair.text import quantity
+from valuerepair.text import format_duration, format_rate, quantity
 from valuerepair.version import __version__
 
 log = logging.getLogger(__name__)
@@ -64,7 +63,6 @@ class ForestSource:
         try:
             self.params = params
             self.jobs = min(games, games_at_once([(self.net, nodes, self.params)]))
-            self.share = SHARE_ON_CPU if self.net.on_cpu else SHARE_ON_GPU
             self.side, self.facts = _identity(self.net, self.params, nodes)
             self._player = ForestPlayer(self.net, self.params, nodes, trees=self.jobs)
         except BaseException:
@@ -104,9 +102,6 @@ class GameSource(Protocol):
     def fill(self) -> Fill | None: ...
     @property
     def jobs(self) -> int: ...
-    @property
-    def share(self) -> float:
-        """As in `chess.time_left.games_remaining`."""
 
 
 _HELD_OUT = "held out"  # the tag Chunk of a game whose records are all held out
@@ -267,21 +262,18 @@ def _recorded(plan: SelfplayPlan, store: Store | None, command: str) -> Iterator
 
 def _play(plan: SelfplayPlan, source: GameSource, output: _GameOutput, before: int, progress: Progress) -> SelfplayEnd:
     begun = time.monotonic()
-    done, turns = {game.number for game in output.games}, Turns(source.jobs, share=source.share)
-    noted_at, nodes = 0.0, 0
-    pairings = each_timed((plan.pairing(number) for number in range(plan.games) if number not in done), turns)
-    progress.set_total(plan.games)
-    progress.advance(before)
+    done, noted_at, nodes = {game.number for game in output.games}, 0.0, 0
+    pairings = (plan.pairing(number) for number in range(plan.games) if number not in done)
+    progress.jobs = source.jobs
+    progress.set_total(plan.games, done=before)
     with stop.flag():
         for record in source.games(pairings, lambda: stop.asked()):
             output.write(record)
             nodes += sum(thought.nodes for thought in record.thoughts)
             now = time.monotonic()
-            turns.ended(record.number)
             if now - noted_at >= TICK_S:
                 noted_at = now
-                remaining = turns.remaining(plan.games - len(output.games))
-                progress.note(_note(output.games, nodes / (now - begun), remaining))
+                progress.note(_note(output.games, nodes / (now - begun)))
             progress.advance()
         interrupted = stop.asked()
     seconds, store = time.monotonic() - begun, None if output.store is None else output.store.path
@@ -299,12 +291,11 @@ def _play(plan: SelfplayPlan, source: GameSource, output: _GameOutput, before: i
     )
 
 
-def _note(games: Sequence[PlayedGame], rate: float, remaining: Remaining | None) -> str:
-    """The results so far, nodes per second, and an estimate of the time left."""
+def _note(games: Sequence[PlayedGame], rate: float) -> str:
+    """The results so far and nodes per second."""
     wins, losses = (sum(game.result == result for game in games) for result in ("1-0", "0-1"))
-    time_left = f", about {format_duration(remaining.seconds)} left" if remaining is not None else ""
     draws = sum(game.z == 0 for game in games)
-    return f"{MatchScore(wins, draws, losses)}, {rate:,.0f} nodes/s{time_left}"
+    return f"{MatchScore(wins, draws, losses)}, {rate:,.0f} nodes/s"
 
 
 class _GameOutput:

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.chess.progress import format_duration
-from valuerepair.chess.time_left import Remaining
 from valuerepair.judge.q_scale import QScale, q_scale_of_sums
 from valuerepair.play.breadth import Breadth
 from valuerepair.play.elo import (
@@ -273,13 +271,13 @@ def _interval(interval: Estimate | QScale) -> dict[str, float | None]:
     return {name: finite(getattr(interval, name)) for name in ("value", "low", "high")}
 
 
-def progress_note(standing: Standing, games: int, remaining: Remaining | None) -> str:
-    """Results so far, the test, and the time left with its bounds (nine chances in ten).
+def progress_note(standing: Standing) -> str:
+    """Results so far, and the test.
 
     The score counts all games, Elo with its interval at 0.95 only complete pairs; each is shown with its number.
     """
     score, (counted, _, _) = standing.tally.score, moments(standing.results)
-    words = [f"of {games:,}", f"{score} in {quantity(score.games, 'game')}"]
+    words = [f"{score} in {quantity(score.games, 'game')}"]
     if counted >= FEWEST:
         words.append(f"Elo {elo_words(elo_interval(standing.results, 0.95))} in {counted:,.0f} {standing.unit}")
     elif counted:
@@ -289,10 +287,6 @@ def progress_note(standing: Standing, games: int, remaining: Remaining | None) -
     faults = sum(sum(counts.values()) for counts in standing.faults)
     if faults:
         words.append(f"{faults} faults")
-    if remaining is not None:
-        at_most = "at most " if standing.sprt is not None else ""
-        low, high = format_duration(remaining.low), format_duration(remaining.high)
-        words.append(f"{at_most}{format_duration(remaining.seconds)} left ({low} to {high})")
     return ", ".join(words)
 
 

@@ -14,7 +14,6 @@ from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
-from valuerepair.chess.progress import format_duration, format_nodes, format_rate
 from valuerepair.intervals import Rate, loose_bound_words, mean_interval, rate_lines, weighted, wilson
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY, labels_of, masks, names
 from valuerepair.mining import verdict
@@ -25,7 +24,7 @@ from valuerepair.store import view
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.pairs import Pair, pair_of
 from valuerepair.store.plays import outcomes
-from valuerepair.text import finite, json_fields, quantity
+from valuerepair.text import finite, format_duration, format_nodes, format_rate, json_fields, quantity
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from valuerepair import stop
 from valuerepair.chess.origins import KINDS
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import ValueRepairError
+from valuerepair.progress import Progress
 from valuerepair.question import is_candidate
 from valuerepair.training import checkpoint
 from valuerepair.training.learner import Answers, Learner, State, TrainableNet
@@ -222,7 +222,6 @@ class _TrainingSteps:
                 if stopped or done > remaining:
                     break
                 run.state, losses = self._learner.step(run.state, batch, run.step)
-                progress.stage("")
                 run.step += 1
                 # The loss of the step before: the loss of this step is still being computed.
                 self._count(run, pending)
@@ -239,6 +238,7 @@ class _TrainingSteps:
                 speed = done * self._options.batch / (time.monotonic() - started)
                 progress.note(f"{self._loss_text(run)}, {speed:,.0f} positions/s")
                 progress.advance()
+                progress.stage("")  # the first step compiles, and is not in the rate
                 stopped = self._reason_to_stop(run)
         if self._validation is None:
             run.best, run.best_step = _copied(run.state.parameters), run.step

@@ -26,7 +26,6 @@ from valuerepair.arrays import Floats, Moves
 from valuerepair.chess import v6, values
 from valuerepair.chess.board import halfmove_clocks, has_legal_move, insufficient_material, legal_moves, parse_fens
 from valuerepair.chess.origins import Recorded
-from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import REPETITION, SIXTEEN_BITS, Boards, Index, Keys
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError
@@ -37,6 +36,7 @@ from valuerepair.nets.policy import policy_indices
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.play.game import Z
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store import alpha as alphas
 from valuerepair.store import parts

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.archives.select import salt, scrambled
-from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Index
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import check_new_folder, check_room, whole_folder
+from valuerepair.progress import Progress
 from valuerepair.text import quantity
 from valuerepair.training.chunk_files import (
     ChunkIndex,

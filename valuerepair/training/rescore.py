@@ -22,10 +22,10 @@ from valuerepair.archives.chunks import ChunkRecords, boards_of
 from valuerepair.archives.select import scrambled
 from valuerepair.arrays import Flags
 from valuerepair.chess import v6
-from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Keys
 from valuerepair.chess.v6 import Records
 from valuerepair.files import check_new_folder, check_room, whole_folder
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 from valuerepair.text import quantity

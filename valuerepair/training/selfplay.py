@@ -15,7 +15,6 @@ import numpy as np
 from valuerepair.chess import board
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.positions import encode_moves
-from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Keys
 from valuerepair.errors import UsageError, ValueRepairError, check_least, check_word
 from valuerepair.files import HeldError, claimed
@@ -26,6 +25,7 @@ from valuerepair.play.lc0_selfplay import Lc0Source, lc0_settings
 from valuerepair.play.openings import read_openings
 from valuerepair.play.referee import MAX_PLIES, Rules
 from valuerepair.play.selfplay import Chunks, ForestSource, SelfplayEnd, SelfplayPlan, play_selfplay
+from valuerepair.progress import Progress
 from valuerepair.store import parts
 from valuerepair.store.parts import Split
 from valuerepair.store.store import Store

@@ -21,12 +21,12 @@ from valuerepair.chess import v6
 from valuerepair.chess.board import parse_fens
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.chess.progress import Progress
 from valuerepair.chess.rows import Index
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import ValueRepairError
 from valuerepair.nets.net import Net, NetValues, Priors
 from valuerepair.nets.policy import policy_indices
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store import view
 from valuerepair.store.store import Store

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.chess.origins import GAME, KINDS
-from valuerepair.chess.progress import Progress
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, check_output, claimed, read_json, written_whole
 from valuerepair.nets.planes import PLANES, unpack_masks
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import ONNX, NetFile, read_net_file
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store.alpha import for_training
 from valuerepair.store.store import Store
