@@ -1,41 +1,35 @@
-"""Opening stores: files that are none, versions, locks, full disks, read-only places."""
+"""Opening stores: files that are none, versions, locks, full disks, read-only places; what is written, and how."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from valuerepair.runs.mine import mine
-from valuerepair.runs.options import MineOptions
 
-from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
-from valuerepair.archives.options import SampleOptions
-from valuerepair.chess.values import AlphaFit
+from tests.merge_stores import Row, contents, write_store
+from tests.scale.million import FULL, NET
+from valuerepair.chess.origins import Kind, Origin
+from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.question import Question
-from valuerepair.store import files, schema
-from valuerepair.store.check import digest_check, integrity_checks
-from valuerepair.store.rows import OracleIdentity
-from valuerepair.store.store import Store
+from valuerepair.store.rows import DeepResult, Run, RunRecord
+from valuerepair.store.store import APPLICATION_ID, VERSION, Store
+
+START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
+AFTER_NF3 = "rnbqkbnr/pppppppp/8/8/8/5N2/PPPPPPPP/RNBQKB1R b KQkq - 1 1"
+RECORD = RunRecord("a run", "vr mine", {"positions": 5}, {})
 
 
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_games(tmp_path_factory.mktemp("archive") / "random.pgn", 30)
-
-
-def sqlite_file(path: Path, script: str) -> Path:
-    connection = sqlite3.connect(path)
-    connection.executescript(script)
-    connection.close()
-    return path
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write_store(tmp_path / "a.db", [Row(1, nets=(1,), deep={1: "searched"})])
 
 
 def message(path: Path, **how: bool) -> str:
@@ -45,20 +39,28 @@ def message(path: Path, **how: bool) -> str:
     return str(caught.value)
 
 
-def test_a_new_store_is_marked_and_in_wal_mode(tmp_path: Path, archive: Path) -> None:
-    path = tmp_path / "a.db"
-    mine_by_key(archive, path)
-    connection = sqlite3.connect(path)
-    pragmas = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-    assert pragmas == [schema.APPLICATION_ID, schema.SCHEMA_VERSION]
-    assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-    assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
-    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-    assert not (tmp_path / "a.db.lock").exists()
+def script(path: Path, statements: str) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(statements)
+    return path
+
+
+def position(key: int, kind: Kind = "game", moves: tuple[str, ...] = (), game: int = 1) -> Position:
+    origin = Origin("a.pgn", game, kind=kind, game_key=game)
+    return Position(AFTER_NF3 if moves else START, START, moves, len(moves), key, True, origin)
+
+
+def test_a_new_store_is_marked_and_in_wal_mode(path: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        pragmas = ("application_id", "user_version", "journal_mode", "integrity_check")
+        found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas]
+    assert found == [APPLICATION_ID, VERSION, "wal", "ok"]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
 
 
 def test_a_store_nothing_was_written_to_is_not_left_behind(tmp_path: Path) -> None:
-    Store.open(tmp_path / "a.db", create=True).close()
+    with Store.open(tmp_path / "a.db", create=True) as store:
+        store.add_net(NET)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -66,229 +68,192 @@ def test_a_store_nothing_was_written_to_is_not_left_behind(tmp_path: Path) -> No
 def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path, how: dict[str, bool]) -> None:
     junk = tmp_path / "junk.db"
     junk.write_bytes(b"\x00\x01not a database at all" * 100)
-    other = sqlite_file(tmp_path / "other.db", "CREATE TABLE games (id INTEGER)")
-    marked = sqlite_file(tmp_path / "marked.db", "PRAGMA application_id = 7; CREATE TABLE t (x)")
+    other = script(tmp_path / "other.db", "CREATE TABLE games (id INTEGER)")
+    marked = script(tmp_path / "marked.db", "PRAGMA application_id = 7; CREATE TABLE t (x)")
     before = {path: path.read_bytes() for path in (junk, other, marked)}
-    assert message(junk, **how) == f"{junk} is not a valuerepair store; give another --db"
-    assert "is a database of another program" in message(other, **how)
-    assert "is a database of another program" in message(marked, **how)
-    assert "is a folder" in message(tmp_path, **how)
-    assert before == {path: path.read_bytes() for path in before}
-    assert not [path for path in tmp_path.iterdir() if path.suffix == ".lock"]
+    assert "cannot be read as a store (file is not a database)" in message(junk, **how)
+    for file in (other, marked):
+        assert message(file, **how) == f"{file} is not a valuerepair store; give another --db"
+    assert str(tmp_path) in message(tmp_path, **how)
+    assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
 
 
 def test_a_missing_or_empty_file(tmp_path: Path) -> None:
-    assert "there is no store at" in message(tmp_path / "a.db")
-    assert "make one with vr mine" in message(tmp_path / "a.db", write=True)
-    assert "does not exist" in message(tmp_path / "no" / "a.db", create=True)
+    for how in ({}, {"write": True}):
+        assert "make one with vr mine" in message(tmp_path / "a.db", **how)
+    assert "cannot be written: No such file or directory" in message(tmp_path / "no" / "a.db", create=True)
     (tmp_path / "empty.db").touch()
-    assert "is an empty file" in message(tmp_path / "empty.db")
+    assert "empty.db is not a valuerepair store" in message(tmp_path / "empty.db")
 
 
-def test_a_newer_store_is_refused(tmp_path: Path, archive: Path) -> None:
-    path = tmp_path / "a.db"
-    mine_by_key(archive, path)
-    sqlite_file(path, f"PRAGMA user_version = {schema.SCHEMA_VERSION + 1}")
+@pytest.mark.parametrize(("version", "words"), [(VERSION - 1, "an older"), (VERSION + 1, "a newer")])
+def test_a_store_of_another_version_is_refused(path: Path, version: int, words: str) -> None:
+    script(path, f"PRAGMA user_version = {version}")
     for how in ({}, {"write": True}, {"create": True}):
-        assert "was written by a newer valuerepair" in message(path, **how)
+        assert f"was written by {words} valuerepair (store version {version})" in message(path, **how)
 
 
-def test_older_stores_are_migrated_for_readers_too(
-    tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a.db"
-    mine_by_key(archive, path)
-    before = dump(path)
-    last = schema.SCHEMA_VERSION
-    host = "ALTER TABLE runs ADD COLUMN host TEXT DEFAULT 'here'"
-    newer = {**schema.MIGRATIONS, last + 1: host, last + 2: "CREATE TABLE later (x)"}
-    monkeypatch.setattr(schema, "MIGRATIONS", newer)
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", last + 2)
-    with Store.open(path) as store:
-        assert store.connection.execute("SELECT DISTINCT host FROM runs").fetchall() == [("here",)]
-        assert store.connection.execute("PRAGMA user_version").fetchone()[0] == last + 2
-        assert len(store.frame()) > 0
-    after = dump(path)
-    assert after["positions"] == before["positions"]
-    assert after["later"] == []
-
-
-# What version 10 has added, taken back.
-BEFORE_KINDS = "DROP INDEX positions_beside; ALTER TABLE positions DROP COLUMN kind; PRAGMA user_version = 9"
-
-
-def test_a_store_of_before_it_knew_kinds(tmp_path: Path, archive: Path) -> None:
-    """What ``vr mine --off-game`` drew is told by the options of its run, and is no part of the archive's rates;
-    what was only reached from candidates has no kind."""
-    path = tmp_path / "a.db"
-    mine_by_key(archive, path)
-    with Store.open(path) as store:
-        before = store.frame(only=("position_id", "deep_q", "kind"))
-    assert {*before["kind"]} == {"game"}
-    whole = "SELECT position_id FROM deep_values WHERE stage = 'full' ORDER BY position_id"
-    sqlite_file(
-        path,
-        f"""{BEFORE_KINDS};
-        INSERT INTO runs (identity, command, options, seed, versions, started, state)
-            VALUES ('other', 'vr mine --off-game', '{{"aside":true}}', 0, '{{}}', '2026', 'finished');
-        UPDATE positions SET run_id = (SELECT max(id) FROM runs) WHERE id IN ({whole} LIMIT 5);
-        INSERT INTO expanded SELECT (SELECT min(id) FROM nets), oracle_id, position_id, position_id, position_id,
-            'child', 1, 1, 0, NULL, NULL, NULL, 9, 1, 1, run_id FROM deep_values
-            WHERE stage = 'full' AND position_id IN ({whole} LIMIT 3 OFFSET 5);
-        UPDATE deep_values SET stage = 'expanded' WHERE position_id IN (SELECT position_id FROM expanded)""",
-    )
-    with Store.open(path) as store:
-        assert store.connection.execute("PRAGMA user_version").fetchone()[0] == schema.SCHEMA_VERSION
-        assert [check.name for check in integrity_checks(store) if check.wrong] == []
-        games, every = store.frame(), store.frame(Question(expanded="searched"))
-    ids = before["position_id"].tolist()
-    assert games["position_id"].tolist() == ids[8:]
-    assert every["position_id"].tolist() == ids
-    assert every["kind"].fillna("none").tolist() == ["aside"] * 5 + ["none"] * 3 + ["game"] * (len(ids) - 8)
-    assert every["deep_q"].tolist() == before["deep_q"].tolist()
-    assert every["weight"].tolist() == [1.0] * len(ids)
-    assert every["step"].fillna("none").tolist()[:8] == ["none"] * 5 + ["child"] * 3
-
-
-def test_the_own_search_goes_by_its_number_in_a_store_of_before(tmp_path: Path, archive: Path) -> None:
-    """Its digest is what it was, so that runs go on."""
-    path, search = tmp_path / "a.db", OracleIdentity("mcts", "valuerepair 0.1.0 search 1", "a", {"nodes": 5}, {}, "net")
-    mine_by_key(archive, path)
-    with Store.open(path, write=True) as store:
-        number = store.add_oracle(search)
-    before = "UPDATE oracles SET label = 'valuerepair 0.1.0 search 1 net nodes=5' WHERE kind = 'mcts'"
-    sqlite_file(path, f"{BEFORE_KINDS}; {before}")
-    with Store.open(path, write=True) as store:
-        assert store.add_oracle(search) == number
-        assert store.oracles()["label"].tolist()[-1] == search.label == "valuerepair search 1 net nodes=5"
-        assert not digest_check(store).wrong
-
-
-def test_a_store_of_before_it_knew_where_nets_lie(tmp_path: Path, archive: Path) -> None:
-    path = tmp_path / "a.db"
-    mine_by_key(archive, path)
-    sqlite_file(path, f"{BEFORE_KINDS}; DROP TABLE files; PRAGMA user_version = 8")
-    with Store.open(path) as store:
-        (key,) = store.nets()["sha256"]
-        assert store.connection.execute("PRAGMA user_version").fetchone()[0] == schema.SCHEMA_VERSION
-        assert files.net_option(store, key) is None
-        assert files.reason_missing(store, "key-net", key) == "the store does not know where the net key-net is"
-        assert len(store.frame()) > 0
-    net = tmp_path / "key-net.pb.gz"
-    net.write_bytes(b"a net")
-    identity = replace(KeyNet.identity, sha256=hashlib.sha256(b"a net").hexdigest(), path=str(net))
-    with Store.open(path, write=True) as store:
-        store.add_net(identity, "fen_only")
-        assert files.find_net(store, identity.key) == str(net)
-        net.write_bytes(b"another net")
-        assert files.find_net(store, identity.key) is None
-
-
-def test_a_migration_that_fails_changes_nothing(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.db"
-    mine_by_key(archive, path)
-    before = dump(path)
-    later = schema.SCHEMA_VERSION + 1
-    bad = {**schema.MIGRATIONS, later: "CREATE TABLE later (x); INSERT INTO nowhere VALUES (1)"}
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", bad)
-        patch.setattr(schema, "SCHEMA_VERSION", later)
-        assert "no such table" in message(path, write=True)
-    assert dump(path) == before
-
-
-def test_one_writer_at_a_time_but_readers_any(tmp_path: Path, archive: Path) -> None:
-    path = tmp_path / "a.db"
-    mine_by_key(archive, path)
-    with Store.open(path, write=True):
-        assert f"is being written by another vr (process {os.getpid()})" in message(path, write=True)
-        with Store.open(path) as reader:
-            assert len(reader.frame()) > 0
-    Store.open(path, write=True).close()
-
-
-def test_a_link_to_a_store_is_the_store(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, link = tmp_path / "a.db", tmp_path / "elsewhere" / "link.db"
-    link.parent.mkdir()
+def test_one_writer_at_a_time_but_readers_any(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
     link.symlink_to(path)
-    mine_by_key(archive, link)
     with Store.open(link, write=True) as writer:
-        assert f"{path} is being written by another vr" in message(path, write=True)
-        assert f"{link} is being written by another vr" in message(link, write=True)
-        with writer.writing() as connection:
-            connection.execute("DELETE FROM deep_values")
+        for name in (path, link):
+            assert f"{name} is being written by another vr" in message(name, write=True)
+        writer.use(threshold=0.4)
+        with Store.open(path) as reader:
+            assert reader.setting("threshold") is None
+            writer.commit()
+            assert reader.setting("threshold") == 0.4
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.db", "link.db"]
+
+
+def test_a_snapshot_is_of_its_beginning(path: Path) -> None:
+    with Store.open(path, write=True) as writer, Store.open(path) as reader, reader.snapshot():
+        writer.use(threshold=0.4)
         writer.commit()
-        # A reader without the right to write opens a file without a log as one that cannot change.
-        monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-        with Store.open(link) as reader:
-            assert reader.connection.execute("SELECT count(*) FROM deep_values").fetchone() == (0,)
-        monkeypatch.undo()
-    assert os.listdir(link.parent) == ["link.db"]
+        assert reader.setting("threshold") is None
 
 
-def test_readers_leave_no_files_and_cannot_write(tmp_path: Path, archive: Path) -> None:
-    path = tmp_path / "a.db"
-    mine_by_key(archive, path)
+def test_readers_leave_no_files_and_cannot_write(path: Path, tmp_path: Path) -> None:
     with Store.open(path) as store:
-        assert len(store.frame()) > 0
-        with pytest.raises(ValueRepairError, match="cannot be opened for this"):
-            store.connection.execute("DELETE FROM runs")
-        with pytest.raises(ValueError, match="open for reading only"):
-            store.set_alpha(1, 1, AlphaFit(1.0, 1.0, 1.0, "slope", 1, 0.0))
-    assert [p.name for p in tmp_path.iterdir()] == ["a.db"]
+        assert store.counts()["positions"] == 1
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            store.use(threshold=0.4)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
 
 
-def test_a_killed_writer_leaves_no_lock(tmp_path: Path, archive: Path) -> None:
-    path = tmp_path / "a.db"
-    mine_by_key(archive, path)
-    holder = subprocess.Popen(
-        [sys.executable, "-c", "import sys, time\nfrom valuerepair.store.store import Store\n"
-         "store = Store.open(sys.argv[1], write=True)\nprint('open', flush=True)\ntime.sleep(60)", str(path)],
-        stdout=subprocess.PIPE,
-    )  # fmt: skip
+def test_a_killed_writer_keeps_what_it_committed_and_no_lock(path: Path) -> None:
+    program = """
+import sys, time
+from valuerepair.store.store import Store
+store = Store.open(sys.argv[1], write=True)
+store.use(threshold=0.4); store.commit()
+store.use(threshold=0.3); print('open', flush=True); time.sleep(60)"""
+    holder = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"open\n"
-    assert f"(process {holder.pid})" in message(path, write=True)
+    assert "is being written" in message(path, write=True)
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    Store.open(path, write=True).close()
+    with Store.open(path, write=True) as store:
+        assert store.setting("threshold") == 0.4
+    assert [file.name for file in path.parent.iterdir()] == ["a.db"]
 
 
-def test_a_full_disk_ends_the_run_and_keeps_what_was_committed(tmp_path: Path, archive: Path) -> None:
-    full, roomy = tmp_path / "full.db", tmp_path / "roomy.db"
-    with Store.open(full, create=True) as store, KeyOracle() as oracle:
+def test_a_piece_that_fails_is_not_written_at_all(path: Path) -> None:
+    """What was written before it stays."""
+    with Store.open(path, write=True) as store:
+        store.use(threshold=0.4)
+        with suppress(sqlite3.OperationalError), store.writing() as connection:
+            connection.execute("DELETE FROM net_values")
+            store.use(threshold=0.3)
+            connection.execute("nonsense")
+    with Store.open(path) as store:
+        assert (store.setting("threshold"), store.counts()["net_values"]) == (0.4, 1)
+
+
+def test_a_full_disk_keeps_what_was_committed(path: Path) -> None:
+    with Store.open(path, write=True) as store:
+        store.use(threshold=0.4)
+        store.commit()
         (pages,) = store.connection.execute("PRAGMA page_count").fetchone()
-        store.connection.execute(f"PRAGMA max_page_count = {pages + 8}")
-        with pytest.raises(ValueRepairError, match="the disk is full"):
-            mine([str(archive)], MineOptions(sample=SampleOptions(per_game=4)), store, KeyNet(), oracle)
-    mine_by_key(archive, full)
-    mine_by_key(archive, roomy)
-    assert dump(full)["deep_values"] == dump(roomy)["deep_values"]
-    with Store.open(full) as store:
+        store.connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(sqlite3.OperationalError, match="full"), store.running(RECORD):
+            store.use(**{f"setting {i}": "long " * 999 for i in range(99)})
+    with Store.open(path) as store:
+        assert (store.setting("threshold"), store.setting("setting 0")) == (0.4, None)
         assert store.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
 
 
 @pytest.mark.parametrize("folder_mode", [0o555, 0o777])
-def test_a_read_only_store_is_read_and_not_written(tmp_path: Path, archive: Path, folder_mode: int) -> None:
-    path = tmp_path / "sub" / "a.db"
-    path.parent.mkdir()
-    mine_by_key(archive, path)
+def test_a_read_only_store_is_read_and_not_written(tmp_path: Path, folder_mode: int) -> None:
+    folder = tmp_path / "sub"
+    folder.mkdir()
+    path = write_store(folder / "a.db", [Row(1)])
     # Root may write anywhere: as another user.
-    for folder in [path.parent, *path.parent.parents]:
-        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    path.parent.chmod(folder_mode)
+    for parent in path.parents:
+        if parent.stat().st_uid == os.getuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o055)
+    folder.chmod(folder_mode)
     path.chmod(0o444)
-    program = (
-        "import os, sys\nfrom valuerepair.store.store import Store\n"
-        "with Store.open(sys.argv[1]) as store:\n    store.frame()\n"  # loads all modules, which only root may read
-        "os.getuid() or os.setuid(65534)\n"
-        "print(len(Store.open(sys.argv[1]).frame()) > 0)\n"
-        "try:\n    Store.open(sys.argv[1], write=True)\nexcept Exception as error:\n    print(error)\n"
-    )
+    program = """
+import fcntl, os, sys
+from valuerepair.store.store import Store
+Store.open(sys.argv[1]).close()  # loads all modules, which only root may read
+os.getuid() or os.setuid(65534)
+with Store.open(sys.argv[1]) as store: print(store.counts()["positions"])
+try: Store.open(sys.argv[1], write=True)
+except Exception as error: print(error)"""
     done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
-    path.parent.chmod(0o755)
+    folder.chmod(0o755)
     lines = done.stdout.splitlines()
-    assert lines[0] == "True", done.stderr
-    assert "cannot be written: Permission denied" in lines[1]
-    assert os.listdir(path.parent) == ["a.db"]  # SQLite's files would have the mode of the store, for good
+    assert lines[0] == "1", done.stderr
+    assert "Permission denied" in lines[1] or "readonly" in lines[1]
+    assert "a.db" in lines[1]
+
+
+# -- what is written --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_the_same_work_is_the_same_run(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "a.db", create=True) as store:
+        with suppress(KeyError), store.running(RECORD) as run:
+            store.add_positions(PositionBatch.from_positions([position(1)]), run)
+            run.counts["games"] = 3
+            raise KeyError
+        query = "SELECT id, state, counts FROM runs"
+        assert store.connection.execute(query).fetchall() == [(1, "interrupted", '{"games":3}')]
+        with store.running(RECORD) as again:
+            assert (again.id, again.resumed, again.counts) == (1, True, {"games": 3})
+            assert store.connection.execute(query).fetchone()[1] == "running"
+        with store.running(replace(RECORD, identity="another")) as other:
+            assert (other.id, other.resumed) == (2, False)
+        assert [row[1] for row in store.connection.execute(query)] == ["finished", "finished"]
+
+
+def test_a_position_of_a_game_takes_the_place_of_the_same_one_beside_games(tmp_path: Path) -> None:
+    """Once; the first history stays otherwise."""
+    run = Run(1)
+    with Store.open(tmp_path / "a.db", create=True) as store, store.running(RECORD):
+        judge = store.add_judge(FULL)
+        beside = PositionBatch.from_positions([position(1, "random_move"), position(2), position(1, "search_node")])
+        first = store.add_positions(beside, run)
+        assert first[0] == first[2] != first[1]
+        for number in {*first.tolist()}:
+            store.add_deep(number, judge, DeepResult(cp=5), run)
+        moved = [position(1, "game", ("g1f3",), game=2), position(2, "game", ("g1f3",), game=2)]
+        assert store.add_positions(PositionBatch.from_positions(moved), run).tolist() == first[:2].tolist()
+        kept = [(p.origin.kind, p.moves, p.origin.game) for p in store.positions(first[:2])]
+        assert kept == [("game", ("g1f3",), 2), ("game", (), 1)]
+        assert store.without_value(judge, first[:2]).tolist() == [True, False]  # the value was of another history
+        assert store.add_positions(beside, run).tolist() == first.tolist()
+        assert store.positions(first[:1])[0].origin.kind == "game"
+
+
+def test_a_score_takes_the_place_of_a_failure_and_not_the_reverse(path: Path) -> None:
+    run, ids = Run(1), np.array([1], np.int64)
+    with Store.open(path, write=True) as store:
+        judge = store.add_judge(FULL)
+        store.add_failure(1, judge, "crashed", run)
+        assert store.without_value(judge, ids).tolist() == [True]
+        store.add_failure(1, judge, "crashed again", run)
+        store.add_deep(1, judge, DeepResult(cp=5, pv=("e2e4", "e7e5")), run, weight=3.0)
+        store.add_failure(1, judge, "too late", run)
+        assert store.without_value(judge, ids).tolist() == [False]
+    (row,) = [row for row in contents(path)["deep_values"] if row[0] == FULL.digest]
+    assert (row[2], row[13:]) == (5, ("e2e4 e7e5", 3.0, None, "run 1"))
+
+
+def test_nets_and_judges_are_known_by_their_content(path: Path) -> None:
+    with Store.open(path, write=True) as store:
+        net, judge, short = (
+            store.add_net(NET),
+            store.add_judge(FULL),
+            store.add_judge(replace(FULL, limits={"nodes": 5})),
+        )
+        assert store.add_net(replace(NET, name="renamed", path="/nets/a.pb.gz")) == net
+        assert store.add_net(replace(NET, variant="-f16")) != net
+        assert store.add_judge(replace(FULL, sha256="another program"), short) == judge
+        assert store.add_judge(FULL) == judge != short
+        query = "SELECT name, path, (SELECT short_id FROM judges WHERE id = ?) FROM nets WHERE id = ?"
+        assert store.connection.execute(query, (judge, net)).fetchone() == ("drawn-net", "/nets/a.pb.gz", short)

@@ -226,11 +226,8 @@ def test_the_net_and_the_judge_in_use_come_before_those_of_more_values(copy: Pat
             connection.execute(
                 f"INSERT INTO net_values SELECT {net_id}, position_id, q, w, d, l, policy FROM net_values LIMIT 50"
             )
-            names = "position_id, cp, mate, run_id"
-            connection.execute(
-                f"INSERT INTO deep_values (judge_id, {names}) SELECT {judge_id}, {names} FROM deep_values "
-                "WHERE judge_id = 2 LIMIT 60"
-            )
+            names, some = "position_id, cp, mate, run_id", "FROM deep_values WHERE judge_id = 2 LIMIT 60"
+            connection.execute(f"INSERT INTO deep_values (judge_id, {names}) SELECT {judge_id}, {names} {some}")
         many = pick(store)
         store.use(net="ef" * 32, judge=other.digest)
         assert pick(store) == (net_id, judge_id)
