@@ -11,34 +11,30 @@ import hashlib
 import json
 import os
 import random
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-import valuerepair as vr
-from tests.merge_stores import NODES, Row, write_store
+from tests.cli_tree import SAMPLE
 from valuerepair import stop
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import claimed
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
-from valuerepair.pipeline.page import _held_out
-from valuerepair.pipeline.run import LOCK, NOTES, Repair, StageNotes, read_settings, run
-from valuerepair.pipeline.settings import Settings, Sizes, TrainSettings
+from valuerepair.pipeline.run import LOCK, NOTES, Repair, read_settings, run
+from valuerepair.pipeline.settings import HeldOutShares, Settings, Sizes, TrainSettings
 from valuerepair.pipeline.stages import PAGE
-from valuerepair.store.merge import merge
+from valuerepair.store.store import Store
 
 SIZES = Sizes(positions=5000, steps=20, rejudge=100, games=10)
 SETTINGS = Settings(archives=("games.pgn",), net="old.pb.gz", deep="stockfish:nodes=100", control=True, sizes=SIZES)
-STAGES = 14
+STAGES = 15
 DIGEST_OF = running.digest_of
 OLD = hashlib.sha256(b"old").hexdigest()[:16]
 
@@ -84,7 +80,7 @@ class Commands:
             net.with_name(net.name.replace(".pb.gz", ".checkpoint")).unlink()
         if words[0] == "books":
             Path(words[words.index("-o") + 1]).mkdir(exist_ok=True)
-        if words[0] in ("split", "match"):
+        if words[0] == "match":
             target = Path(words[words.index("-o") + 1])
             target.write_text(digest)
         self._live()
@@ -105,7 +101,7 @@ class Commands:
         """Of the words and of all that the stages before have made."""
         digest = hashlib.sha256(" ".join(words).replace(str(self.folder), "").encode())
         for path in sorted(self.folder.iterdir()):
-            kept = path.name == "split.json" or path.name.endswith((".pb.gz", ".pgn"))
+            kept = path.name.endswith((".pb.gz", ".pgn"))
             if kept and path.name not in (NOTES, toml.FILE) and str(path) not in words:
                 digest.update(path.name.encode() + path.read_bytes())
         return digest.hexdigest()
@@ -154,11 +150,11 @@ def test_what_no_repair_made_is_not_removed(tmp_path: Path, commands: Commands) 
     commands.folder = folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "books").mkdir()
-    for name in ("books/thesis.pgn", "split.json", "repaired.pb.gz", "notes.txt", PAGE):
+    for name in ("books/thesis.pgn", "repaired.pb.gz", "notes.txt", PAGE):
         (folder / name).write_text("mine")
     repair = Repair.of(folder, SETTINGS)
     with pytest.raises(
-        UsageError, match=r"mine: has files of something else \(books, repaired\.pb\.gz, report\.html, split\.json\)"
+        UsageError, match=r"mine: has files of something else \(books, repaired\.pb\.gz, report\.html\)"
     ):
         run(repair, quiet=True)
     assert commands.run == []
@@ -166,7 +162,6 @@ def test_what_no_repair_made_is_not_removed(tmp_path: Path, commands: Commands) 
         "books",
         "notes.txt",
         "repaired.pb.gz",
-        "split.json",
         PAGE,
     }
     assert (folder / "books" / "thesis.pgn").read_text() == "mine"
@@ -203,7 +198,8 @@ def test_whatever_ended_it_and_was_changed_it_comes_to_what_a_fresh_one_makes(
         (replace(SETTINGS, test_deep="stockfish:nodes=3000"), 5),
         (replace(SETTINGS, train=TrainSettings(batch=64)), 11),
         (replace(SETTINGS, sizes=replace(SIZES, positions=6000)), STAGES),
-        (replace(SETTINGS, alpha=113.0), STAGES),
+        (replace(SETTINGS, alpha=113.0), STAGES - 1),
+        (replace(SETTINGS, split=HeldOutShares(games=0.3)), STAGES - 2),
         (SETTINGS, 0),
     ],
 )
@@ -219,7 +215,7 @@ def test_what_was_changed_is_run_again_with_all_after_it(
 
 
 REMOVED = (
-    "store.db", "split.json", "books", "repaired.pb.gz", "repaired.training.json", "families.json", "match-old.pgn",
+    "store.db", "books", "repaired.pb.gz", "repaired.training.json", "families.json", "match-old.pgn",
     "match-control.json",
 )  # fmt: skip
 
@@ -243,7 +239,7 @@ def test_defaults_of_the_machine_do_not_reach_the_stages(
     assert commands.env["mine"]["VALUEREPAIR_STOCKFISH"] == "none"
     # The repair says what comes next.
     assert all(stop.STAGE in env for env in commands.env.values())
-    assert commands.env.keys() == {"mine", "split", "books", "train", "compare", "match"}
+    assert commands.env.keys() == {"mine", "stats", "split", "books", "train", "compare", "match"}
 
 
 def test_another_folder_and_another_place_are_the_same_work(
@@ -349,34 +345,17 @@ def test_notes_that_are_none_are_one_line(content: str, tmp_path: Path, commands
     assert "\n" not in str(error.value)
 
 
-def test_the_judge_of_most_positions_is_named_and_judges_the_nets_with_fewer_values_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_store_that_was_mined_says_its_judge_and_the_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, any_maia: Path
 ) -> None:
-    """A new net has values of held-out positions alone, which another judge may have scored as well."""
+    """Its judge in use, by the digest; all sizes follow from the positions that it has judged for this net."""
     monkeypatch.setattr(running, "_check_inputs", lambda settings: None)
-    folder, new = tmp_path / "repair", tmp_path / "repair" / "repaired.pb.gz"
-    folder.mkdir()
-    nets = {"net x": tmp_path / "old.pb.gz", "net y": new}
-    by_both, by_first = (dict.fromkeys(judges, ("full", 50, NODES)) for judges in ((1, 2), (1,)))
-    rows = [Row(key, 0, key % 3 + 1, 1, net_q={1: 0.1, 2: 0.2}, deep=by_both) for key in range(1, 9)]
-    rows += [Row(key, 0, key % 3 + 1, 1, net_q={1: 0.1}, deep=by_first) for key in (9, 10)]
-    store = write_store(tmp_path / "two.db", rows, {})
-    with closing(sqlite3.connect(store, isolation_level=None)) as connection:
-        for name, path in nets.items():
-            path.write_text(name)
-            digest = hashlib.sha256(name.encode()).hexdigest()
-            connection.execute("UPDATE nets SET sha256 = ? WHERE name = ?", (digest, name))
-        connection.execute("UPDATE positions SET start_fen = fen")
-        connection.execute("""UPDATE oracles SET digest = digest || '0123456789ab', limits = '{"nodes": 100}'""")
-    settings = read_settings(tmp_path / "none", {"db": str(store), "net": str(nets["net x"])})
-    assert (settings.oracle, settings.deep, settings.sizes) == ("pp0123456789", "stockfish:nodes=100", Sizes.of(10))
-    with vr.open_store(store) as opened:
-        assert opened.names(*opened.pick(str(new)))[1] == "qq0123456789ab"  # without a word of the judge
-    merge([str(store)], str(folder / "store.db"))
-    vr.make_split(folder / "store.db", folder / "split.json", games=0.5, families=0)
-    repair = Repair(folder, settings, (), {}, StageNotes(folder))
-    judges = {net: frame.attrs["oracle"]["digest"] for net, frame in _held_out(repair)}
-    assert judges == {str(path): "pp0123456789ab" for path in nets.values()}
+    settings = read_settings(tmp_path / "none", {"db": str(SAMPLE), "net": str(any_maia)})
+    with Store.open(SAMPLE) as store:
+        assert store.setting("judge").startswith(settings.judge)
+    assert (len(settings.judge), settings.deep, settings.sizes) == (12, "stockfish:nodes=50000", Sizes.of(638))
+    with pytest.raises(UsageError, match=r"--db .*sample\.db: "):
+        read_settings(tmp_path / "none", {"db": str(SAMPLE), "net": "unknown-net"})
 
 
 def test_matches_are_played_with_q_on_one_scale(tmp_path: Path, commands: Commands) -> None:

@@ -37,7 +37,7 @@ SETTINGS = st.builds(
     archives=st.lists(FILE, min_size=1, max_size=3).map(tuple),
     net=TEXT,
     threshold=st.floats(0.01, 2),
-    oracle=st.sampled_from(["", "0123456789ab"]),
+    judge=st.sampled_from(["", "0123456789ab"]),
     alpha=st.floats(1e-9, 1e12),
     seed=st.integers(0, 10**9),
     test_deep=st.sampled_from(["", "stockfish:nodes=100000", "mcts:nodes=2000"]),
@@ -55,7 +55,7 @@ SETTINGS = st.builds(
         families=st.floats(0.01, 0.9),
         seed=st.integers(0, 10**9),
     ),
-    off_game=st.sampled_from(["", "0.5", "aside:0.25,search:0.25"]),
+    off_game=st.sampled_from(["", "0.5", "random_move:0.25,search_node:0.25"]),
     train=st.builds(
         TrainSettings,
         policy=st.sampled_from(["net", "judge", "judge:0.3"]),

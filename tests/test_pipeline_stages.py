@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -12,9 +13,9 @@ import pytest
 from tests.cli_tree import vr
 from valuerepair.cli import cli
 from valuerepair.engines.kinds import parse_spec
+from valuerepair.judge.compare import FEWEST
 from valuerepair.pipeline.settings import FEWEST_REJUDGED, HeldOutShares, Settings, Sizes, TrainSettings
 from valuerepair.pipeline.stages import Stage, stages
-from valuerepair.runs.rejudge import FEWEST
 
 SETTINGS = Settings(archives=("games.pgn.zst",), net="old.pb.gz", deep="stockfish:nodes=20000")
 FOLDER = Path("out")
@@ -25,7 +26,7 @@ VARIANTS = {
     "amplitude of held-out games": replace(SETTINGS, control=True, train=TrainSettings(amplitude=None)),
     "the value head": replace(SETTINGS, train=TrainSettings(only="value"), off_game=""),
     "no deeper judge": replace(SETTINGS, test_deep=""),
-    "a store": replace(SETTINGS, archives=(), db="valuerepair.db", oracle="0123456789ab", control=True),
+    "a store": replace(SETTINGS, archives=(), db="valuerepair.db", judge="0123456789ab", control=True),
     "a comma": replace(SETTINGS, net="old,er.pb.gz", match_nodes=50),
 }
 
@@ -52,12 +53,11 @@ def test_every_command_is_understood(settings: Settings, tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     FOLDER.mkdir()
     for stage in stages(settings, FOLDER):
-        context, chosen = parsed(stage.words), options(stage)
+        parsed(stage.words)
+        chosen = options(stage)
         assert chosen.get("--threshold", f"{settings.threshold:g}") == f"{settings.threshold:g}"
         if stage.name != "split":
             assert chosen.get("--seed", str(settings.seed)) == str(settings.seed)
-        if "--alpha" in {name for option in context.command.params for name in option.opts}:
-            assert chosen.get("--alpha") == (f"{settings.alpha:g}" if settings.by_centipawns else None)
         if stage.words[0] == "train":
             assert f"threshold={settings.threshold:g}" in stage.words
         if stage.words[0] in ("mine", "books", "train"):
@@ -66,13 +66,13 @@ def test_every_command_is_understood(settings: Settings, tmp_path: Path, monkeyp
 
 
 def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
-    names = ["mine", "split", "books", "repaired", "games", "families", "rejudge", "scale-old", "match-old"]
+    names = ["mine", "stats", "split", "books", "repaired", "games", "families", "rejudge", "scale-old", "match-old"]
     assert [*by_name(SETTINGS)] == names
     assert not any("control" in word for stage in stages(SETTINGS, FOLDER) for word in stage.words)
     found = by_name(replace(SETTINGS, control=True))
     assert [*found] == [
-        "mine", "split", "books", "repaired", "control", "games", "games-control", "families", "families-control",
-        "rejudge", "scale-old", "scale-control", "match-old", "match-control",
+        "mine", "stats", "split", "books", "repaired", "control", "games", "games-control", "families",
+        "families-control", "rejudge", "scale-old", "scale-control", "match-old", "match-control",
     ]  # fmt: skip
     repaired, control = found["repaired"].words, found["control"].words
     without = [word for word in control if word != "--control"]
@@ -82,8 +82,6 @@ def test_the_order_and_what_tells_the_control_from_the_repair() -> None:
     assert "amplitude=0.5" in repaired
     best = by_name(VARIANTS["amplitude of held-out games"])
     assert not any("amplitude" in word for name in ("repaired", "control") for word in best[name].words)
-    for name in ("books", "repaired", "control", "games", "families"):
-        assert options(found[name])["--split"] == "out/split.json"
     assert {options(found[name])["--part"] for name in ("games", "games-control")} == {"games"}
     assert {options(found[name])["--part"] for name in ("families", "families-control")} == {"families"}
 
@@ -113,18 +111,15 @@ def test_the_split_has_a_seed_of_its_own() -> None:
     assert options(by_name(replace(SETTINGS, split=HeldOutShares(seed=3)))["split"])["--seed"] == "3"
 
 
-def test_all_stages_that_read_values_of_a_judge_name_the_same_one() -> None:
-    """Those whose command takes one, in a store that several judges may have scored."""
-    settings, named = VARIANTS["a store"], set()
-    for stage in stages(settings, FOLDER):
-        command = cli.get_command(click.Context(cli), stage.words[0])
-        assert command is not None
-        takes_one = "--oracle" in {name for option in command.params for name in option.opts}
-        if takes_one and "out/store.db" in stage.words:
-            assert options(stage)["--oracle"] == settings.oracle, stage.name
-            named.add(stage.name)
-    assert {"books", "repaired", "games-control", "families-control", "rejudge"} <= named
-    assert not any("--oracle" in stage.words for stage in stages(SETTINGS, FOLDER))
+def test_the_judge_and_alpha_are_put_in_use_before_anything_reads_their_values() -> None:
+    for settings, used in (
+        (SETTINGS, ["alpha=170"]),
+        (replace(VARIANTS["a store"], alpha=113.0), ["judge=0123456789ab", "alpha=113"]),
+        (VARIANTS["own search"], []),
+    ):
+        second = stages(settings, FOLDER)[1]
+        assert second.name == "stats"
+        assert [after for word, after in pairwise(second.words) if word == "--use"] == used
 
 
 def test_positions_are_mined_beside_the_games_and_learned() -> None:
@@ -139,12 +134,12 @@ def test_positions_are_mined_beside_the_games_and_learned() -> None:
 def test_the_deeper_judge_is_asked_about_what_is_held_out_alone() -> None:
     (stage,) = (stage for stage in stages(SETTINGS, FOLDER) if "stockfish:nodes=1000000" in stage.words)
     chosen = options(stage)
-    assert chosen["--split"] == "out/split.json"
-    assert (chosen["--rejudge"], chosen["--rejudge-positions"]) == (SETTINGS.test_deep, "1300")
+    assert "--part" not in chosen  # all that is held out
+    assert (chosen["--deep"], chosen["--sample"]) == (SETTINGS.test_deep, "1300")
     assert FEWEST_REJUDGED == FEWEST
     assert "rejudge" not in by_name(replace(SETTINGS, sizes=Sizes.of(2000)))
     own = by_name(replace(VARIANTS["own search"], net="a,b.pb.gz"))["rejudge"]  # with the net that mined
-    assert parse_spec(options(own)["--rejudge"]).weights == "a,b.pb.gz"
+    assert parse_spec(options(own)["--deep"]).weights == "a,b.pb.gz"
 
 
 def test_sizes_are_in_proportion_to_the_positions() -> None:
@@ -165,7 +160,7 @@ def test_sizes_are_in_proportion_to_the_positions() -> None:
         ("games.pgn --deep stockfish:depth=8", 2, "give nodes=N"),
         ("games.pgn --net missing.pb.gz", 1, "missing.pb.gz"),
         ("games.pgn --deep stockfish:nodes=10,path=/nowhere", 1, "/nowhere: no such engine"),
-        ("games.pgn -o games.pgn", 2, "games.pgn: is a file, not a folder"),
+        ("games.pgn -o games.pgn", 2, "games.pgn is a file, not a folder"),
         ("-", 2, "-: give a file or folder"),
     ],
 )

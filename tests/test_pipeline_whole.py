@@ -22,7 +22,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
 import psutil
 import pytest
 
@@ -36,6 +35,7 @@ import valuerepair as vr
 from tests import random_nets
 from tests.vr_runs import here
 from valuerepair import stop
+from valuerepair.chess.origins import KINDS
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.page import RepairOutcome
@@ -135,12 +135,12 @@ def test_a_repair_from_a_store_leaves_that_store_alone(whole: tuple[Path, Repair
     store, folder = whole[0] / "store.db", tmp_path / "again"
     before = store.read_bytes()
     repair = Repair.of(folder, read_settings(folder, {"db": str(store), "net": str(whole[0].parent / "tiny.pb.gz")}))
-    run(replace(repair, stages=repair.stages[:3]), quiet=True)
+    run(replace(repair, stages=repair.stages[:4]), quiet=True)
     assert store.read_bytes() == before
-    assert [note["name"] for note in notes(folder) if note["done"]] == ["copy", "split", "books"]
+    assert [note["name"] for note in notes(folder) if note["done"]] == ["copy", "stats", "split", "books"]
     with vr.open_store(folder / "store.db") as own, vr.open_store(store) as other:
         counts = [one.connection.execute("SELECT count(*) FROM positions").fetchone()[0] for one in (own, other)]
-        kinds = "SELECT count(DISTINCT id), count(DISTINCT kind) FROM positions JOIN deep_values ON position_id = id"
+        kinds = "SELECT count(DISTINCT id), count(DISTINCT origin) FROM positions JOIN deep_values ON position_id = id"
         judged = other.connection.execute(kinds).fetchone()
     assert counts[0] == counts[1]
     assert (repair.settings.sizes.positions, 4) == judged
@@ -171,15 +171,12 @@ def test_matches_have_the_scale_of_q_of_a_quick_match_of_the_same_nets(whole: tu
 
 
 def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tuple[Path, RepairOutcome]) -> None:
-    """Counted once more by SQL; which part a position is in comes from the split."""
+    """Counted once more by SQL."""
     folder, outcome = whole
-    split = vr.read_split(folder / "split.json")
-    with vr.open_store(folder / "store.db") as store:
-        ids = np.array([row[0] for row in store.connection.execute("SELECT id FROM positions ORDER BY id")])
-        part_of = dict(zip(ids.tolist(), (PARTS[i] for i in split.parts(store, ids)), strict=True))
     query = """
-        SELECT n.name, v.position_id, v.q - d.q, p.kind FROM net_values v JOIN nets n ON n.id = v.net_id
-        JOIN deep_values d ON d.position_id = v.position_id AND d.stage IN ('full', 'expanded')
+        SELECT n.name, p.part, v.q - d.q, p.origin FROM net_values v JOIN nets n ON n.id = v.net_id
+        JOIN deep_values d ON d.position_id = v.position_id
+        JOIN judges j ON j.id = d.judge_id JOIN settings s ON s.name = 'judge' AND s.value = '"' || j.digest || '"'
         JOIN positions p ON p.id = v.position_id WHERE d.q IS NOT NULL
     """
     with sqlite3.connect(folder / "store.db") as connection:
@@ -191,13 +188,13 @@ def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tupl
         names = [net["name"] for net in printed["nets"]]
         assert names == ["tiny", "repaired", "control"]
         rows = judged[part, "the old net", "the repaired net"].rows
-        held = [kind for which, number, _, kind in values if which == "tiny" and part_of[number] == part]
+        held = [kind for which, of_part, _, kind in values if which == "tiny" and of_part == part]
         assert {row["kind"]: row["positions"] for row in rows} == Counter(held)
-        assert set(held) == {"game", "aside", "policy", "search"}
+        assert set(held) == {*KINDS}
         for net, name in zip(printed["nets"], names, strict=True):
             off = [
-                abs(value) for which, number, value, kind in values
-                if which == name and part_of[number] == part and kind == "game"
+                abs(value) for which, of_part, value, kind in values
+                if which == name and of_part == part and kind == "game"
             ]  # fmt: skip
             assert net["candidates"]["total"] == len(off) > 90
             assert net["candidates"]["count"] == sum(value >= THRESHOLD - 1e-9 for value in off)
@@ -207,19 +204,17 @@ def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tupl
 
 
 def test_no_game_that_judges_was_trained_on(whole: tuple[Path, RepairOutcome]) -> None:
-    """The trainings say how many games they had; the split and SQL say how many there are of train."""
+    """The trainings say how many games they had; SQL says how many there are of train."""
     folder, _ = whole
-    split = vr.read_split(folder / "split.json")
-    with vr.open_store(folder / "store.db") as store:
-        positions = store.connection.execute("SELECT id, game_id FROM positions ORDER BY id").fetchall()
-        parts = split.parts(store, np.array([row[0] for row in positions]))
-    train = {game for (_, game), part in zip(positions, parts, strict=True) if PARTS[part] == "train"}
+    with sqlite3.connect(folder / "store.db") as connection:
+        query = "SELECT count(DISTINCT game_id) FROM positions WHERE part = 'train'"
+        (train,) = connection.execute(query).fetchone()
     for net in NETS:
         curve = read(folder / net.replace(".pb.gz", ".training.json"))
-        assert curve["games"]["all"] == len(train)
+        assert curve["games"]["all"] == train
         assert curve["curve"][-1]["step"] == 4
         # All kinds of positions are learned, and so judged on the way.
-        assert {f"rate_{kind}" for kind in ("game", "aside", "policy", "search")} <= curve["curve"][0].keys()
+        assert {f"rate_{kind}" for kind in KINDS} <= curve["curve"][0].keys()
 
 
 def test_a_second_run_runs_nothing_and_says_the_same(whole: tuple[Path, RepairOutcome]) -> None:

@@ -246,7 +246,10 @@ def play_selfplay(
         with _recorded(plan, store, command) as run, closing(PgnWriter(path, size)) as writer:
             output = _GameOutput(plan, writer, store, run, chunks)
             output.add(written)  # the store may lack the last games
-            return _play(plan, source, output, len(written), progress)
+            end = _play(plan, source, output, len(written), progress)
+            if run is not None:
+                run.state = "interrupted" if end.interrupted else "finished"
+            return end
 
 
 @contextmanager
