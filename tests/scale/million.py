@@ -62,7 +62,7 @@ def make(path: str | Path, positions: int, archives: Sequence[str | Path] = (), 
             for rows, judge, weight in (
                 (is_full & ~is_audit, judge_id, 1.0), (is_audit, judge_id, 50.0), (~is_full | is_audit, short_id, 1.0)
             ):  # fmt: skip
-                columns = DeepColumns(*([column[i] for i in np.flatnonzero(rows)] for column in scores))
+                columns = DeepColumns(*([column[i] for i in np.flatnonzero(rows).tolist()] for column in scores))
                 store.add_deep_columns(ids[rows], judge, columns, run, weight)
             done += len(batch)
             store.commit_if_due()

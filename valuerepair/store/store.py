@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
@@ -66,6 +67,8 @@ class Store:
         with ExitStack() as held:
             if write:
                 try:
+                    if os.path.exists(name) and not os.access(name, os.W_OK):
+                        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
                     held.enter_context(claimed(os.path.realpath(name) + ".lock"))
                 except HeldError:
                     raise ValueRepairError(
@@ -86,7 +89,7 @@ class Store:
                 else:
                     connection.execute("PRAGMA query_only = ON")
             except sqlite3.Error as error:
-                raise ValueRepairError(f"{name} cannot be read as a store ({error}); give another --db") from None
+                raise ValueRepairError(f"{name} cannot be opened as a store ({error}); give another --db") from None
             return cls(name, connection, held.pop_all(), write)
 
     def close(self) -> None:
@@ -369,11 +372,11 @@ class Store:
 
 
 def address_of(path: str, *, write: bool = False) -> str:
-    """The file as SQLite's URI. On read-only media, where SQLite could not make the log that it wants beside a store,
-    it says that nobody writes."""
+    """The file as SQLite's URI. Of a file that cannot be written here, and has no log, it says that nobody writes: else
+    SQLite would want to make one beside it, and leave it there."""
     uri, place = Path(path).absolute().as_uri(), os.path.realpath(path)
-    is_fixed = not write and not os.access(os.path.dirname(place), os.W_OK) and not os.path.exists(place + "-wal")
-    return f"{uri}?immutable=1" if is_fixed else uri
+    can_be_written = os.access(place, os.W_OK) and os.access(os.path.dirname(place), os.W_OK)
+    return uri if write or can_be_written or os.path.exists(place + "-wal") else f"{uri}?immutable=1"
 
 
 def _check(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
