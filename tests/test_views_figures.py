@@ -16,17 +16,17 @@ from click.testing import CliRunner
 from matplotlib.figure import Figure
 from statsmodels.regression.linear_model import OLS
 
-from tests.climbing_doubles import THRESHOLD
 from tests.figure_parts import band, bars, line, margins, words
 from tests.mining_doubles import mine_by_key, random_games
-from tests.plotted_store import QUESTION, frame_of, hajek
+from tests.plotted_store import QUESTION, THRESHOLD, frame_of, hajek
 from tests.survey_intervals import korn_graubard
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.intervals import weighted
-from valuerepair.judge.labelled import labels_of, names
+from valuerepair.judge.labels import labels_of, names
 from valuerepair.report import figures, style
 from valuerepair.report.results import BINS
+from valuerepair.store import view
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
@@ -83,7 +83,7 @@ def test_intervals_are_those_of_games_as_clusters(db: Path, frame: pd.DataFrame,
     mine_by_key(random_games(tmp_path / "games.pgn", 30), tmp_path / "a.db")
     figure = draw("rates", tmp_path / "a.db")
     with Store.open(tmp_path / "a.db") as store:
-        rows = store.frame(QUESTION)
+        rows = view.frame(store, QUESTION)
     off = rows["disagreement"].abs().dropna()
     games = rows["game_id"][off.index]
     ends = band(figure, "all-interval")
@@ -155,7 +155,7 @@ def test_results_of_games(db: Path, frame: pd.DataFrame) -> None:
     figure = draw("results", db)
     for gid in ("net", "deep"):
         q = played[f"{gid}_q"]
-        part = pd.cut(q, np.linspace(-1, 1, BINS + 1).tolist(), right=False, include_lowest=True)
+        part = pd.cut(q, [*np.linspace(-1, 1, BINS + 1)[:-1], 1 + 1e-9], right=False)  # 1 is in the last bin
         groups = played.groupby(part, observed=True)
         x, y = line(figure, gid)
         np.testing.assert_allclose(x, groups[f"{gid}_q"].mean())
@@ -174,10 +174,9 @@ def test_one_game_of_one_position(tmp_path: Path) -> None:
     """By hand: a win is the share 1 of one trial, whose Wilson interval is 1 / (1 + 1.96²) = 0.20655 to 1."""
     mine_by_key(random_games(tmp_path / "random.pgn", 3), tmp_path / "a.db")
     with Store.open(tmp_path / "a.db", write=True) as store:
-        row = store.frame().dropna(subset="deep_q").iloc[0]
-        run = store.begin_run(RunRecord("played", "selfplay", {}, 0, {}))
-        add_plays(store, run, [Play(0, 0, int(row.key), row.fen, "own", "own", "1-0", 1.0, 9, "checkmate")])
-        store.commit()
+        row = view.frame(store).dropna(subset="deep_q").iloc[0]
+        with store.running(RunRecord("played", "selfplay", {}, {})) as run:
+            add_plays(store, run, [Play(0, 0, int(row.key), row.fen, "own", "own", "1-0", 1.0, 9, "checkmate")])
         figure = figures.draw("results", store)
     assert [float(value[0]) for value in line(figure, "net")] == pytest.approx([row.net_q, 1])
     assert margins(figure, "net-intervals")[0] == pytest.approx([2 * 0.2065493 - 1, 1], abs=1e-5)
@@ -197,7 +196,7 @@ def test_every_kind_of_a_store_as_a_file(db: Path, tmp_path: Path, kind: str) ->
     assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]
     text = "\n".join(ElementTree.parse(tmp_path / "a.svg").getroot().itertext())
     with Store.open(db) as store:
-        frame = store.frame(text=False)
+        frame = view.frame(store, text=False)
     if kind != "results":
         assert f"{len(frame):,} positions" in text
         assert f"{len(frame):,} positions" in done.stdout

@@ -16,16 +16,18 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
-from valuerepair.judge.labelled import labels_of, names
 
 import valuerepair as vr
+from tests.cli_tree import SAMPLE
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
+from valuerepair.judge.labels import labels_of, names
 from valuerepair.mining.verdict import evidence
 from valuerepair.report.show import board_lines
+from valuerepair.store import view
 from valuerepair.store.plays import Play, add_plays
-from valuerepair.store.rows import RunRecord
+from valuerepair.store.rows import JudgeIdentity, RunRecord
 from valuerepair.store.store import Store
 from valuerepair.text import printable
 
@@ -47,7 +49,7 @@ def db(mined: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def frame(db: Path) -> pd.DataFrame:
     with Store.open(db) as store:
-        return store.frame()
+        return view.frame(store)
 
 
 def show(db: Path, *arguments: object, **environment: str) -> Result:
@@ -120,32 +122,55 @@ def test_a_fen_is_known_by_its_board_key_whatever_its_clocks(db: Path, frame: pd
 
 
 def test_what_was_not_searched_says_why(db: Path, frame: pd.DataFrame) -> None:
-    connection = sqlite3.connect(db)
-    failed = connection.execute("SELECT position_id FROM failures").fetchone()[0]
-    net, oracle, run = connection.execute("SELECT net_id, oracle_id, 1 FROM net_values, deep_values").fetchone()
-    cut = int(frame["position_id"].iloc[0])
-    connection.execute("DELETE FROM deep_values WHERE position_id = ?", (cut,))
-    connection.execute(
-        "INSERT INTO screened VALUES (?, ?, ?, NULL, 1500, 0.012, 1500, 0, 0.02, ?)", (net, oracle, cut, run)
-    )
-    connection.commit()
-    connection.close()
+    left_out = int(frame["position_id"].iloc[0])
+    with Store.open(db, write=True) as store:
+        (failed,) = store.connection.execute("SELECT position_id FROM deep_values WHERE failed IS NOT NULL").fetchone()
+        short = store.add_judge(JudgeIdentity("uci", "Key 1.0", "cd" * 32, {"nodes": 20}, {}))
+        store.connection.execute("UPDATE judges SET short_id = ? WHERE id <> ?", (short, short))
+        query = "UPDATE deep_values SET judge_id = ?, nodes = 1500 WHERE position_id = ?"
+        store.connection.execute(query, (short, left_out))
     assert "search    the search failed: crashed" in show(db, failed).stdout
-    assert "cut by the screening ladder at 1,500 nodes, with a chance of 1.20 % of a candidate" in show(db, cut).stdout
-    assert told(db, cut)["deep"] is None
+    assert "left out by screening, after 1,500 nodes" in show(db, left_out).stdout
+    assert told(db, left_out)["deep"] is None
+
+
+def test_what_is_not_of_a_game_or_not_for_training_says_so(db: Path) -> None:
+    with Store.open(db, write=True) as store:
+        store.connection.execute("UPDATE positions SET origin = 'neighbour', parent_id = 7 WHERE id = 1")
+        store.connection.execute("UPDATE positions SET origin = 'random_move', part = 'families' WHERE id = 2")
+    assert "reached   by vr expand from position 7" in show(db, 1).stdout
+    assert (told(db, 1)["kind"], told(db, 1)["parent_id"]) == ("neighbour", 7)
+    text = show(db, 2).stdout
+    assert "reached   beside the game, by a random legal move" in text
+    assert "held out (families)" in text
+
+
+def test_priors_of_moves_are_those_of_the_policy(db: Path, frame: pd.DataFrame) -> None:
+    """In the sample the net's eight best moves are known."""
+    with Store.open(SAMPLE) as store:
+        rows = view.frame(store, only=("position_id", "deep_best", "played", "policy"))
+    outside = 0
+    for row in rows.head(60).itertuples():
+        priors, policy = told(SAMPLE, row.position_id)["priors"], view.Policy.of(row.policy)
+        for chooser, move in (("judge", row.deep_best), ("played", row.played)):
+            if (rank := policy.rank(move)) is not None:
+                assert priors[chooser] == {"p": pytest.approx(policy[rank - 1][1]), "rank": rank}
+            else:
+                assert priors[chooser] is None
+                assert "(not of the net's 8 best)" in show(SAMPLE, row.position_id).stdout
+                outside += 1
+    assert outside
 
 
 def test_games_played_from_it(db: Path, frame: pd.DataFrame) -> None:
     row = frame.iloc[0]
-    with Store.open(db, write=True) as store:
-        run = store.begin_run(RunRecord("played", "selfplay", {}, 0, {}))
+    with Store.open(db, write=True) as store, store.running(RunRecord("played", "selfplay", {}, {})) as run:
         results = (("1-0", 1.0), ("1/2-1/2", 0.0), ("0-1", -1.0), ("0-1", -1.0), ("*", None))
         add_plays(
             store,
             run,
             [Play(i, 0, int(row.key), row.fen, "own", "own", r, z, 9, "x") for i, (r, z) in enumerate(results)],
         )
-        store.commit()
     assert told(db, row.position_id)["games"] == {
         "games": 5, "undecided": 1, "wins": 1, "draws": 1, "losses": 2, "z": -0.25, "players": ["own"],
     }  # fmt: skip
@@ -155,24 +180,21 @@ def test_games_played_from_it(db: Path, frame: pd.DataFrame) -> None:
 
 def test_the_verdict_is_that_of_vr_confirm(db: Path, frame: pd.DataFrame) -> None:
     row = frame[(frame["disagreement"].abs() >= 0.55) & frame["cp"].notna()].iloc[0]
-    connection = sqlite3.connect(db)
-    connection.execute(
-        "INSERT INTO deep_values SELECT oracle_id, 'second', position_id, cp, mate, w, d, l, q, depth, seldepth, 999, "
-        "time_ms, best_move, pv, run_id FROM deep_values WHERE position_id = ? AND stage = 'full'",
-        (int(row["position_id"]),),
-    )
-    connection.commit()
-    connection.close()
+    deeper = JudgeIdentity("uci", "Key 1.0", "cd" * 32, {"nodes": 1000}, {"Hash": "16"}, plain={"Hash": "16"})
+    with Store.open(db, write=True) as store:
+        copied = "cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv, weight, failed, run_id"
+        query = f"INSERT INTO deep_values SELECT ?, position_id, {copied} FROM deep_values WHERE position_id = ?"
+        store.connection.execute(query, (store.add_judge(deeper), int(row["position_id"])))
     with Store.open(db) as store:
         (verdict,) = evidence(store, frame[frame["position_id"] == row["position_id"]])["verdict"]
     verdict_row = told(db, row["position_id"])["verdict"]
     assert verdict_row["verdict"] == verdict == "search right"
-    assert f"search right, says {row['oracle']}: Q {row['deep_q']:+.3f}" in show(db, row["position_id"]).stdout
+    assert f"search right, says {deeper.label}: Q {row['deep_q']:+.3f}" in show(db, row["position_id"]).stdout
 
 
 def test_a_store_that_scored_nothing_still_shows_positions(db: Path) -> None:
     connection = sqlite3.connect(db)
-    connection.executescript("DELETE FROM deep_values; DELETE FROM net_values; DELETE FROM failures;")
+    connection.executescript("DELETE FROM deep_values; DELETE FROM net_values;")
     connection.close()
     text = show(db, 1).stdout
     assert "net       has not evaluated it" in text
@@ -220,9 +242,9 @@ def test_headers_reach_no_terminal_as_commands(db: Path) -> None:
         "UPDATE games SET white = ?, black = ?, event = ?, date = ?, result = ?, source = ?", (ESCAPES,) * 6
     )
     connection.execute("UPDATE nets SET name = ?", (ESCAPES,))
-    connection.execute("UPDATE oracles SET label = ?", (ESCAPES,))
-    connection.execute("UPDATE failures SET reason = ?", (ESCAPES,))
-    failed = connection.execute("SELECT position_id FROM failures").fetchone()[0]
+    connection.execute("UPDATE judges SET label = ?", (ESCAPES,))
+    connection.execute("UPDATE deep_values SET failed = ? WHERE failed IS NOT NULL", (ESCAPES,))
+    failed = connection.execute("SELECT position_id FROM deep_values WHERE failed IS NOT NULL").fetchone()[0]
     connection.commit()
     connection.close()
     for number in (1, 2, failed):

@@ -11,12 +11,12 @@ import chess.pgn
 from tests.confirm_doubles import SecondOracle, by_length, look_again
 from tests.mining_doubles import mine_by_key
 from valuerepair.archives.options import SampleOptions
-from valuerepair.judge.labelled import with_labels
+from valuerepair.judge.labels import with_labels
+from valuerepair.mining.mine import MineOptions
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.report.stats import store_figures
-from valuerepair.runs.confirm import ConfirmOptions
-from valuerepair.runs.options import MineOptions
+from valuerepair.store import view
 from valuerepair.store.store import Store
 
 # Each would set window.pwned, open a dialog or ask the network for something, if it ran anywhere.
@@ -58,7 +58,7 @@ def attacking_store(folder: Path, per_game: int = 8) -> Path:
     store = folder / "store.db"
     options = MineOptions(sample=SampleOptions(per_game=per_game))
     mine_by_key(attacking_games(folder), store, options=options)
-    look_again(store, SecondOracle(by_length), ConfirmOptions(limit=20), threshold=1.2)
+    look_again(store, SecondOracle(by_length), limit=20, threshold=1.2)
     return store
 
 
@@ -72,6 +72,6 @@ class Report:
         self.db, self.path = attacking_store(folder), folder / "report.html"
         with Store.open(self.db) as store:
             page_module.write(store, self.path, Question(threshold=THRESHOLD))
-            frame = store.frame()
+            frame = view.frame(store)
             self.frame = with_labels(store, frame[frame["disagreement"].notna()])
             self.stats = store_figures(store, Question(threshold=THRESHOLD))

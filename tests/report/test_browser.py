@@ -19,6 +19,7 @@ from valuerepair.books.emit import san_flags
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
 from valuerepair.report.stats import headline, stats_lines, store_figures
+from valuerepair.store import view
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def test_the_headline_and_the_whole_plot_are_on_the_first_screen(
     question, path, is_phone = Question(threshold=0.35), tmp_path / "r.html", width < 600
     with Store.open(SAMPLE) as store:
         page_module.write(store, path, question)
-        sentence, order = headline(store_figures(store, question)), store.candidates(question)
+        sentence, order = headline(store_figures(store, question)), view.candidates(store, question)
     with visit(chromium, path, width=width, height=height, scheme="dark", touch=is_phone) as page:
         assert " ".join(page.text("#headline").split()) == sentence
         top = page.evaluate("() => document.getElementById('headline').getBoundingClientRect().toJSON()")

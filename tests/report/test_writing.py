@@ -25,10 +25,12 @@ from valuerepair.chess.openings import first_moves, opening_families
 from valuerepair.chess.positions import decode_moves
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mining.mine import MineOptions
 from valuerepair.question import Question
 from valuerepair.report import page
 from valuerepair.report.page import MODULES, REST_SHARE, WORST, bundle, plotly_script
 from valuerepair.report.stats import store_figures
+from valuerepair.store import view
 from valuerepair.store.store import Store
 
 
@@ -89,7 +91,7 @@ def test_the_same_store_gives_the_same_file(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
         written = page.write(store, tmp_path / "a.html")
         page.write(store, tmp_path / "b.html")
-        frame = store.frame()
+        frame = view.frame(store)
     content = (tmp_path / "a.html").read_bytes()
     assert content == (tmp_path / "b.html").read_bytes()
     assert written.size == len(content)
@@ -101,7 +103,7 @@ def test_the_same_store_gives_the_same_file(db: Path, tmp_path: Path) -> None:
 def test_the_content_is_that_of_the_store(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
         page.write(store, tmp_path / "a.html")
-        frame = store.frame()
+        frame = view.frame(store)
         stats = store_figures(store)
     words, numbers = blocks(tmp_path / "a.html")
     layout: Any = words["layout"]
@@ -182,10 +184,10 @@ def test_what_is_refused(db: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_command(db: Path, tmp_path: Path) -> None:
     path = tmp_path / "r.html"
-    done = CliRunner().invoke(cli, ["report", "--db", str(db), "-o", str(path), "--threshold", "0.8", "--alpha", "200"])
+    done = CliRunner().invoke(cli, ["report", "--db", str(db), "-o", str(path), "--threshold", "0.8"])
     assert done.exit_code == 0, done.output
     words, _ = blocks(path)
     assert words["threshold"] == 0.8
     figures = words["figures"]
     assert isinstance(figures, dict)
-    assert figures["stats"]["scored"]["alpha"] == {"value": 200, "origin": "given"}
+    assert figures["stats"]["scored"]["threshold"] == 0.8

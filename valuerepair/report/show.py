@@ -348,9 +348,9 @@ def _prior_words(facts: dict[str, Any], chooser: str) -> str:
     if chooser not in facts["priors"]:
         return ""
     prior = facts["priors"][chooser]
-    return (
-        f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})" if prior else " (not of the net's best 8)"
-    )
+    if prior is None:
+        return f" (not of the net's {BEST_MOVES} best)"
+    return f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})"
 
 
 def _disagreement(facts: dict[str, Any]) -> list[str]:
