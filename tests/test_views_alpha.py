@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy.optimize import minimize_scalar
-from valuerepair.store.screening import screens
 
 from tests.cli_tree import SAMPLE
 from tests.mining_doubles import mine_by_key, random_games

@@ -17,7 +17,6 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from valuerepair.runs.options import MineOptions
 
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
