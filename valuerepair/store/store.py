@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from valuerepair import stop
 from valuerepair.arrays import Flags, Ids
 from valuerepair.chess.origins import GAME, OriginGame, Origins
 from valuerepair.chess.positions import PositionBatch, boards, cuts_of, phases, piece_counts
@@ -80,6 +81,7 @@ class Store:
                 address = address_of(name, write=write)
                 connection = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)
                 held.callback(connection.close)
+                held.enter_context(stop.undoing(lambda: _leave(connection, name, write)))
                 _check(connection, name, create=create)
                 connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
                 if write:
@@ -96,11 +98,7 @@ class Store:
         """Commits and closes. A store without a position and without a game played is removed."""
         with self._held:  # the lock, which ends last
             self.commit()
-            query = "SELECT NOT EXISTS (SELECT 1 FROM positions) AND NOT EXISTS (SELECT 1 FROM plays)"
-            is_empty = self.is_writable and self.connection.execute(query).fetchone()[0]
-            self.connection.close()
-            if is_empty:
-                Path(os.path.realpath(self.path)).unlink(missing_ok=True)
+            _leave(self.connection, self.path, self.is_writable)
 
     def __fspath__(self) -> str:
         """Its path: an open store can be given in place of the path of a store."""
@@ -377,6 +375,18 @@ def address_of(path: str, *, write: bool = False) -> str:
     uri, place = Path(path).absolute().as_uri(), os.path.realpath(path)
     can_be_written = os.access(place, os.W_OK) and os.access(os.path.dirname(place), os.W_OK)
     return uri if write or can_be_written or os.path.exists(place + "-wal") else f"{uri}?immutable=1"
+
+
+def _leave(connection: sqlite3.Connection, path: str, is_writable: bool) -> None:
+    """Closes a store without what was not committed; one without a position and without a game played is removed."""
+    connection.rollback()
+    is_empty = is_writable and not os.path.getsize(path)
+    with suppress(sqlite3.Error):  # its tables may not be there yet, or be damaged
+        query = "SELECT NOT EXISTS (SELECT 1 FROM positions) AND NOT EXISTS (SELECT 1 FROM plays)"
+        is_empty = is_writable and bool(connection.execute(query).fetchone()[0])
+    connection.close()
+    if is_empty:
+        Path(os.path.realpath(path)).unlink(missing_ok=True)
 
 
 def _check(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
