@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from valuerepair.cli import cli
-from valuerepair.judge.labelled import open_stored
+from valuerepair.mining.judges import open_net_again
 from valuerepair.nets.devices import BY_WORD, DEVICES, REFERENCE_DEVICES, device_of, split_key
 from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.weights import read_net_file
@@ -48,6 +48,6 @@ def test_a_word_that_is_none_is_told(words: list[str], said: str) -> None:
 def test_a_stores_net_is_opened_as_its_values_were_computed(maia_file: str, tmp_path: Path) -> None:
     key = read_net_file(maia_file).sha256
     with Store.open(tmp_path / "a.db", create=True) as store:
-        which = {"name": "maia-1900", "sha256": key, "history_fill": "fen_only"}
-        with open_stored(store, which, maia_file, device="auto", threads=1) as net:
+        which = {"name": "maia-1900", "sha256": key}
+        with open_net_again(store, which, maia_file, device="auto", threads=1) as net:
             assert net.identity.key == key

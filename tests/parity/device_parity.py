@@ -29,6 +29,7 @@ from valuerepair.nets.registry import locate
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file
 from valuerepair.question import Question
+from valuerepair.store import view
 from valuerepair.store.store import Store
 
 GAMES = Path(__file__).parents[2] / "data" / "games.pgn.zst"
@@ -85,8 +86,8 @@ def flipped(db: str, net: str, other: str) -> tuple[int, int, int]:
     The nets are named as the store has them: ``maia-1900``, ``maia-1900-f16``; alpha is the first one's for both.
     """
     with Store.open(db) as store:
-        first = store.frame(Question(net=net))
-        second = store.frame(Question(net=other, alpha=first.attrs["alpha"]["value"]))
+        first = view.frame(store, Question(net=net))
+        second = view.frame(store, Question(net=other, alpha=first.attrs["alpha"]["value"]))
     both = first.merge(second, on="position_id", suffixes=("", "_other"))
     wrong = [np.abs(both[name].to_numpy()) >= THRESHOLD for name in ("disagreement", "disagreement_other")]
     return len(both), int(wrong[0].sum()), int((wrong[0] != wrong[1]).sum())
