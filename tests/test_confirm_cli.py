@@ -12,20 +12,20 @@ from typing import Any
 import chess
 import pytest
 from click.testing import CliRunner, Result
-from valuerepair.judge.verdict import NET_RIGHT, SEARCH_RIGHT
-from valuerepair.runs.stored_oracle import second_spec
-from valuerepair.store.second_looks import StoredOracle, oracle_of
 
 import valuerepair as vr
 from tests.confirm_doubles import STOCKFISH, Candidate, make_store, many, position_of
-from tests.mining_doubles import rows
 from tests.survey_intervals import korn_graubard
-from valuerepair.chess.origins import Origin
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.oracles.open import open_oracle
+from valuerepair.mining.again import Confirmed
+from valuerepair.mining.judges import deeper_spec
+from valuerepair.mining.verdict import NET_RIGHT, SEARCH_RIGHT
+from valuerepair.oracles.open import open_judge
 from valuerepair.question import Question
-from valuerepair.store.rows import DeepResult, OracleIdentity
+from valuerepair.store import view
+from valuerepair.store.pairs import judges
+from valuerepair.store.rows import DeepResult, JudgeIdentity, StoredJudge
 from valuerepair.store.store import Store
 
 FAKE = Path(__file__).with_name("fake_engine.py")
@@ -48,8 +48,8 @@ def here(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, [str(argument) for argument in arguments], standalone_mode=False)
 
 
-def confirmed(db: Path, deep: str | None, question: vr.Question | None = None) -> dict[str, Any]:
-    return vr.confirm(db, question, deep=deep).report
+def confirmed(db: Path, deep: str | None, question: vr.Question | None = None) -> Confirmed:
+    return vr.confirm(db, question, deep=deep)
 
 
 def mates_in_one(count: int) -> list[tuple[chess.Board, str, str]]:
@@ -104,10 +104,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             for side, row in zip(sides, both_ways(position_of(board.fen()), 0.0, right, wrong, moves[-1]), strict=True):
                 side += row
     for side in sides:
-        side[:] = [
-            replace(row, position=replace(row.position, origin=Origin(game=1 + place // 2)))
-            for place, row in enumerate(side)
-        ]
+        side[:] = [replace(row, game=1 + place // 2) for place, row in enumerate(side)]
     folder = tmp_path_factory.mktemp("known")
     return [make_store(folder / f"{name}.db", side) for name, side in zip("ab", sides, strict=True)]
 
@@ -115,19 +112,19 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.mark.parametrize(("side", "verdict"), [(0, SEARCH_RIGHT), (1, NET_RIGHT)])
 @pytest.mark.slow
 def test_stockfish_finds_who_was_right(known: list[Path], stockfish: str, side: int, verdict: str) -> None:
-    report = confirmed(known[side], "stockfish:nodes=20000")
-    assert report["state"] == "finished"
-    assert [case["verdict"] for case in report["cases"]] == [verdict] * 5
-    assert report["verdicts"]["rates"][verdict]["count"] == report["verdicts"]["candidates"] == 14
-    assert report["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=20000"
-    for case in report["cases"]:
+    done = confirmed(known[side], "stockfish:nodes=20000")
+    assert done.state == "finished"
+    assert [case["verdict"] for case in done.cases] == [verdict] * 5
+    assert done.verdicts["rates"][verdict]["count"] == done.verdicts["candidates"] == 14
+    assert done.verdicts["second"]["label"] == "stockfish 15.1 nodes=20000"
+    for case in done.cases:
         if case["second_best"] and case["second_q"] == 1.0:
             board = chess.Board(case["fen"])
             board.push_uci(case["second_best"])
             assert board.is_checkmate()
     # All of it is there now: nothing is searched again, for another alpha either.
     again = confirmed(known[side], "stockfish:nodes=20000", vr.Question(alpha=100.0))
-    assert (again["searches"], again["alpha_of_first"]["value"]) == (0, 100)
+    assert (again.done.searched, again.alpha.value) == (0, 100)
 
 
 @pytest.mark.slow
@@ -138,16 +135,13 @@ def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
     assert lines[0].startswith("key-net against stockfish 15.1 nodes=1000, alpha 170 (default 170: fewer than 300")
     assert "14 of 14 candidates at 0.55 looked at" in lines
     with Store.open(known[0]) as store:
-        games = store.candidates(Question(alpha=170.0))["game_id"].value_counts()
+        games = view.candidates(store, Question(alpha=170.0))["game_id"].value_counts()
     assert games.tolist() == [2] * 7
     low = 100 * korn_graubard(rate=1, fewer=0, rows=14, games=7, ratio=0)[0]  # no game differs from another
     assert f"  search right  14 of 14, 100.00 % (95 %: {low:.2f} to 100.00)" in lines
     place = lines.index(next(line for line in lines if line.startswith("search right, the largest")))
     assert chess.Board(lines[place + 1].strip()).is_valid()
     assert lines[-1] == f"next: vr books --db {known[0]} --threshold 0.55 --confirmed"
-    more = ("--alpha", "100", "--expanded", "searched")
-    again = here("confirm", "--db", known[0], "--deep", "stockfish:nodes=20000", "-q", *more).stdout.splitlines()
-    assert again[-1] == f"next: vr books --db {known[0]} --threshold 0.55 {' '.join(more)} --confirmed"
     assert "deep search: stockfish" in done.stderr
     assert here("confirm", "--db", known[0], "--deep", "stockfish:nodes=20000", "-q").stderr == ""
 
@@ -155,16 +149,16 @@ def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
 # -- which oracle -----------------------------------------------------------------------------------------------------
 
 
-def stored(tmp_path: Path, identity: OracleIdentity) -> StoredOracle:
+def stored(tmp_path: Path, identity: JudgeIdentity) -> StoredJudge:
     path = make_store(tmp_path / "a.db", [Candidate(position_of(chess.STARTING_FEN), 0.9, DeepResult(cp=0))], identity)
     with Store.open(path) as store:
-        return oracle_of(store.connection, identity.digest)
+        return judges(store)[0]
 
 
 UNUSUAL = {"Threads": "2", "Hash": "16", "UCI_ShowWDL": "true", "SyzygyPath": "/a,b"}
-MCTS = OracleIdentity("mcts", "search", "ab" * 32, {"nodes": 800}, {"cpuct": "2.5", "device": "CPU"}, "n")
-LC0 = OracleIdentity("lc0", "Lc0", "1", {"nodes": 800}, {"WeightsFile": "sha256:ab", "Backend": "eigen"}, "n")
-RECORDED = OracleIdentity("recorded", "recorded", "", {}, {"kind": "eval"})
+MCTS = JudgeIdentity("mcts", "search", "ab" * 32, {"nodes": 800}, {"cpuct": "2.5", "device": "CPU"}, "n")
+LC0 = JudgeIdentity("lc0", "Lc0", "1", {"nodes": 800}, {"WeightsFile": "sha256:ab", "Backend": "eigen"}, "n")
+RECORDED = JudgeIdentity("recorded", "recorded", "", {}, {"kind": "eval"})
 
 
 @pytest.mark.parametrize(
@@ -183,9 +177,9 @@ RECORDED = OracleIdentity("recorded", "recorded", "", {}, {"kind": "eval"})
     ],
 )
 def test_the_second_look_is_the_first_ones_oracle_with_more_nodes(
-    tmp_path: Path, identity: OracleIdentity, deep: str | None, spec: str | None
+    tmp_path: Path, identity: JudgeIdentity, deep: str | None, spec: str | None
 ) -> None:
-    assert second_spec(stored(tmp_path, identity), deep) == spec
+    assert deeper_spec(stored(tmp_path, identity), deep) == spec
 
 
 @pytest.mark.parametrize(
@@ -196,22 +190,19 @@ def test_the_second_look_is_the_first_ones_oracle_with_more_nodes(
         (STOCKFISH, "deeper"),
     ],
 )
-def test_oracles_that_cannot_look_again(tmp_path: Path, identity: OracleIdentity, deep: str | None) -> None:
+def test_oracles_that_cannot_look_again(tmp_path: Path, identity: JudgeIdentity, deep: str | None) -> None:
     with pytest.raises(UsageError, match=r"--deep|deeper"):
-        second_spec(stored(tmp_path, identity), deep)
+        deeper_spec(stored(tmp_path, identity), deep)
 
 
 def test_recorded_evaluations_are_looked_at_by_a_real_search(tmp_path: Path, stockfish: str) -> None:
     board, mate, other = mates_in_one(1)[0]
     position = position_of(chess.STARTING_FEN, *(move.uci() for move in board.move_stack))
     path = make_store(tmp_path / "a.db", [Candidate(position, 0.9, DeepResult(cp=-300), other)], RECORDED)
-    report = confirmed(path, "stockfish:nodes=3000")
-    (case,) = report["cases"]
-    assert (case["verdict"], case["second_best"], case["after_second_q"]) == (NET_RIGHT, mate, 1.0)
-    assert report["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=3000"
-    with Store.open(path) as store:
-        stages = {row[0] for row in store.connection.execute("SELECT DISTINCT stage FROM deep_values")}
-    assert stages == {"full", "second", f"after:{mate}", f"after:{other}"}
+    done = confirmed(path, "stockfish:nodes=3000")
+    (case,) = done.cases
+    assert (case["verdict"], case["second_best"], case["second_q"]) == (NET_RIGHT, mate, 1.0)
+    assert done.verdicts["second"]["label"] == "stockfish 15.1 nodes=3000"
 
 
 def test_the_built_in_search_looks_again_with_the_net_it_had(tmp_path: Path, shared_data: Path) -> None:
@@ -221,13 +212,13 @@ def test_the_built_in_search_looks_again_with_the_net_it_had(tmp_path: Path, sha
     mined = run("mine", "mate.epd", "--net", net, "--deep", "mcts:nodes=2", "--jobs", "1", cwd=tmp_path)
     assert mined.returncode == 0, mined.stderr
     with Store.open(tmp_path / "valuerepair.db") as store:
-        off = abs(store.frame()["disagreement"].iloc[0])
+        off = abs(view.frame(store)["disagreement"].iloc[0])
     assert off > 0
     question = vr.Question(net=str(net), threshold=off * 0.9)
-    report = confirmed(tmp_path / "valuerepair.db", "mcts:nodes=100", question)
-    assert report["verdicts"]["second"]["label"].endswith("maia-1900 nodes=100 certainty=1 lookahead=1 auto_extend=1")
-    assert report["verdicts"]["alpha"]["origin"] == "the search's own Q"
-    assert report["verdicts"]["looked"] == 1
+    verdicts = confirmed(tmp_path / "valuerepair.db", "mcts:nodes=100", question).verdicts
+    assert verdicts["second"]["label"].endswith("maia-1900 nodes=100 certainty=1 lookahead=1 auto_extend=1")
+    assert verdicts["alpha"]["origin"] == "the search's own Q"
+    assert verdicts["looked"] == 1
 
 
 # -- a fake engine ----------------------------------------------------------------------------------------------------
@@ -243,18 +234,17 @@ def test_another_engine_that_crashes_on_some_positions(tmp_path: Path) -> None:
     candidates = [Candidate(position_of(chess.STARTING_FEN, move), 0.9, first) for move in ("a2a3", "h2h3")]
     path = make_store(tmp_path / "a.db", [*candidates, Candidate(position_of(chess.STARTING_FEN), 0.9, first, "d2d4")])
     result = confirmed(path, fake("best=b7b6", "crash-on=h2h3"))
-    # On 1. h3 it crashes; where White is to move its b7b6 is not legal: at the start, and after 1. a3 b6.
-    assert (result["failed"], result["verdicts"]["looked"]) == (3, 1)
-    assert rows(path, "failures") == 3
-    assert result["verdicts"]["second"]["label"].startswith("fake 1.0")
-    assert result["verdicts"]["alpha"]["origin"].startswith("the first look's, of another engine")
+    # On 1. h3 it crashes; at the start, where White is to move, its b7b6 is not legal.
+    assert (result.done.failed, result.verdicts["looked"]) == (2, 1)
+    assert result.verdicts["second"]["label"].startswith("fake 1.0")
+    assert result.verdicts["alpha"]["origin"].startswith("the first look's, of another engine")
 
 
 def test_an_engine_that_only_crashes(tmp_path: Path) -> None:
     path = many(tmp_path / "a.db", 4)
     done = here("confirm", "--db", path, "--deep", fake("crash-on=h2h3", "exit-on=a2a3", "illegal-on=position"))
     assert isinstance(done.exception, ValueRepairError)
-    assert rows(path, "failures") == 0
+    assert "failed on each of the 4 positions" in str(done.exception)
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------
@@ -265,7 +255,6 @@ def test_an_engine_that_only_crashes(tmp_path: Path) -> None:
     [
         (["--db", "none.db"], 1, "none.db"),
         (["--threshold", "1.9"], 1, "1.9"),
-        (["--oracle", "komodo"], 1, "komodo"),
         (["--net", "t80"], 1, "t80"),
         (["--deep", "komodo:nodes=5"], 2, "komodo"),
         (["--deep", "recorded"], 2, "recorded"),
@@ -288,12 +277,11 @@ def test_bad_input_is_one_line(
 
 
 def test_the_first_looks_own_oracle_or_a_shallower_one(tmp_path: Path, stockfish: str) -> None:
-    with open_oracle("stockfish:nodes=2000", net_path=None, workers=1) as oracle:
-        identity = oracle.identity
+    with open_judge("stockfish:nodes=2000", net_path=None, workers=1) as judge:
+        identity = judge.identity
     path = make_store(tmp_path / "a.db", [Candidate(position_of(chess.STARTING_FEN), 0.9, DeepResult(cp=0))], identity)
-    for nodes, message in (("2000", "took the first look"), ("1000", "the first look had 2,000 nodes, this one 1,000")):
+    for nodes in ("2000", "1000"):
         done = here("confirm", "--db", path, "--deep", f"stockfish:nodes={nodes}")
         assert isinstance(done.exception, UsageError)
-        assert message in str(done.exception)
-    report = confirmed(path, None)
-    assert report["verdicts"]["second"]["label"] == "stockfish 15.1 nodes=20000"
+        assert f"stockfish 15.1 nodes={nodes} looks no deeper than stockfish 15.1 nodes=2000" in str(done.exception)
+    assert confirmed(path, None).verdicts["second"]["label"] == "stockfish 15.1 nodes=20000"
