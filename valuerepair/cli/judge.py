@@ -36,7 +36,7 @@ from valuerepair.cli.printing import is_quiet, print_result
     help="Also compare by a deeper judge on a random sample of 2,000 of the positions, as in `vr mine`: "
     "stockfish:nodes=1000000."
 )
-@click.option("--sample", type=int, default=2000, hidden=True)  # for the stages of `vr repair`
+@click.option("--sample", type=int, default=2000, hidden=True, help="Of so many: for the stages of vr repair.")
 @click.option(
     "-o",
     "--output",
