@@ -21,7 +21,7 @@ from valuerepair.cluster.protocol import Assignment, Offer, Role
 from valuerepair.engines.kinds import chosen_spec
 from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.mining.open import Opened
-from valuerepair.nets.net import HISTORY_FILL, NetIdentity, NetValues, Priors
+from valuerepair.nets.net import NetIdentity, NetValues, Priors
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
 from valuerepair.oracles.open import open_judge, without_remarks
@@ -112,8 +112,6 @@ _TREES = 64  # short searches in one job
 
 class ClusterNet:
     """A net on a cluster."""
-
-    history_fill = HISTORY_FILL
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         """Waits for the first worker that has the net. Raises ValueRepairError."""

@@ -30,7 +30,6 @@ from valuerepair.text import quantity
 log = logging.getLogger(__name__)
 
 ValueHead = Literal["wdl", "scalar"]
-HISTORY_FILL = "fen_only"  # lc0's default, as `planes.encode` fills unknown history: the store has it with each net
 # The legal moves of n positions in one array; int64[n + 1], where the moves of each position begin; and their priors.
 Priors = tuple[Moves, NDArray[np.int64], NDArray[np.float32]]
 
@@ -107,8 +106,6 @@ class NetFacts(Protocol):
     def identity(self) -> NetIdentity: ...
     @property
     def provider(self) -> str: ...
-    @property
-    def history_fill(self) -> str: ...
 
 
 class Evaluator(NetFacts, Protocol):
@@ -123,8 +120,6 @@ class Net:
     Many positions are cut into batches. Each of `session.streams` threads encodes a batch, runs the net on it and
     interprets the outputs, so that one batch is encoded while the net runs on another.
     """
-
-    history_fill = HISTORY_FILL
 
     def __init__(self, identity: NetIdentity, session: Session) -> None:
         self.identity, self.session = identity, session

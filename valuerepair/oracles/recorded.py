@@ -35,7 +35,6 @@ class RecordedNet:
 
     identity: NetIdentity
     provider: str = "recorded"
-    history_fill: str = "recorded"
 
     @staticmethod
     def named(name: str) -> RecordedNet:
