@@ -132,11 +132,11 @@ def _merge(store: Store, connection: sqlite3.Connection, told: dict[str, int]) -
         SELECT r.ours, number, opening, key, fen, white, black, result, z, plies, ending
         FROM other.plays p JOIN of_runs r ON r.theirs = p.run_id""")
     count("settings", "FROM other.settings t JOIN main.settings m USING (name) WHERE t.value <> m.value")
-    if store.setting("split") is None:
+    is_first = store.setting("split") is None
+    if is_first:
         connection.execute("INSERT OR IGNORE INTO main.held_families SELECT * FROM other.held_families")
     connection.execute("INSERT OR IGNORE INTO main.settings SELECT * FROM other.settings")
-    games = [row[0] for row in connection.execute("SELECT ours FROM of_games")]
-    parts.assign(store, games)
+    parts.assign(store, None if is_first else [row[0] for row in connection.execute("SELECT ours FROM of_games")])
     for table in ("runs", "nets", "judges", "games", "positions"):
         connection.execute(f"DROP TABLE temp.of_{table}")
 
