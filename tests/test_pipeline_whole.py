@@ -29,8 +29,6 @@ pytest.importorskip("jax")
 pytest.importorskip("optax")
 
 
-from valuerepair.judge.split import PARTS
-
 import valuerepair as vr
 from tests import random_nets
 from tests.vr_runs import here
