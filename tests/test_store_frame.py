@@ -23,8 +23,8 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES, Position, boards, phases
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.intervals import wilson
 from valuerepair.question import Question
+from valuerepair.rates import wilson
 from valuerepair.report import stats
 from valuerepair.report.stats import store_figures
 from valuerepair.runs.options import MineOptions

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from tests.mining_doubles import mine_by_key, random_games
-from valuerepair.intervals import weighted, wilson
 from valuerepair.question import Question
+from valuerepair.rates import weighted, wilson
 from valuerepair.screening.recall import figures, one_line
 from valuerepair.store import screening
 from valuerepair.store.rows import Run

@@ -16,10 +16,10 @@ from pathlib import Path
 import pandas as pd
 
 import valuerepair as vr
-from valuerepair.intervals import wilson
 from valuerepair.judge.labelled import with_labels
 from valuerepair.judge.labels import FORTRESS_WINNING
 from valuerepair.question import Question
+from valuerepair.rates import wilson
 from valuerepair.store.store import Store
 
 ALPHA = 170.0

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from valuerepair.arrays import Flags, Floats, Ids
-from valuerepair.intervals import Interval, Rate, bootstrap, share_change, single_changes, weighted
 from valuerepair.judge.by_kind import BetterJudge, KindRow, kind_lines
 from valuerepair.judge.two_phase import DeeperValues, estimated
 from valuerepair.question import is_candidate
+from valuerepair.rates import Interval, Rate, mean, rate_change, weighted
 
 # A verdict is in doubt if |net Q - deep Q| differs from the threshold by at most this.
 NEAR = 0.1
@@ -176,12 +176,12 @@ def rejudged_net(
 ) -> RejudgedNet:
     """A net by the deeper judge. All arrays are [n]; `deep_q` is the first judge's, `stratum` as in `Draw`."""
     first, second = (is_candidate(net_q - q, threshold) for q in (deep_q, deeper.deep_q))
-    [mean] = bootstrap(deeper.corrected(first.astype(np.float64), second.astype(np.float64))[:, None], weight, game)
+    average = mean(deeper.corrected(first.astype(np.float64), second.astype(np.float64)), weight, game)
     mass = weight * deeper.inverse  # the positions that each judged position stands for, 0 for the others
     by_first, by_second = first & (mass > 0), second & (mass > 0)
     precision = weighted(second[by_first], mass[by_first], game[by_first])
     recall = weighted(first[by_second], mass[by_second], game[by_second])
-    rate = estimated(mean, second[deeper.inverse > 0])
+    rate = estimated(average, second[deeper.inverse > 0])
     return RejudgedNet(name, rate, precision, _lowered(recall, first, second, stratum, weight, mass, game))
 
 
@@ -221,9 +221,7 @@ def rejudged_pair(
         by_judge.append((wrong[1] - wrong[0], sizes[1] - sizes[0]))
     differences = [deeper.corrected(first, second) for first, second in zip(*by_judge, strict=True)]
     changes = by_judge[0][0]
-    differences[0] += single_changes(changes, weight) - changes
-    kept, mean_abs = bootstrap(np.stack(differences, 1), weight, game)
-    return share_change(kept, changes, weight, game), mean_abs
+    return rate_change(changes, weight, game, differences[0] - changes), mean(differences[1], weight, game)
 
 
 # -- in words ---------------------------------------------------------------------------------------------------------
@@ -237,9 +235,7 @@ def rejudged_lines(rejudged: Rejudged) -> Iterator[str]:
             yield f"  {stratum.name}: {stratum.judged:,} of {stratum.positions:,} (chance {stratum.chance:.3g})"
     if rejudged.judged < rejudged.drawn:
         yield f"  {rejudged.drawn - rejudged.judged:,} searches failed; they count as not drawn"
-    yield (
-        f"by that judge, at {rejudged.threshold:g}, each position weighed by its inverse chance (95 %: resampled games)"
-    )
+    yield (f"by that judge, at {rejudged.threshold:g}, each position weighed by its inverse chance (95 %, by games)")
     width = max(len(net.name) for net in rejudged.nets)
     for net in rejudged.nets:
         yield f"  {net.name:{width}}  candidates {_rate_text(net.candidates)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from valuerepair.arrays import Flags, Floats
-from valuerepair.intervals import Interval, Rate
+from valuerepair.rates import Interval, Rate
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,8 +16,8 @@ from valuerepair.arrays import Floats
 from valuerepair.chess import values
 from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Rate, rate_lines, weighted
 from valuerepair.question import QFrom, check_threshold, is_candidate
+from valuerepair.rates import Rate, rate_lines, weighted
 from valuerepair.store import second_looks
 from valuerepair.store.second_looks import Looks, SearchesAfterMoves, StoredOracle
 from valuerepair.text import quantity

@@ -22,9 +22,9 @@ from valuerepair.chess.values import (
     slope_of,
 )
 from valuerepair.errors import ValueRepairError, check_word
-from valuerepair.intervals import Rate, weighted
 from valuerepair.play.game import Z
 from valuerepair.question import Question, is_candidate
+from valuerepair.rates import Rate, weighted
 from valuerepair.store.scale import are_alike
 from valuerepair.store.screening import screens
 from valuerepair.text import finite, json_fields, table_lines

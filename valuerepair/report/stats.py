@@ -15,11 +15,11 @@ from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
-from valuerepair.intervals import Rate, loose_bound_words, mean_interval, rate_lines, weighted, wilson
 from valuerepair.judge import verdict
 from valuerepair.judge.labelled import has_policy, labels_of, masks, names
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY
 from valuerepair.question import Question, is_candidate
+from valuerepair.rates import Rate, loose_bound_words, mean, rate_lines, weighted, wilson
 from valuerepair.screening import recall
 from valuerepair.store import schema
 from valuerepair.store.columns import KIND
@@ -71,7 +71,7 @@ def store_figures(store: Store, question: Question | None = None) -> dict[str, A
 
     Keys: store, schema, positions, games, sources, nets, oracles, runs, scored. `scored` (see `_scored`) is
     None while the question's net and oracle have scored no position. Rates are fractions with 95 % intervals by games
-    (`intervals.weighted`). They count positions of games only, whatever `question.expanded` is; the key `beside` of
+    (`rates.weighted`). They count positions of games only, whatever `question.expanded` is; the key `beside` of
     `scored` has the rates of each kind of position beside the games.
     """
     with snapshot(store.connection):
@@ -453,7 +453,7 @@ def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
     z, net, deep = results.z[in_frame], rows["net_q"].to_numpy(), rows["deep_q"].to_numpy()
     nearer = wilson(int(np.count_nonzero(np.abs(z - deep) < np.abs(z - net))), len(z))
     errors = (z - net) ** 2 - (z - deep) ** 2
-    gain = mean_interval(errors)
+    gain = mean(errors, np.ones(len(errors)), results.ids[in_frame])
     return {
         "positions": len(z),
         "games": int(results.games[in_frame].sum()),

@@ -17,11 +17,11 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Rate, audit_weights, weighted, wilson
 from valuerepair.judge.labelled import PolicyNet, add_priors
 from valuerepair.judge.split import split_file
 from valuerepair.nets.net import NetFacts
 from valuerepair.question import Question, is_candidate
+from valuerepair.rates import Rate, weighted, wilson
 from valuerepair.runs.beside import lines_of
 from valuerepair.runs.loop import Failures, Loop
 from valuerepair.runs.options import MineOptions, mining_work, sampling_options
@@ -38,6 +38,7 @@ from valuerepair.store.columns import KIND, both_q, columns
 from valuerepair.store.queries import net_label
 from valuerepair.store.rows import EXPANDED, FULL, OracleIdentity, Run, RunRecord, StoredValues
 from valuerepair.store.screening import passage_columns
+from valuerepair.store.selection import audit_weights
 from valuerepair.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -287,7 +288,7 @@ class SampledPositions:
     def _rates(self, alpha: float) -> dict[Kind, Rate]:
         """The rate of candidates among the run's positions that have both values, by kind, by this alpha.
 
-        Audited positions represent those of the run that the ladder cut (`intervals.audit_weights`).
+        Audited positions represent those of the run that the ladder cut (`store.selection.audit_weights`).
         """
         question, connection = self._options.question, self._store.connection
         read = columns(connection, *self.pair, ("game_id", KIND), "searched")

@@ -16,8 +16,8 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import Kind
 from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
 from valuerepair.engines.kinds import kind_of
-from valuerepair.intervals import Z95, Rate, loose_bound_words
 from valuerepair.question import QFrom, Question, is_candidate
+from valuerepair.rates import Z95, Rate, loose_bound_words
 from valuerepair.store import db_option
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.rows import Run

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.intervals import weighted
 from valuerepair.question import Question, is_candidate
+from valuerepair.rates import weighted
 from valuerepair.store import screening
 from valuerepair.text import format_nodes, json_fields, quantity
 
@@ -31,7 +31,7 @@ def figures(
 
     `frame` is the frame of this net and oracle, or its columns position_id and disagreement by name.
 
-    Counts: `positions` on the ladder; of those that left it, `cut` and `audited` ones (`intervals.audit_weights`);
+    Counts: `positions` on the ladder; of those that left it, `cut` and `audited` ones (`audit_weights`);
     `audit_hits`, the candidates among the audited; `found`, all candidates; `searched_since`, cut positions that were
     searched in full later, outside the ladder; `since_hits`, the candidates among these.
 

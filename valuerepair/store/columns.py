@@ -50,7 +50,7 @@ CODES = ("side_code", "phase_code")
 _GAME = ("game", "source")
 # One of `chess.origins.KINDS`; None for a position that was only reached from candidates.
 KIND = "kind"
-# A 64-bit key of a game, the same in all stores; `intervals.fold_of` uses it.
+# A 64-bit key of a game, the same in all stores; `rates.fold_of` uses it.
 GAME_KEY = "game_key"
 _SIDES = ("w", "b")
 _WHOLE = frozenset({"position_id", "ply", "pieces", "game", "game_id", "nodes", "depth", "time_ms"})

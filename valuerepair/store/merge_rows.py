@@ -364,7 +364,7 @@ def _map_origins(connection: StoreConnection) -> None:
 
 OnContradiction = Callable[[str, int, str], None]
 # A position that left one store's ladder is settled by the other store if that searched it in full and it left no
-# ladder there: it then weighs 1, and the other audits stand for the other cut positions (`intervals.audit_weights`).
+# ladder there: it then weighs 1, and the other audits stand for the other cut positions (`audit_weights`).
 # `screening.settle` does the same within a store.
 _SETTLES = """
 EXISTS (SELECT 1 FROM {s}.deep_values v

@@ -23,7 +23,7 @@ class Passage:
     """A position's way up the ladder; the fields are the columns of the table ``screened``.
 
     With a `cut_at` it left the ladder there: it was audited if it was `searched`, with this `probability`, and cut
-    otherwise (`intervals.audit_weights`). The probability of others is 1.
+    otherwise (`store.selection.audit_weights`). The probability of others is 1.
     """
 
     position_id: int

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from valuerepair.arrays import Flags, Floats, Ids
-from valuerepair.intervals import audit_weights
 from valuerepair.store.connection import StoreConnection
 
 OF_LADDER = """
@@ -27,6 +26,17 @@ AND NOT EXISTS (
     SELECT 1 FROM screened s WHERE s.net_id = :net AND s.oracle_id = :oracle AND s.position_id = n.position_id)
 ORDER BY n.position_id
 """
+
+
+def audit_weights(probability: Floats) -> Floats:
+    """[n] the weights of positions that the screening ladder cut or would have cut: how many of them each represents.
+
+    A position leaves the ladder where its screen would cut it (the column `cut_at`). Then it is *audited* with a known
+    `probability` [n], which means that it is searched in full all the same, or else it is *cut*. Audited positions
+    represent all that left the ladder, themselves included: in proportion to the inverse of their probability, scaled
+    so that their weights sum to n. A cut position has the probability infinity here, and so represents none.
+    """
+    return np.asarray(len(probability) / (float((1 / probability).sum()) or 1.0) / probability)
 
 
 def selection_weights(connection: StoreConnection, ids: Ids, oracle_id: int, net_id: int | None = None) -> Floats:
