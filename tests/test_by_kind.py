@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 from statsmodels.api import WLS
 
 from tests.test_compare import OtherNet, add, compared, db, mined
-from valuerepair import intervals
 from valuerepair.arrays import Floats, Ids
-from valuerepair.intervals import FOLDS, fold_of
 from valuerepair.judge.by_kind import KindRow, better_judge, rows_by_kind
 from valuerepair.store.store import Store
 
@@ -50,17 +48,14 @@ def plain(count: int) -> NDArray[np.object_]:
     return np.full(count, "game", object)
 
 
-def test_errors_are_those_of_least_squares_through_zero_by_other_games() -> None:
-    """Against statsmodels' weighted regression without an intercept, fold by fold."""
+def test_errors_are_those_of_least_squares_through_zero() -> None:
+    """Against statsmodels' weighted regression without an intercept."""
     rng = np.random.default_rng(0)
     net_q, deep, _, game = drawn(rng, 80, (0.3, 0.2), (0.7, 1.4))
     weight = rng.uniform(0.5, 3, len(deep))
     row = only(rows_by_kind(net_q, deep, weight, game, plain(len(deep))))
     for i, q in enumerate(net_q):
-        predicted, fold = np.empty_like(deep), fold_of(game)
-        for number in np.unique(fold):
-            others, own = fold != number, fold == number
-            predicted[own] = WLS(deep[others], q[others], weight[others]).fit().params[0] * q[own]
+        predicted = WLS(deep, q, weight).fit().params[0] * q
         assert row.squared_error[i] == pytest.approx(np.average((predicted - deep) ** 2, weights=weight))
         assert row.scale[i] == pytest.approx(WLS(deep, q, weight).fit().params[0])
         for at in row.candidates:
@@ -80,9 +75,8 @@ def test_another_scale_is_no_better_judge() -> None:
     assert row.scale[0] == pytest.approx(1.45 * row.scale[1])
 
 
-def test_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_hold_the_truth() -> None:
     """Of equally good nets in 95 of 100 cases: other errors, as large."""
-    monkeypatch.setattr(intervals, "RESAMPLES", 300)
     rng = np.random.default_rng(3)
     held = 0
     for _ in range(300):
@@ -140,19 +134,3 @@ def test_positions_beside_the_games_have_rows_and_change_nothing_else(db: Path) 
     assert told["by_kind"][1]["kind"] == "random_move"
     assert told["by_kind"][1]["change"].keys() == {"difference", "low", "high"}
     assert told["judge"]["kinds"].keys() == {"game", "random_move"}
-
-
-# -- folds ------------------------------------------------------------------------------------------------------------
-
-
-def test_folds_are_by_murmurs_finaliser() -> None:
-    # fmix64 of 0, 1 and 2, of the reference implementation (SMHasher, MurmurHash3.cpp).
-    published = [0, 0xB456BCFC34C2CB2C, 0x3ABF2A20650683E7]
-    assert fold_of([0, 1, 2]).tolist() == [number % FOLDS for number in published]
-
-
-def test_folds_are_of_like_size_and_stay() -> None:
-    games = np.arange(80_000) * 4096 - 2**60
-    counts = np.bincount(fold_of(games), minlength=FOLDS)
-    assert np.abs(counts - 10_000).max() < 4 * np.sqrt(10_000)
-    assert np.array_equal(fold_of(games[5:9]), fold_of(games)[5:9])

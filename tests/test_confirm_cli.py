@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 import valuerepair as vr
 from tests.confirm_doubles import STOCKFISH, Candidate, make_store, many, position_of
-from tests.survey_intervals import korn_graubard
+from tests.survey_intervals import wilson_by_games
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mining.again import Confirmed
@@ -137,7 +137,7 @@ def test_the_table_a_user_sees(known: list[Path], stockfish: str) -> None:
     with Store.open(known[0]) as store:
         games = view.candidates(store, Question(alpha=170.0))["game_id"].value_counts()
     assert games.tolist() == [2] * 7
-    low = 100 * korn_graubard(rate=1, fewer=0, rows=14, games=7, ratio=0)[0]  # no game differs from another
+    low = 100 * wilson_by_games(rate=1, fewer=0, rows=14, games=7, ratio=0)[0]  # no game differs from another
     assert f"  search right  14 of 14, 100.00 % (95 %: {low:.2f} to 100.00)" in lines
     place = lines.index(next(line for line in lines if line.startswith("search right, the largest")))
     assert chess.Board(lines[place + 1].strip()).is_valid()

@@ -101,9 +101,9 @@ def test_a_setting_counts() -> None:
     assert (row["kind"], row["value"], row["plain"]) == ("n_scl", 5, False)
     drawn = proportion_confint(10, 30, method="wilson")
     assert ratio_of(games)[1:] == pytest.approx([1 / share - 1 for share in reversed(drawn)])
-    # Korn and Graubard's, of 40 openings with two positions each that are as unlike as they can be.
+    # Of 40 openings with two positions each that are as unlike as they can be.
     size = 80 * (norm.ppf(0.975) / student.ppf(0.975, 39)) ** 2
-    bounds = proportion_confint(size / 2, size, method="beta")
+    bounds = proportion_confint(size / 2, size, method="wilson")
     assert [row["interesting_low"], row["interesting_high"]] == pytest.approx([1000 * bound for bound in bounds])
 
 

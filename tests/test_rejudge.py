@@ -23,17 +23,16 @@ import valuerepair as vr
 from tests.cli_tree import SAMPLE
 from tests.mining_doubles import KeyOracle
 from tests.test_compare import db, mined
-from valuerepair import intervals
 from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError
-from valuerepair.intervals import Interval, bootstrap
 from valuerepair.judge import by_kind, rejudged
 from valuerepair.judge.by_kind import rows_by_kind
 from valuerepair.judge.compare import Compared
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
+from valuerepair.rates import Interval, mean, rate_change
 from valuerepair.runs import rejudge
 from valuerepair.store.check import integrity_checks
 from valuerepair.store.rows import DeepResult
@@ -95,9 +94,8 @@ def estimate(of: Judged, count: int, ids: Ids) -> tuple[list[Interval], rejudged
 
 
 @pytest.mark.slow
-def test_estimates_are_right_on_average_and_their_intervals_hold_the_truth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimates_are_right_on_average_and_their_intervals_hold_the_truth() -> None:
     """Of 2,250 positions 300 are judged again, 200 times. The first judge alone is off by many times its error."""
-    monkeypatch.setattr(intervals, "RESAMPLES", 300)
     rng = np.random.default_rng(34)
     many = judged(rng, 40_000)
     truth, by_first = ([*figures(many, q), squared_error(many, q)] for q in (many.deeper, many.first))
@@ -128,8 +126,8 @@ def test_where_all_are_judged_again_the_comparison_is_the_deeper_judges() -> Non
     ones, kinds = np.ones(n), np.full(n, GAME, object)
     wrong = np.abs(of.net_q - of.deeper) >= THRESHOLD
     size = np.abs(of.net_q - of.deeper)
-    columns = np.stack([1.0 * wrong[1] - wrong[0], size[1] - size[0]], 1)
-    for own, plain in zip(numbers[1:], bootstrap(columns, ones, of.game), strict=True):
+    plainly = rate_change(1.0 * wrong[1] - wrong[0], ones, of.game), mean(size[1] - size[0], ones, of.game)
+    for own, plain in zip(numbers[1:], plainly, strict=True):
         assert (own.difference, own.low, own.high) == pytest.approx((plain.difference, plain.low, plain.high))
     assert (net.candidates.count, net.candidates.total) == (wrong[0].sum(), n)
     assert net.candidates.rate == pytest.approx(wrong[0].mean())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from valuerepair.intervals import Interval, Rate, wilson
+from valuerepair.rates import Interval, Rate, wilson
 from valuerepair.text import formatted, json_fields, positions_of_games, quantity, table_lines
 
 

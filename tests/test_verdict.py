@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from tests.confirm_doubles import STOCKFISH, Candidate, make_store, position_of
 from valuerepair.chess import values
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import weighted
 from valuerepair.mining import verdict
 from valuerepair.mining.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence, figures
 from valuerepair.question import Question
+from valuerepair.rates import weighted
 from valuerepair.report.stats import store_figures
 from valuerepair.store import view
 from valuerepair.store.alpha import use_alpha

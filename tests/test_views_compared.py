@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.values import Alpha
-from valuerepair.intervals import Interval, wilson
 from valuerepair.judge.by_kind import better_judge
 from valuerepair.judge.compare import (
     CATEGORIES,
@@ -23,6 +22,7 @@ from valuerepair.judge.compare import (
     Selected,
 )
 from valuerepair.judge.labels import LabelChange
+from valuerepair.rates import Interval, wilson
 from valuerepair.report import compared_plot, style
 
 

@@ -19,11 +19,11 @@ from statsmodels.regression.linear_model import OLS
 from tests.figure_parts import band, bars, line, margins, words
 from tests.mining_doubles import mine_by_key, random_games
 from tests.plotted_store import QUESTION, THRESHOLD, frame_of, hajek
-from tests.survey_intervals import korn_graubard
+from tests.survey_intervals import wilson_by_games
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.intervals import weighted
 from valuerepair.judge.labels import labels_of, names
+from valuerepair.rates import weighted
 from valuerepair.report import figures, style
 from valuerepair.report.results import BINS
 from valuerepair.store import view
@@ -63,7 +63,7 @@ def by_games(hits: pd.Series[bool], games: pd.Series[int]) -> tuple[float, float
         ratio = float(fit.cov_params()[0, 0]) / plain
     fewer = min(int(hits.sum()), int((~hits).sum()))
     effective_games = len(hits) ** 2 / float((games.value_counts() ** 2).sum())
-    return korn_graubard(float(hits.mean()), fewer, len(hits), effective_games, ratio)
+    return wilson_by_games(float(hits.mean()), fewer, len(hits), effective_games, ratio)
 
 
 def test_rates_by_threshold(db: Path, frame: pd.DataFrame) -> None:

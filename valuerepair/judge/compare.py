@@ -18,7 +18,6 @@ from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, NEIGHBOUR
 from valuerepair.errors import ValueRepairError, check_least
-from valuerepair.intervals import Interval, Rate, bootstrap, share_change, single_changes, weighted
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
 from valuerepair.judge.compared_nets import PARTS, ComparedNet, ComparedOracle
 from valuerepair.judge.labels import (
@@ -37,6 +36,7 @@ from valuerepair.mining.judges import open_deeper
 from valuerepair.mining.summary import NOT_DONE
 from valuerepair.progress import Progress
 from valuerepair.question import QFrom, Question, is_candidate, no_deep_score
+from valuerepair.rates import Interval, Rate, mean, rate_change, weighted
 from valuerepair.store import view
 from valuerepair.store.alpha import alpha, chosen_alpha
 from valuerepair.store.pairs import judge_of
@@ -121,7 +121,7 @@ class Comparison:
     """A second net against the first, on all positions of games; differences are second minus first.
 
     `counts` are positions by `CATEGORIES`. `share_by_games` is the difference of the shares of candidates, `mean_abs`
-    that of the mean |disagreement|, with intervals of resampled games. `of_first` and `of_second` are the candidates of
+    that of the mean |disagreement|, with intervals by games. `of_first` and `of_second` are the candidates of
     each net; the second repaired something only if it is right on more of the first's candidates than the first is on
     the second's. `newly` is the share of the second's candidates among the positions that are not the first's.
     `policies`: both nets' priors are in the store; without them `labels` lacks those that need a policy. A search or a
@@ -375,7 +375,6 @@ class _CommonPositions:
         scores, first, second = self.scores, self.wrong[0], self.wrong[i]
         weight, game, size = scores.weight, scores.game_id, np.abs(scores.disagreement)
         changes = second.astype(np.float64) - first
-        mean_abs, share = bootstrap(np.stack([size[i] - size[0], single_changes(changes, weight)], 1), weight, game)
         counts = np.bincount(categories(scores, self.threshold, i), minlength=len(CATEGORIES)).tolist()
         by_kind = self.all_kinds.by_kind(i)
         policies = self.labels[0][1] and self.labels[i][1]
@@ -383,8 +382,8 @@ class _CommonPositions:
             first=self.names[0],
             second=self.names[i],
             counts=dict(zip(CATEGORIES, counts, strict=True)),
-            share_by_games=share_change(share, changes, weight, game),
-            mean_abs=mean_abs,
+            share_by_games=rate_change(changes, weight, game),
+            mean_abs=mean(size[i] - size[0], weight, game),
             of_first=self._selected(0, i),
             of_second=self._selected(i, 0),
             newly=weighted(second[~first], weight[~first], game[~first]),
@@ -512,7 +511,7 @@ def wrong_positions(
 def _comparison(pair: Comparison) -> Iterator[str]:
     counts = pair.counts
     yield f"A = {pair.first}, B = {pair.second}"
-    yield "all positions (judge by these; B - A, with 95 % intervals of resampled games; below 0 is a repair)"
+    yield "all positions (judge by these; B - A, with 95 % intervals by games; below 0 is a repair)"
     changes = (("candidates", pair.share_by_games.points), ("mean |disagreement|", pair.mean_abs))
     yield from table_lines(":<21 | :<", changes, "  ")
     yield (

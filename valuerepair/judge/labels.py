@@ -15,8 +15,8 @@ from valuerepair.arrays import Floats, Ids
 from valuerepair.chess.board import in_check, legal_moves, parse_fens
 from valuerepair.chess.openings import family, first_moves, material_family, openings_of
 from valuerepair.chess.positions import encode_moves
-from valuerepair.intervals import Interval, rare_changes
 from valuerepair.nets.policy import BEST_MOVES
+from valuerepair.rates import Interval, rate_change
 from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class LabelChange:
 
     `label` is one of `NAMES` or of `KINDS` (``family:French Defense``). `first` and `second` count the candidates of
     each net with it, `both` those of both, `repaired` those of the first alone, `newly` those of the second alone.
-    `change` is the share of the second's minus that of the first's in all positions, with an interval of resampled
+    `change` is the share of the second's minus that of the first's in all positions, with an interval by
     games.
     """
 
@@ -256,18 +256,16 @@ def label_changes(first: Labels, second: Labels, position_id: Ids, weight: Float
     names = sorted(counts, key=lambda name: (rank.get(name, len(rank)), -counts[name], name))
     ids = [_ids_of(side) for side in (first, second)]
     row_of = dict(zip(position_id.tolist(), range(len(position_id)), strict=True))
-    label_counts, rows, columns, steps = [], list[int](), list[int](), list[float]()
-    for column, name in enumerate(names):
+    found = []
+    for name in names:
         by_first, by_second = (side.get(name, set()) for side in ids)
-        repaired, newly = sorted(by_first - by_second), sorted(by_second - by_first)
-        rows += [row_of[number] for number in (*repaired, *newly)]
-        columns += [column] * (len(repaired) + len(newly))
-        steps += [-1.0] * len(repaired) + [1.0] * len(newly)
-        both = len(by_first & by_second)
-        label_counts.append((name, len(by_first), len(by_second), both, len(repaired), len(newly)))
-    cells = np.array(rows, np.int64), np.array(columns, np.int64), np.array(steps)
-    changes = rare_changes(*cells, len(names), weight, game)
-    return [LabelChange(*numbers, change) for numbers, change in zip(label_counts, changes, strict=True)]
+        repaired, newly = by_first - by_second, by_second - by_first
+        changes = np.zeros(len(position_id))
+        changes[[row_of[number] for number in repaired]] = -1
+        changes[[row_of[number] for number in newly]] = 1
+        both, change = len(by_first & by_second), rate_change(changes, weight, game)
+        found.append(LabelChange(name, len(by_first), len(by_second), both, len(repaired), len(newly), change))
+    return found
 
 
 def _ids_of(side: Labels) -> dict[str, set[int]]:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from valuerepair.archives.select import in_share, salt, scrambled
 from valuerepair.arrays import Flags
 from valuerepair.chess import values
-from valuerepair.intervals import weighted
 from valuerepair.oracles.oracle import Judge
 from valuerepair.question import QFrom, is_candidate
+from valuerepair.rates import weighted
 from valuerepair.store.audits import LEFT
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.pairs import Pair, judge_of

@@ -20,7 +20,7 @@ from valuerepair.mining.search import Searched
 from valuerepair.nets.net import NetFacts
 from valuerepair.oracles.oracle import Judge
 from valuerepair.question import Question, is_candidate
-from valuerepair.rates import Rate, rate
+from valuerepair.rates import Rate, weighted, wilson
 from valuerepair.store import db_option
 from valuerepair.store.alpha import alpha as alpha_of
 from valuerepair.store.columns import both_q, columns
@@ -164,7 +164,7 @@ def summary(
         earlier=feed.earlier,
         left_out=judged - scored,
         failed=done.failed + feed.without_evaluation,
-        candidates=rates.pop(GAME, rate(np.zeros(0, bool))),
+        candidates=rates.pop(GAME, wilson(0, 0)),
         beside=rates,
         threshold=question.threshold,
         alpha=alpha,
@@ -186,7 +186,7 @@ def _rates(store: Store, pair: Pair, question: Question, alpha: float, seen: Ids
     net_q, deep_q = both_q(store, pair, alpha, question.q_from, beside=True)
     usable = np.isin(read["position_id"], seen) & ~np.isnan(net_q - deep_q)
     return {
-        kind: rate(
+        kind: weighted(
             is_candidate((net_q - deep_q)[rows], question.threshold), read["weight"][rows], read["game_id"][rows]
         )
         for kind in KINDS

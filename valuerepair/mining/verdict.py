@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from valuerepair.arrays import Floats, Ids
 from valuerepair.chess import values
 from valuerepair.engines.kinds import kind_of
-from valuerepair.intervals import Rate, rate_lines, weighted
 from valuerepair.mining.judges import is_deeper, is_same_search
 from valuerepair.question import check_threshold, is_candidate
+from valuerepair.rates import Rate, rate_lines, weighted
 from valuerepair.store import alpha as alphas
 from valuerepair.store.pairs import fitting_judges, judges, pick
 from valuerepair.store.rows import StoredJudge
@@ -75,7 +75,7 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
     words = np.array([NET_RIGHT, UNRESOLVED, SEARCH_RIGHT], object)
     verdict = words[decide(frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64), second_q) + 1]
     verdict[~looked] = None
-    result = pd.DataFrame(
+    result: pd.DataFrame = pd.DataFrame(
         {
             "second_q": second_q,
             "second_best": pd.Series([row[0] for row in cells], frame.index, object),

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from valuerepair.chess.origins import GAME
 from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.files import read_json, written_whole
-from valuerepair.intervals import Interval
 from valuerepair.judge.by_kind import WORDS
 from valuerepair.pipeline.run import Repair
 from valuerepair.pipeline.stages import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, STORE
 from valuerepair.play.elo import MatchScore
 from valuerepair.question import DEFAULT_THRESHOLD
+from valuerepair.rates import Interval
 from valuerepair.report.static_page import document, escape
 from valuerepair.text import format_duration, formatted, table_lines
 
@@ -298,7 +298,7 @@ def _by_kind(outcome: RepairOutcome) -> str:
     note = (
         "Squared error: the mean square of net Q &minus; deep Q, each net's Q times one number that was fitted to "
         "other games, so that a mere change of scale does not count. Candidates: positions where scaled Q is off by "
-        "the threshold or more. Differences below 0 are better; intervals are at 95 %, of resampled games."
+        "the threshold or more. Differences below 0 are better; intervals are at 95 %, by games."
     )
     return "\n".join(tables) + f'\n<p class="small">{note}</p>'
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from valuerepair.intervals import Rate, weighted, wilson
 from valuerepair.play.game import RESIGNED, Z
 from valuerepair.play.openings import opening_of
 from valuerepair.play.pgn import WrittenGame
 from valuerepair.question import is_candidate
+from valuerepair.rates import Rate, weighted, wilson
 from valuerepair.store.plays import Play
 from valuerepair.text import quantity
 

@@ -22,9 +22,9 @@ from valuerepair.chess.values import (
     slope_of,
 )
 from valuerepair.errors import ValueRepairError, check_word
-from valuerepair.intervals import Rate, weighted
 from valuerepair.play.game import Z
 from valuerepair.question import Question, is_candidate
+from valuerepair.rates import Rate, weighted
 from valuerepair.store import alpha as alphas
 from valuerepair.store import view
 from valuerepair.store.columns import both_q, columns

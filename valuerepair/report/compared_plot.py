@@ -15,7 +15,7 @@ from valuerepair.report import style
 from valuerepair.report.scatter import point_of
 
 if TYPE_CHECKING:
-    from valuerepair.intervals import Interval
+    from valuerepair.rates import Interval
 
 # Category -> colour, marker; in the order of drawing.
 _LOOKS = {
@@ -106,7 +106,7 @@ def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("difference in percentage points of all positions (left: repaired)")
-    style.title(axes, "Candidates by label", "second net minus first, 95 % intervals of resampled games")
+    style.title(axes, "Candidates by label", "second net minus first, 95 % intervals by games")
 
 
 def _verdict(interval: Interval) -> tuple[str, str]:

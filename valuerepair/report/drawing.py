@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import Rate, weighted
 from valuerepair.judge.weights import copies_by_weight
 from valuerepair.question import is_candidate, no_deep_score
+from valuerepair.rates import Rate, weighted
 from valuerepair.text import printable
 
 if TYPE_CHECKING:

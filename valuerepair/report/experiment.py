@@ -15,8 +15,8 @@ from matplotlib.transforms import ScaledTranslation
 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import read_regular, written_whole
-from valuerepair.intervals import wilson_bounds
 from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, MatchScore, elo_words
+from valuerepair.rates import wilson_bounds
 from valuerepair.report import style
 from valuerepair.text import formatted, quantity, table_lines
 

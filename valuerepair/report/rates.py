@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 
 from valuerepair.arrays import Flags
 from valuerepair.chess.positions import PHASES
-from valuerepair.intervals import Rate, weighted
 from valuerepair.question import Question, is_candidate
+from valuerepair.rates import Rate, weighted
 from valuerepair.report import style
 from valuerepair.report.drawing import Scored, made_from, scale, scored
 from valuerepair.store import view

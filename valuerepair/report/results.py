@@ -10,8 +10,8 @@ from matplotlib.patheffects import withStroke
 
 from valuerepair.arrays import Floats
 from valuerepair.errors import ValueRepairError
-from valuerepair.intervals import wilson_bounds
 from valuerepair.question import Question
+from valuerepair.rates import wilson_bounds
 from valuerepair.report import style
 from valuerepair.report.drawing import made_from, names, scale
 from valuerepair.store import view

@@ -14,11 +14,11 @@ from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
-from valuerepair.intervals import Rate, loose_bound_words, mean_interval, rate_lines, weighted, wilson
 from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY, labels_of, masks, names
 from valuerepair.mining import verdict
 from valuerepair.mining.screening import screened_of
 from valuerepair.question import Question, is_candidate
+from valuerepair.rates import Rate, loose_bound_words, mean, rate_lines, weighted, wilson
 from valuerepair.store import alpha as alphas
 from valuerepair.store import view
 from valuerepair.store.columns import both_q, columns
@@ -71,7 +71,7 @@ def store_figures(store: Store, question: Question | None = None) -> dict[str, A
     """Figures of a store, JSON-able.
 
     Keys: store, positions, games, sources, nets, oracles, runs, scored. `scored` (see `_scored`) is None while no
-    position has both values. Rates are fractions with 95 % intervals by games (`intervals.weighted`). They count
+    position has both values. Rates are fractions with 95 % intervals by games (`rates.weighted`). They count
     positions of games only; the key `beside` of `scored` has the rates of each kind of position beside the games.
     Raises ValueRepairError if the question names a net or a judge that has no values.
     """
@@ -418,7 +418,7 @@ def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
     z, net, deep = results.z[in_frame], rows["net_q"].to_numpy(), rows["deep_q"].to_numpy()
     nearer = wilson(int(np.count_nonzero(np.abs(z - deep) < np.abs(z - net))), len(z))
     errors = (z - net) ** 2 - (z - deep) ** 2
-    gain = mean_interval(errors)
+    gain = mean(errors, np.ones(len(errors)), results.ids[in_frame])
     return {
         "positions": len(z),
         "games": int(results.games[in_frame].sum()),
