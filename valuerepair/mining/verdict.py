@@ -75,7 +75,7 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
     words = np.array([NET_RIGHT, UNRESOLVED, SEARCH_RIGHT], object)
     verdict = words[decide(frame["net_q"].to_numpy(np.float64), frame["deep_q"].to_numpy(np.float64), second_q) + 1]
     verdict[~looked] = None
-    result = pd.DataFrame(
+    result: pd.DataFrame = pd.DataFrame(
         {
             "second_q": second_q,
             "second_best": pd.Series([row[0] for row in cells], frame.index, object),
