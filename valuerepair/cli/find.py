@@ -118,9 +118,10 @@ def expand(db: str, question: vr.Question | vr.Worst, positions: int | None, dee
     """Search the positions around the candidates: where a net is wrong once, it is often wrong again nearby.
 
     Neighbours of a candidate are the positions on the line that the judge expects, the earlier ones of its game, and
-    those after the moves that the net prefers. The net values all of them, and the judge searches first where the net
-    is furthest from what the candidate's value lets expect. Neighbours go into books and training, and never into
-    rates. Candidates that vr split holds out are left alone. Stop at any time with Ctrl-C; the same command continues.
+    those after the moves that the net prefers. The net values all of them, and the judge searches those where the net
+    differs by the threshold from what the candidate's value lets expect, the nearest first. Neighbours go into books
+    and training, and never into rates. Candidates that vr split holds out are left alone. Stop at any time with Ctrl-C;
+    the same command continues.
 
     \b
     Example:

@@ -53,7 +53,7 @@ CHILDREN = 3  # moves of the policy
 # Plies before and after the candidate; before it, `PARENTS` are left out. Distant ones have gaps, because successive
 # positions have nearly the same values.
 GAME_PLIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
-_SOURCES_AT_ONCE, _TASKS_AT_ONCE = 256, 64
+_SOURCES_AT_ONCE, _TASKS_AT_ONCE = 32, 64  # few: a signal is obeyed between two calls of the net
 
 
 @dataclass(frozen=True)
