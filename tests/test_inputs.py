@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from valuerepair.judge.split import Split, read_split, write_split
 
 from tests.vr_runs import here
 from valuerepair.chess.position_text import read_position, read_positions
@@ -26,7 +25,6 @@ from valuerepair.training import checkpoint
 
 ARRAYS = {"state0": np.arange(6, dtype=np.float32).reshape(2, 3), "best0": np.ones(4, np.float32)}
 READERS: dict[str, Callable[[Path], object]] = {
-    "split.json": read_split,
     "scheduler.json": lambda path: parse_cluster(str(path)),
     "repair.toml": read_toml,
     "new.checkpoint": lambda path: checkpoint.load(path, {"the net": "abc"}, ARRAYS),
@@ -60,15 +58,6 @@ def assert_one_line(error: ValueRepairError, path: Path) -> str:
 def test_another_file_is_refused_with_one_line(name: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(OTHER_FILES[kind] + b"\n")
     assert_refused(READERS[name], tmp_path / name)
-
-
-def test_a_missing_and_an_unknown_field_of_a_split_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "split.json"
-    write_split(path, Split(openings=("Sicilian Defense",), materials=("KQvKR",)))
-    good = path.read_text("utf-8")
-    read_split(path)
-    path.write_text(good.replace('"seed"', '"sede"'))
-    assert "sede" in assert_refused(read_split, path)
 
 
 def test_a_checkpoint_is_the_same_when_read_and_refused_where_it_is_damaged(tmp_path: Path) -> None:

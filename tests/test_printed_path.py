@@ -1,29 +1,18 @@
 """The lines that the program prints after ``next:`` run in a shell as they are, with a net of one's own, to the end of
-the loop; and none of them takes a position that is held out."""
+the loop."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import chess
-import chess.pgn
-import numpy as np
 import pytest
-from valuerepair.judge.split import JUDGED, PARTS, Split, known_split, read_split
 
 from tests import random_nets
-from tests.chunk_games import run
 from tests.vr_runs import Done, here
-from valuerepair.chess.board import keys, parse_fens
-from valuerepair.chess.positions import Position
-from valuerepair.question import Question
-from valuerepair.store.store import Store
 
 ROOT = Path(__file__).parents[1]
 NET_NAME = "my-net.pb.gz"
@@ -98,7 +87,7 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list
     again = here(*MINE, "--positions", "320", cwd=folder)
     lines["mine again"] = followed(printed(again), folder)
     few = ("--threshold", "worst:1%", "--deep", "mcts:nodes=12")
-    lines["confirm"] = followed(printed(here("confirm", "--expanded", "all", *few, cwd=folder)), folder)
+    lines["confirm"] = followed(printed(here("confirm", *few, cwd=folder)), folder)
     return folder, lines
 
 
@@ -110,96 +99,18 @@ def test_each_command_leads_to_the_end_of_the_loop(loop: tuple[Path, dict[str, l
     assert all(f"--net {NET_NAME}" in line for run in lines.values() for line in run if " selfplay " in line)
 
 
-def test_what_is_printed_after_a_split_names_it(loop: tuple[Path, dict[str, list[str]]]) -> None:
-    _, lines = loop
-    assert "--split" not in lines["mine"][0]
-    after = [line for name in ("split", "mine again", "confirm") for line in lines[name]]
-    for line in after:
-        assert ("--split split.json" in line) == (line.split()[1] in ("expand", "books", "selfplay")), line
-
-
-def held_out(folder: Path, parts_of: Sequence[str] = PARTS[1:]) -> set[int]:
-    """The keys of the positions of the store that are in these parts, by default in any other than train."""
-    with Store.open(folder / "valuerepair.db") as store:
-        split = known_split(store)
-        assert split is not None
-        rows = store.connection.execute("SELECT id, key FROM positions ORDER BY id").fetchall()
-        parts = read_split(folder / "split.json").parts(store, np.array([number for number, _ in rows], np.int64))
-    held = {key for (_, key), part in zip(rows, parts.tolist(), strict=True) if PARTS[part] in parts_of}
-    assert len(held) > 20
-    return held
-
-
-def keys_of(boards: Iterable[chess.Board]) -> set[int]:
-    fens = [board.fen(en_passant="fen") for board in boards]
-    return set(keys(parse_fens(fens)).view(np.int64).tolist())
-
-
-def of_book(path: Path) -> Iterator[chess.Board]:
-    with path.open() as file:
-        for game in iter(lambda: chess.pgn.read_game(file), None):
-            assert game is not None
-            yield game.end().board()
-
-
-def of_held_families(records: Sequence[Position], split: Split) -> list[str]:
-    """The FENs of training records whose pieces are those of a held-out family, whichever side has which."""
-    families = {frozenset(name.replace("K", "").split("v")) for name in split.materials}
-    assert families
-    return [record.fen for record in records if frozenset(map("".join, pieces_of(record.fen))) in families]
-
-
-def pieces_of(fen: str) -> list[list[str]]:
-    """The kinds of pieces of White and of Black, beside king and pawns."""
-    men = fen.split()[0]
-    return [[piece for piece in "QRBN" if change(piece) in men] for change in (str.upper, str.lower)]
-
-
-def test_nothing_that_is_held_out_is_in_a_book_or_a_chunk(loop: tuple[Path, dict[str, list[str]]]) -> None:
-    """The book that was written last, read by python-chess, and the chunks of all games from books after the split."""
-    folder, _ = loop
-    held = held_out(folder)
-    # The games from the book of before the split are those without a digest in their name.
-    books = keys_of(of_book(folder / "valuerepair-books" / "book.pgn"))
-    chunks = list(folder.glob("book-chunks-*"))
-    records, _ = run(*chunks)
-    assert books
-    assert records
-    assert len(chunks) >= 2  # one and the same book goes on with its games
-    assert not books & held
-    assert not {int(np.uint64(record.key).view(np.int64)) for record in records} & held_out(folder, JUDGED)
-    assert not of_held_families(records, read_split(folder / "split.json"))
-    # What is counted is able to find something: without the split the same book has positions that are held out.
-    command = ("books", "--threshold", "0.05", "-o", "all-of-it", "--limit", "300")
-    done = here(*command, cwd=folder)
-    leaked = keys_of(of_book(folder / "all-of-it" / "book.pgn")) & held
-    assert leaked
-    leak = re.search(
-        r"^warning: ([\d,]+) of these ([\d,]+) positions are not for training by split.json", done.stderr, re.M
-    )
-    assert leak is not None
-    assert int(leak[1].replace(",", "")) >= len(leaked)
-    assert not re.search("not for training", here(*command, "--split", "split.json", cwd=folder).stderr)
-
-
-def test_training_learns_nothing_that_is_held_out_and_leads_to_the_comparison(
+def test_training_leads_to_the_comparison(
     loop: tuple[Path, dict[str, list[str]]],
 ) -> None:
     pytest.importorskip("jax")
     pytest.importorskip("optax")
     folder, _ = loop
     command = ("train", "--db", "valuerepair.db", "--net", NET_NAME, "--steps", "8", "--set", "batch=64")
-    done = here(*command, "--split", "split.json", "-o", "trained.pb.gz", cwd=folder)
-    line = printed(done)
-    assert "not for training" not in done.stderr
+    line = printed(here(*command, "-o", "trained.pb.gz", cwd=folder))
     assert line.split()[1] == "compare"
     assert followed(line, folder) == [line]
     again = shell(f"{line} --json", folder)
     assert again.returncode == 0, again.stderr
-    without = here(*command, "-o", "careless.pb.gz", cwd=folder)
-    assert without.returncode == 0
-    assert "not for training by split.json; --split split.json leaves them out" in without.stderr
-    assert "next:" not in without.stdout
 
 
 def test_a_folder_and_a_store_with_blanks(tmp_path: Path) -> None:
@@ -210,16 +121,3 @@ def test_a_folder_and_a_store_with_blanks(tmp_path: Path) -> None:
     lines = followed(f"{books} -o 'a book'", folder)
     assert [line.split()[1] for line in lines] == ["books", "selfplay", "stats"]
     assert "'a book/book.pgn'" in lines[1]
-
-
-def test_a_split_that_cannot_be_read_is_missed(tmp_path: Path) -> None:
-    folder = prepared(tmp_path / "gone")
-    assert here(*MINE, "--positions", "100", cwd=folder).returncode == 0
-    assert here("split", cwd=folder).returncode == 0
-    (folder / "split.json").unlink()
-    done = here("books", "--threshold", "0.05", cwd=folder)
-    assert done.returncode == 0
-    assert str(folder / "split.json") in done.stderr
-    with Store.open(folder / "valuerepair.db") as store:
-        assert known_split(store) is None
-        assert len(store.candidates(Question(threshold=0.05)))
