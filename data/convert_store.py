@@ -1,15 +1,16 @@
 """Turns a store of valuerepair 0.1.0 (version 10) into one of this version.
 
-    python data/convert_store.py OLD NEW
+    python data/convert_store.py OLD NEW [--archive FILE]... [--net FILE]...
 
 What stays: positions, games, nets, judges and all their values, raw, with the weights of audited positions; games from
 books, runs, and the alpha in use. Second looks become values of their judge. What goes: the rungs of the screening
 ladder, searches after single moves, fitted models, values of neighbours that nobody searched. Where several nets had a
 ladder with one judge, the weights are those of the ladder that more positions went through.
 
-An old store does not have the moves of its games. So the keys of its games here are hashes of the file's name, the
-game's number and its headers: copies of a game in another archive are not recognised. It has the net's best move, and
-the priors of some others; `policy` has those up to the first that is missing.
+An old store does not have the moves of its games. The keys of games are computed from the archives that are given; of
+others they are hashes of the file's name, the game's number and its headers, and copies are not recognised. It has the
+net's best move, and the priors of some others; `policy` has those up to the first that is missing. Of a net whose file
+is given they are computed anew; its values stay as they are.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ from typing import Any
 
 import numpy as np
 
-from valuerepair.store.rows import JudgeIdentity, engine_words, json_text
-from valuerepair.store.store import Store
+from valuerepair.archives.options import SampleOptions
+from valuerepair.archives.rows import ReadReport
+from valuerepair.archives.sampling import sample
+from valuerepair.nets.net import open_net
+from valuerepair.store.rows import JudgeIdentity, engine_words, json_text, signed
+from valuerepair.store.store import Store, policy_cells
 
 VERSION = 10
 _ORIGINS = {"game": "game", "aside": "random_move", "policy": "policy_move", "search": "search_node"}
@@ -37,8 +42,8 @@ _BEST = 8
 _DEEP = "cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv"
 
 
-def convert(old_path: Path, new_path: Path) -> None:
-    """Writes a new store; both files must be in place, and the new one must not exist."""
+def convert(old_path: Path, new_path: Path, archives: Sequence[Path] = (), nets: Sequence[Path] = ()) -> None:
+    """Writes a new store; the old one must be in place, and the new one must not exist."""
     with sqlite3.connect(f"file:{old_path}?mode=ro", uri=True) as old:
         (version,) = old.execute("PRAGMA user_version").fetchone()
         if version != VERSION:
@@ -52,6 +57,10 @@ def convert(old_path: Path, new_path: Path) -> None:
             _copy_judges(old, connection)
             _copy_deep_values(old, connection)
             _use(old, new, of_nets)
+            for archive in archives:
+                _compute_keys(connection, archive)
+            for file in nets:
+                _compute_policies(new, file)
     with sqlite3.connect(new_path, isolation_level=None) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("VACUUM")
@@ -183,14 +192,37 @@ def _use(old: sqlite3.Connection, new: Store, nets: dict[int, str]) -> None:
         new.use(alpha={"value": value, "origin": origin, "net": nets[pair[0]], "judge": judge})
 
 
+def _compute_keys(connection: sqlite3.Connection, archive: Path) -> None:
+    """The keys of the games of an archive, which the store has by its name."""
+    keys: dict[int, int] = {}
+    for batch in sample([str(archive)], SampleOptions(per_game=1000), ReadReport()):
+        keys |= {game.number: game.key for game in batch.origin.game}
+    signed_keys = signed(np.array([*keys.values()], np.uint64))
+    rows = [(key, number, archive.name) for key, number in zip(signed_keys, keys, strict=True)]
+    connection.executemany("UPDATE games SET key = ? WHERE number = ? AND ('/' || source) LIKE '%/' || ?", rows)
+
+
+def _compute_policies(new: Store, file: Path) -> None:
+    """The net's eight best moves in all positions of which the store has its value."""
+    with open_net(file, device="cpu") as net, new.writing() as connection:
+        query = "SELECT net_id, position_id FROM net_values JOIN nets ON id = net_id WHERE sha256 = ? ORDER BY 2"
+        rows = connection.execute(query, (net.identity.key,)).fetchall()
+        ids = np.array([row[1] for row in rows], np.int64)
+        policies = policy_cells(net.evaluate(new.positions(ids)))
+        update = "UPDATE net_values SET policy = ? WHERE net_id = ? AND position_id = ?"
+        connection.executemany(update, ((policy, *row) for policy, row in zip(policies, rows, strict=True)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Turns a store of valuerepair 0.1.0 into one of this version.")
     parser.add_argument("old", type=Path, metavar="OLD")
     parser.add_argument("new", type=Path, metavar="NEW")
+    parser.add_argument("--archive", type=Path, action="append", default=[], metavar="FILE", help="computes its keys")
+    parser.add_argument("--net", type=Path, action="append", default=[], metavar="FILE", help="computes its policies")
     options = parser.parse_args()
     if options.new.exists():
         raise SystemExit(f"{options.new} exists; give another place")
-    convert(options.old, options.new)
+    convert(options.old, options.new, options.archive, options.net)
 
 
 if __name__ == "__main__":

@@ -138,6 +138,17 @@ def test_a_store_that_is_being_written_gives_what_is_committed(tmp_path: Path) -
     assert [row[0] for row in rows["settings"]] == ["threshold"]
 
 
+def test_the_log_of_a_store_that_is_gone_is_not_played_into_a_new_one(tmp_path: Path) -> None:
+    """As after a kill of `vr mine` and an `rm` of its store alone."""
+    a, gone = write_store(tmp_path / "a.db", [PLAIN]), write_store(tmp_path / "gone.db", [PLAIN, Row(2)])
+    with closing(sqlite3.connect(gone)) as connection:
+        connection.execute("UPDATE net_values SET q = 0.9")
+        connection.commit()
+        (tmp_path / "merged.db-wal").write_bytes(Path(f"{gone}-wal").read_bytes())
+    target, _ = merged(tmp_path, a)
+    assert contents(target) == contents(a)
+
+
 def test_what_cannot_be_merged_is_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     good = write_store(tmp_path / "good.db", [PLAIN])

@@ -237,9 +237,7 @@ def test_it_finds_net_and_engine_again_and_books_take_what_it_found(
         (("--net", "leela"), 1, "leela"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
-    words: tuple[str, ...], code: int, said: str, db: Path, maia_file: str
-) -> None:
+def test_what_cannot_be_done_is_one_line(words: tuple[str, ...], code: int, said: str, db: Path) -> None:
     done = here("expand", *(() if "--db" in words else ("--db", "a.db")), *words, cwd=db.parent)
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr

@@ -301,8 +301,11 @@ def test_z_against_the_values_of_the_store(tmp_path: Path, net: str, book: Path)
         connection.execute("PRAGMA foreign_keys = OFF")
         keys = [key for (key,) in connection.execute("SELECT key FROM plays WHERE number < 3 ORDER BY number")]
         for i, key in enumerate(keys, 1):
-            values = (i, key, "", "", b"", 0, 0, "w", "endgame", 5, 1, None, None, None, 1, "game")
-            connection.execute(f"INSERT INTO positions VALUES ({','.join('?' * 16)})", values)
+            connection.execute(
+                "INSERT INTO positions (id, key, fen, start_fen, moves, history_known, ply, side, phase, pieces, "
+                "origin, game_id, run_id) VALUES (?, ?, '', '', x'', 0, 0, 0, 2, 5, 'game', 1, 1)",
+                (i, key),
+            )
             connection.execute("UPDATE plays SET z = ?, result = 'x' WHERE key = ?", ((1.0, 0.0, None)[i - 1], key))
         connection.execute("UPDATE plays SET z = 0 WHERE key = ? AND number >= 4", (keys[0],))
         found = outcomes_of(store)

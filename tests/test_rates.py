@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy.stats import t
 from statsmodels.regression.linear_model import WLS
 from statsmodels.stats.proportion import proportion_confint
-from valuerepair.store.selection import audit_weights
 
 from tests.survey_intervals import wilson_by_games
 from valuerepair.arrays import Flags, Floats, Ids
+from valuerepair.judge.by_kind import rows_by_kind
 from valuerepair.judge.labels import label_changes
 from valuerepair.rates import Rate, loose_bound_words, mean, rate_change, weighted, wilson
 
@@ -293,7 +293,7 @@ def compared_after_screening(
     kept = rng.random(len(game)) < np.where(wrong, 0.98, 0.3)
     audited = ~kept & (rng.random(len(game)) < audit)
     weights = np.ones(len(game))
-    weights[~kept] = audit_weights(np.where(audited, audit, np.inf)[~kept])
+    weights[audited] = (~kept).sum() / audited.sum()
     searched = kept | audited
     changes = np.where(both | only_b, 1.0, 0.0) - wrong
     return np.asarray(changes[searched]), weights[searched], game[searched]
@@ -339,6 +339,22 @@ def test_audits_without_a_change_have_the_width_of_their_rates() -> None:
     above = math.hypot(of_kept.high - of_kept.difference, (high - 1 / 67) * 1000 / 1500)
     below = math.hypot(of_kept.difference - of_kept.low, (1 / 67 - low) * 1000 / 1500, drawn)
     assert (newly.low, newly.high) == pytest.approx((newly.difference - below, newly.difference + above), abs=1e-6)
+
+
+def test_a_comparison_of_candidates_has_that_width() -> None:
+    """On positions where B differs from A among kept ones alone."""
+    rng = np.random.default_rng(3)
+    count, audits = 1000, 60
+    game, deep = np.arange(count), np.tanh(rng.normal(0, 0.6, count))
+    first = np.tanh(np.arctanh(deep) + rng.normal(0, 0.35, count))
+    second = np.where(game < count - audits, np.tanh(np.arctanh(deep) + rng.normal(0, 0.25, count)), first)
+    weights = np.where(game < count - audits, 1.0, 2000 / audits)
+    least = proportion_confint(0, audits, method="wilson")[1] * 2000 / weights.sum()
+    [row] = rows_by_kind((first, second), deep, weights, game, np.full(count, "game", object))
+    change = row.candidates[0].change
+    assert change.difference < 0
+    assert change.high - change.difference >= 0.999 * least
+    assert change.difference - change.low >= 0.999 * least
 
 
 def test_changes_by_label() -> None:

@@ -182,9 +182,9 @@ def test_other_seeds_hold_out_others_and_the_same_seed_the_same(copy: Path) -> N
         held.append(parts_of(copy))
     assert (found[0], held[0]) == (found[3], held[3])
     assert len({chosen.openings for chosen in found}) == len({chosen.materials for chosen in found}) == 3
-    games = [{key for key, part in parts.items() if part == GAMES} for parts in held]
-    assert games[0] != games[1]
-    assert games[4] < games[0]  # a smaller share is part of the larger
+    of_games = [{key for key, part in parts.items() if part == GAMES} for parts in held]
+    assert of_games[0] != of_games[1]
+    assert of_games[4] < of_games[0]  # a smaller share is part of the larger
 
 
 def test_what_comes_later_gets_its_part_and_changes_nobodys(sampled: Path, tmp_path: Path) -> None:

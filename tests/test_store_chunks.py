@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import shutil
 import sqlite3
 import tarfile
 from itertools import pairwise
@@ -27,7 +26,7 @@ from tests.cli_tree import SAMPLE
 from tests.cli_tree import vr as run_vr
 from tests.held_out import hold_out, part_of, split
 from tests.test_training_records import STARTS
-from tests.training_doubles import store_beside_games
+from tests.training_doubles import copy_of_sample, store_beside_games
 from tests.v6_records import positions_of, records_of
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
@@ -202,7 +201,9 @@ def read_chunks(folder: Path) -> list[Records]:
 
 
 def write(db: Path, folder: Path, net: Path, question: Question | None = None, **named: Any) -> dict[str, Any]:
-    """The manifest of the store's chunks."""
+    """The manifest of the store's chunks; nothing of the sample is held out."""
+    if db == SAMPLE:
+        db = hold_out(copy_of_sample(folder.parent), split())
     chunks = vr.write_chunks([], folder, store=db, net=net, question=question, **named)
     assert isinstance(chunks, StoreChunks)
     return dict(chunks.manifest)
@@ -266,7 +267,7 @@ def test_positions_are_those_that_training_learns_from(written: tuple[Path, dict
 
 
 def test_positions_beside_the_games_are_written_without_what_their_games_say(any_maia: Path, tmp_path: Path) -> None:
-    db = store_beside_games(tmp_path)
+    db = hold_out(store_beside_games(tmp_path), split())
     with sqlite3.connect(db) as sql:
         rows = sql.execute(
             "SELECT p.origin <> 'game' OR p.played IS NULL OR g.result IS NULL OR g.result = '*' FROM positions p "
@@ -281,7 +282,7 @@ def test_positions_beside_the_games_are_written_without_what_their_games_say(any
 
 
 def test_nothing_that_is_held_out_is_written(any_maia: Path, tmp_path: Path) -> None:
-    db = hold_out(Path(shutil.copy(SAMPLE, tmp_path / "a.db")), split(games=0.4, seed=1))
+    db = hold_out(copy_of_sample(tmp_path), split(games=0.4, seed=1))
     write(db, tmp_path / "out", any_maia)
     boards = {_board_of(record) for record in np.concatenate(read_chunks(tmp_path / "out"))}
     assert len(boards) > 50
@@ -320,8 +321,8 @@ def test_lc0s_rescorer_takes_all_input_formats(form: int, tmp_path: Path) -> Non
 
 
 def test_command_writes_and_refuses(any_maia: Path, tmp_path: Path, capsys: Captured) -> None:
-    out = tmp_path / "out"
-    base = ["chunks", "--db", str(SAMPLE), "--net", str(any_maia)]
+    out, db = tmp_path / "out", hold_out(copy_of_sample(tmp_path), split())
+    base = ["chunks", "--db", str(db), "--net", str(any_maia)]
     code, printed, complaint = run_vr([*base, "-o", str(out), "--policy", "judge:0.5", "--result", "game"], capsys)
     assert code == 0, complaint
     assert "638 positions of 242 games" in printed

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("scale") / "store.db"
-    make(store, POSITIONS, [default_archive()], quiet=True)
+    make(store, POSITIONS, [default_archive()])
     return store
 
 
@@ -32,19 +32,17 @@ def vr(*words: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def stats(path: Path) -> Any:
-    return json.loads(vr("stats", "--db", path, "--alpha", f"{ALPHA:g}", "--threshold", f"{THRESHOLD:g}", "--json"))
+    return json.loads(vr("stats", "--db", path, "--use", f"alpha={ALPHA:g}", "--threshold", f"{THRESHOLD:g}", "--json"))
 
 
 @pytest.fixture(scope="module")
 def differences(path: Path) -> Any:
-    """net Q - deep Q, phase, side of all scored positions, by one join and the formula of docs/methods.md."""
-    # In this order, so that the keys of the tables serve: left to itself SQLite looks at all rows of one for each of
-    # another, for hours.
+    """net Q - judge's Q, phase, side of all positions with a full search, by one join and the formula of
+    docs/methods.md."""
     rows = sqlite3.connect(path).execute(
-        "SELECT n.q, v.cp, v.mate, p.phase, p.side, v.nodes, p.id FROM nets CROSS JOIN oracles o "
-        "CROSS JOIN deep_values v ON v.oracle_id = o.id AND v.stage = 'full' "
-        "CROSS JOIN net_values n ON n.net_id = nets.id AND n.position_id = v.position_id "
-        "CROSS JOIN positions p ON p.id = v.position_id ORDER BY p.id"
+        "SELECT n.q, v.cp, v.mate, p.phase, p.side, v.weight, p.id FROM judges j "
+        "CROSS JOIN deep_values v ON v.judge_id = j.id CROSS JOIN net_values n ON n.position_id = v.position_id "
+        "CROSS JOIN positions p ON p.id = v.position_id WHERE j.short_id NOTNULL ORDER BY p.id"
     )
     judged = []
     for net_q, cp, mate, *facts in rows:
@@ -61,25 +59,26 @@ def test_stats_say_what_sql_says(stats: Any, differences: Any) -> None:
         assert row["candidates"] == int((off >= row["threshold"]).sum())
     bad = [row for row in differences if abs(row[0]) >= THRESHOLD]
     assert {row["phase"]: row["candidates"] for row in scored["by_phase"]} == {
-        phase: sum(row[1] == phase for row in bad) for phase in ("opening", "middlegame", "endgame")
+        phase: sum(row[1] == code for row in bad) for code, phase in enumerate(("opening", "middlegame", "endgame"))
     }
     assert {row["side"]: row["candidates"] for row in scored["by_side"]} == {
-        side: sum(row[2] == side for row in bad) for side in "wb"
+        side: sum(row[2] == code for row in bad) for code, side in enumerate("wb")
     }
-    assert scored["nodes"] == sum(row[3] for row in differences)
     assert stats["labels"]["candidates"] == len(bad)
 
 
-def test_screening_is_counted_as_sql_counts(stats: Any, path: Path) -> None:
-    cut, through, spent = (
-        sqlite3.connect(path).execute("SELECT sum(NOT searched), sum(searched), sum(nodes) FROM screened").fetchone()
-    )
+def test_screening_is_counted_as_sql_counts(stats: Any, differences: Any) -> None:
+    audits = [row for row in differences if row[3] > 1]
     screening = stats["scored"]["screening"]
-    assert (screening["cut"], screening["positions"], screening["nodes"]) == (cut, cut + through, spent)
+    assert (screening["positions"], screening["left_out"]) == (POSITIONS * 6 // 5, POSITIONS // 5)
+    assert (screening["audits"], screening["audit_hits"]) == (
+        len(audits), sum(abs(row[0]) >= THRESHOLD for row in audits)
+    )  # fmt: skip
+    assert sum(row[3] for row in differences) == pytest.approx(POSITIONS * 6 // 5)
 
 
 def test_books_hold_candidates_only(path: Path, differences: Any, tmp_path: Path) -> None:
-    vr("books", "--db", path, "--alpha", f"{ALPHA:g}", "-o", tmp_path, "--quiet")
+    vr("books", "--db", path, "-o", tmp_path, "--quiet")
     fens = {" ".join(line.split(" ")[:4]) for line in (tmp_path / "book.epd").read_text().splitlines()}
     off = {row[4]: abs(row[0]) for row in differences}
     stored = {" ".join(fen.split(" ")[:4]): number

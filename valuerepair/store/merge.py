@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.files import scratch_folder
 from valuerepair.store import parts
 from valuerepair.store.audits import weigh_audits
 from valuerepair.store.pairs import judges
@@ -77,7 +78,7 @@ def merge(paths: Sequence[str], output: str) -> Merged:
     if os.path.exists(output) and len(paths) == 1:
         _add(paths, output, merged)
         return merged
-    with tempfile.TemporaryDirectory(prefix=f".{os.path.basename(output)}.", suffix=".part", dir=folder) as scratch:
+    with scratch_folder(output) as scratch:
         together = os.path.join(scratch, "merged.db")
         _add(paths, together, merged)
         if os.path.exists(output):
@@ -85,7 +86,9 @@ def merge(paths: Sequence[str], output: str) -> Merged:
         elif not os.path.exists(together):
             raise ValueRepairError(f"{', '.join(paths)}: no positions to merge")
         else:
-            os.replace(together, output)
+            for end in ("-wal", "-journal"):  # of a store that is gone, which SQLite would play into the new one
+                Path(places[-1] + end).unlink(missing_ok=True)
+            os.replace(together, places[-1])
     return merged
 
 

@@ -320,14 +320,11 @@ class Store:
     def add_net_values(self, ids: Ids, net_id: int, net_values: NetValues) -> None:
         """Adds the net's values of the positions `ids` [n]."""
         wins, draws, losses = (or_none(column) for column in net_values.wdl.T)
-        cells = np.zeros(net_values.moves.shape, [("move", "<u2"), ("p", "<f4")])
-        cells["move"], cells["p"] = net_values.moves, net_values.priors
-        policies = [row[row["move"] != 0].tobytes() or None for row in cells]
         with self.writing() as connection:
             connection.executemany(
                 "INSERT OR REPLACE INTO net_values VALUES (?, ?, ?, ?, ?, ?, ?)",
                 zip([net_id] * len(ids), ids.tolist(), net_values.q.astype(np.float64).tolist(), wins, draws, losses,
-                    policies, strict=True),
+                    policy_cells(net_values), strict=True),
             )  # fmt: skip
 
     def add_deep(self, position_id: int, judge_id: int, result: DeepResult, run: Run, weight: float = 1.0) -> None:
@@ -387,6 +384,13 @@ def _leave(connection: sqlite3.Connection, path: str, is_writable: bool) -> None
     connection.close()
     if is_empty:
         Path(os.path.realpath(path)).unlink(missing_ok=True)
+
+
+def policy_cells(net_values: NetValues) -> list[bytes | None]:
+    """The best moves of n positions with their priors, as the table net_values has them."""
+    cells = np.zeros(net_values.moves.shape, [("move", "<u2"), ("p", "<f4")])
+    cells["move"], cells["p"] = net_values.moves, net_values.priors
+    return [row[row["move"] != 0].tobytes() or None for row in cells]
 
 
 def _check(connection: sqlite3.Connection, path: str, *, create: bool) -> None:

@@ -37,6 +37,7 @@ from valuerepair.archives.open import (
     files_in,
     members,
 )
+from valuerepair.arrays import Flags
 from valuerepair.chess import v6
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.chess.v6 import Records
@@ -257,7 +258,7 @@ def check_finite(name: str, records: Records, fields: Sequence[str]) -> None:
 
 
 def contain_any(chunks: Sequence[Records], keys: Keys) -> list[bool]:
-    """Which of the chunks contain a position with one of these keys (`chess.board.keys`).
+    """Which of the chunks contain a position with one of these keys (`chess.board.keys`), which ascend.
 
     Decoding many chunks in one call takes hardly longer than decoding a single record.
     """
@@ -266,9 +267,16 @@ def contain_any(chunks: Sequence[Records], keys: Keys) -> list[bool]:
     if readable:
         boards = boards_of([ChunkRecords.of(chunks[i].tobytes(), len(chunks[i])) for i in readable])
         cuts = np.cumsum([len(chunks[i]) for i in readable])[:-1]
-        for i, is_among in zip(readable, np.split(boards.usable & np.isin(boards.keys, keys), cuts), strict=True):
+        for i, is_among in zip(readable, np.split(boards.usable & are_among(boards.keys, keys), cuts), strict=True):
             contained[i] = bool(is_among.any())
     return contained
+
+
+def are_among(keys: Keys, held: Keys) -> Flags:
+    """bool[n]: which keys are in `held`, which ascends."""
+    if not len(held):
+        return np.zeros(len(keys), np.bool_)
+    return np.asarray(held[np.minimum(np.searchsorted(held, keys), len(held) - 1)] == keys)
 
 
 def blocks(chunks: Iterable[T]) -> Iterator[list[T]]:

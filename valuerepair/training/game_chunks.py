@@ -42,7 +42,7 @@ from valuerepair.store import alpha as alphas
 from valuerepair.store import parts
 from valuerepair.store.parts import Split
 from valuerepair.store.store import Store
-from valuerepair.training.chunk_files import HELD_OUT, in_order
+from valuerepair.training.chunk_files import HELD_OUT, are_among, in_order
 from valuerepair.training.chunk_output import SHARD_CHUNKS, ChunkOutput
 from valuerepair.training.judged import JudgedBoards, held_out_keys
 from valuerepair.training.records import LAST_CLOCK, MOST_VISITS, RecordFacts, compressed, divergence, fill_boards
@@ -450,7 +450,7 @@ class _Games:
         judged = None
         if self._judge is not None:
             judged, _ = self._judge.rows(rows.keys, clocks, _is_repeated(rows))
-        held = np.isin(rows.keys, self._held_out)
+        held = are_among(rows.keys, self._held_out)
         chosen = []
         for g, first, last in zip(games.tolist(), cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             game = self._game(rows, g, first, last, judged)

@@ -35,6 +35,7 @@ from valuerepair.training.chunk_files import (
     Archives,
     ChunkFile,
     LeftOut,
+    are_among,
     blocks,
     check_finite,
     digest_of,
@@ -203,7 +204,7 @@ def _rescored(packed: Sequence[bytes], judged: JudgedBoards, held_out: Keys, res
     cuts = np.cumsum([len(records) for records in usable])[:-1]
     rows_of_chunks = iter(np.split(np.where(boards.usable, rows, -1), cuts))
     otherwise = iter(np.split(boards.usable & is_otherwise, cuts))
-    is_held_out = iter(np.split(boards.usable & np.isin(boards.keys, held_out), cuts))
+    is_held_out = iter(np.split(boards.usable & are_among(boards.keys, held_out), cuts))
     chunks: list[_Chunk | str] = []
     for content, records in zip(packed, unpacked, strict=True):
         if isinstance(records, str):

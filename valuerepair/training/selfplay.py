@@ -29,7 +29,7 @@ from valuerepair.progress import Progress
 from valuerepair.store import parts
 from valuerepair.store.parts import Split
 from valuerepair.store.store import Store
-from valuerepair.training.chunk_files import BrokenChunk, pack, unpack
+from valuerepair.training.chunk_files import BrokenChunk, are_among, pack, unpack
 from valuerepair.training.judged import held_out_keys
 from valuerepair.training.records import ChunkWriter, RecordFacts
 
@@ -172,7 +172,7 @@ class HeldOut:
         if len(record_plies) != count:
             raise ValueRepairError(f"game {game.number}: {count} records of {len(record_plies)} moves")
         boards = play_game(parse_fens([game.start_fen]), encode_moves(game.moves))[:-1]
-        held = self._split.of_held_families(boards) | np.isin(board.keys(boards), self._held)
+        held = self._split.of_held_families(boards) | are_among(board.keys(boards), self._held)
         held[: record_plies[0]] = False  # positions of the book, which have no records
         free = int(np.searchsorted(record_plies, np.argmax(held))) if held.any() else count
         self.records += count
