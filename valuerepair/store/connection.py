@@ -372,26 +372,28 @@ def check_file(path: str, *, create: bool, advice: str = "give another --db") ->
     return True
 
 
-_readers = WeakSet["StoreConnection"]()
+_opened = WeakSet["StoreConnection"]()
 
 
-def _close_readers() -> None:
-    for connection in [*_readers]:
+def _close_all() -> None:
+    for connection in [*_opened]:
         with suppress(sqlite3.Error):  # of another thread
             connection.close()
 
 
-stop.at_exit(_close_readers)  # readers, too, leave files beside a store
+stop.at_exit(_close_all)  # or files of SQLite stay beside a store
 
 
 def connect(path: str, write: bool, *, is_raw: bool = False) -> StoreConnection:
     """A connection in autocommit mode that refuses to write unless `write`; `is_raw` as in `StoreConnection`."""
     if write:
-        return _open(path, "rwc", is_raw)
+        writer = _open(path, "rwc", is_raw)
+        _opened.add(writer)
+        return writer
     if os.access(os.path.dirname(os.path.realpath(path)), os.W_OK) and os.access(path, os.W_OK):
         # Not mode=ro: such a connection could not remove the -wal and -shm files that it makes.
         connection = _open(path, "rw", is_raw)
-        _readers.add(connection)
+        _opened.add(connection)
         connection.execute("PRAGMA query_only = ON")
         return connection
     # Readers of a WAL file need its -shm file. If none can be made and no writer left one, the file cannot change.
@@ -471,6 +473,7 @@ class WriteLock:
                 raise OSError(errno.EEXIST, "it is not a lock file of vr, and is left as it is", path)
             self.was_abandoned = bool(content) or any(log_sizes(store_path))
             self._held.callback(self._unmark)
+            self._held.enter_context(stop.undoing(self._unmark))
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
         except HeldError as held:
