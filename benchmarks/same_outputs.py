@@ -50,15 +50,15 @@ _LEFT_OUT = frozenset(
 )
 _PGN_LEFT_OUT = re.compile(r'^\[(?:Date|UTCDate|UTCTime|Time|Run|Site|Source) ".*\n', re.M)
 _POSITIONS = """
-SELECT key, fen, start_fen, hex(moves), history_known, ply, {side}, {phase}, pieces, {origin}, g.number, white, black,
+SELECT p.key, fen, start_fen, hex(moves), history_known, ply, {side}, {phase}, pieces, {origin}, g.number, white, black,
     event, date, result, headers, played, eval_cp, eval_mate FROM positions p JOIN games g ON g.id = game_id
 """
 _NET_VALUES = """
-SELECT key, n.name, sha256, q, w, d, l, {best} FROM net_values v JOIN nets n ON n.id = net_id
+SELECT p.key, n.name, sha256, q, w, d, l, {best} FROM net_values v JOIN nets n ON n.id = net_id
 JOIN positions p ON p.id = position_id
 """
 _DEEP_VALUES = """
-SELECT key, label, cp, mate, w, d, l, q, depth, seldepth, nodes, best_move, pv FROM deep_values v
+SELECT p.key, label, cp, mate, w, d, l, q, depth, seldepth, nodes, best_move, pv FROM deep_values v
 JOIN {judges} j ON j.id = {judges_id} JOIN positions p ON p.id = position_id WHERE {where}
 """
 _PLAYS = "SELECT key, number, opening, fen, white, black, result, z, plies, ending FROM plays"

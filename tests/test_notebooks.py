@@ -50,27 +50,19 @@ def numbers(text: str, pattern: str) -> list[float]:
 
 
 def facts(net: str) -> tuple[Floats, Floats]:
-    """Net Q less deep Q, and the weight, of each position that the judge with most values searched in full.
-
-    Deep Q is by the stored alpha. A row that screening would have cut stands for its part of all that were cut.
-    """
+    """Net Q less deep Q, and the weight, of each position of the judge with most values, by the alpha in use."""
     with sqlite3.connect(f"file:{SAMPLE}?mode=ro", uri=True) as sql:
-        (judge,) = sql.execute(
-            "SELECT oracle_id FROM deep_values WHERE stage = 'full' GROUP BY 1 ORDER BY count(*) DESC LIMIT 1"
-        ).fetchone()
         rows = sql.execute(
-            "SELECT n.q, v.cp, v.mate, c.cut_at IS NOT NULL, 1 / c.probability FROM deep_values v "
+            "SELECT n.q, v.cp, v.mate, v.weight FROM deep_values v "
             "JOIN net_values n ON n.position_id = v.position_id AND n.net_id = (SELECT id FROM nets WHERE name = ?) "
-            "LEFT JOIN screened c ON c.position_id = v.position_id AND c.oracle_id = v.oracle_id "
-            "WHERE v.oracle_id = ? AND v.stage = 'full' ORDER BY v.position_id",
-            (net, judge),
+            "WHERE v.judge_id = (SELECT judge_id FROM deep_values GROUP BY 1 ORDER BY count(*) DESC LIMIT 1) "
+            "ORDER BY v.position_id",
+            (net,),
         ).fetchall()
-        (cut,) = sql.execute("SELECT count(*) FROM screened WHERE cut_at IS NOT NULL").fetchone()
-        (alpha,) = sql.execute("SELECT alpha FROM alpha_fits WHERE oracle_id = ?", (judge,)).fetchone()
-    q, cp, mate, audited, inverse = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+        (alpha,) = sql.execute("SELECT json_extract(value, '$.value') FROM settings WHERE name = 'alpha'").fetchone()
+    q, cp, mate, weight = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
     deep = np.where(np.isnan(mate), 2 / (1 + np.exp(-cp / alpha)) - 1, np.sign(mate))
-    inverse[audited == 1] *= cut / inverse[audited == 1].sum()
-    return q - deep, np.where(audited == 1, inverse, 1.0)
+    return q - deep, weight
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
