@@ -37,6 +37,8 @@ TEXTS = (
 )  # fmt: skip
 
 _CODED = {"side": ("side_code", ("w", "b")), "phase": ("phase_code", PHASES)}
+_REPEATED = ("start_fen", "source", "white", "black", "event", "date", "result", "played", "deep_best", "kind", "part")
+_AT_ONCE = 10_000
 _DERIVED = ("deep_q", "disagreement", "net", "oracle")
 
 
@@ -110,8 +112,14 @@ def _cells(
     if ids is not None:
         rows = rows.replace("ORDER BY", "AND position_id IN (SELECT value FROM json_each(:ids)) ORDER BY")
         parameters["ids"] = json.dumps(ids.tolist())
-    found = store.connection.execute(f"SELECT {cells} {rows}", parameters).fetchall()
-    return {name: _typed(name, [row[i] for row in found]) for i, name in enumerate(names)}
+    cursor, same = store.connection.execute(f"SELECT {cells} {rows}", parameters), dict[Any, Any]()
+    pieces: dict[str, list[NDArray[Any]]] = {name: [_typed(name, [])] for name in names}
+    while found := cursor.fetchmany(_AT_ONCE):
+        for name, column in zip(names, zip(*found, strict=True), strict=True):
+            # Most words of games are those of many rows, and a million rows should fit into memory.
+            cells_of = [same.setdefault(cell, cell) for cell in column] if name in _REPEATED else list(column)
+            pieces[name].append(_typed(name, cells_of))
+    return {name: np.concatenate(arrays) for name, arrays in pieces.items()}
 
 
 def _typed(name: str, cells: list[Any]) -> NDArray[Any]:
