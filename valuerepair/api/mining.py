@@ -94,6 +94,7 @@ def mine(
             opened.use(threshold=question.threshold)
         progress.stage("opening the net and the deep search")
         with opening as run:
+            progress.stage("")
             summary = run.run(paths, options, opened, progress)
     return finished(summary, summary.state == "interrupted")
 

@@ -93,8 +93,9 @@ def doctor(files: tuple[str, ...], json: bool) -> None:
     The rules of chess as compiled for this machine are compared with published counts of move sequences (perft). The
     first run compiles them. The exit code is 1 if something that mining needs is missing or broken.
 
-    A FILE is a store, a book (.pgn or .epd) or a net (.pb.gz or .onnx). Of a store every row is checked, of a book each
-    line by the rules of lc0's reader, and of a net what it takes and gives. The exit code is 1 if one is unsound.
+    A FILE is a store, a book (.pgn or .epd) or a net (.pb.gz or .onnx). Of a store the file and the moves to each
+    position are checked, of a book each line by the rules of lc0's reader, and of a net what it takes and gives. The
+    exit code is 1 if one is unsound.
 
     \b
     Example:

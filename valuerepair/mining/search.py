@@ -75,6 +75,7 @@ def search(
     pending: dict[Future[Any], Task] = {}
     started = time.monotonic()
     capacity, ended = 0, False
+    progress.jobs = judge.workers
 
     def works() -> bool:
         query = "SELECT EXISTS (SELECT 1 FROM deep_values WHERE judge_id = ? AND failed IS NULL)"
