@@ -146,37 +146,38 @@ def screened_of(store: Store, pair: Pair, alpha: float, q_from: QFrom, threshold
     short_id = judge_of(store, pair[1]).short_id
     if short_id is None:
         return None
-    read = columns(store, pair, ("screened", "weight", "nodes", "game_id"), screened=True)
-    net_q, deep_q = both_q(store, pair, alpha, q_from, screened=True)
+    query = """
+        SELECT count(*), count(f.position_id), coalesce(sum(s.nodes), 0) FROM deep_values s
+        JOIN net_values n ON n.net_id = ? AND n.position_id = s.position_id
+        JOIN positions p ON p.id = s.position_id AND p.origin = 'game'
+        LEFT JOIN deep_values f ON f.judge_id = ? AND f.position_id = s.position_id AND f.failed IS NULL
+        WHERE s.judge_id = ? AND s.failed IS NULL
+    """
+    short, both, short_nodes = store.connection.execute(query, (*pair, short_id)).fetchone()
+    left_out = short - both
+    read = columns(store, pair, ("weight", "nodes", "game_id"))
+    net_q, deep_q = both_q(store, pair, alpha, q_from)
     hits, weight = is_candidate(net_q - deep_q, threshold), read["weight"]
-    left_out = read["screened"].astype(np.bool_)
-    audited = ~left_out & (weight > 1)
-    found = int((hits & ~left_out & ~audited).sum())
+    audited = weight > 1
+    found = int((hits & ~audited).sum())
     rate = weighted(hits[audited], weight[audited], read["game_id"][audited])
     stood_for = float(weight[audited].sum())
 
     def recall(missed: float) -> float | None:
-        other = missed * stood_for if left_out.any() else 0.0
+        other = missed * stood_for if left_out else 0.0
         return found / (found + other) if found + other > 0 else None
 
-    query = """
-        SELECT coalesce(sum(s.nodes), 0) FROM deep_values s
-        JOIN net_values n ON n.net_id = ? AND n.position_id = s.position_id
-        JOIN positions p ON p.id = s.position_id AND p.origin = 'game'
-        WHERE s.judge_id = ? AND s.failed IS NULL
-    """
-    (short_nodes,) = store.connection.execute(query, (pair[0], short_id)).fetchone()
-    full = read["nodes"][~left_out]
-    is_known = bool(audited.any()) or not left_out.any()
+    is_known = bool(audited.any()) or not left_out
+    positions, nodes = len(hits) + left_out, read["nodes"]
     return Screened(
-        positions=len(hits),
-        left_out=int(left_out.sum()),
+        positions=positions,
+        left_out=left_out,
         audits=int(audited.sum()),
         audit_hits=int((hits & audited).sum()),
         found=found,
         recall=recall(rate.rate) if is_known else None,
         recall_low=recall(rate.high) if is_known else None,
         recall_high=recall(rate.low) if is_known else None,
-        nodes=short_nodes + int(full.sum()),
-        full_nodes=round(float(np.median(full)) * len(hits)) if len(full) else 0,
+        nodes=short_nodes + int(nodes.sum()),
+        full_nodes=round(float(np.median(nodes)) * positions) if len(nodes) else 0,
     )
