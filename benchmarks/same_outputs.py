@@ -287,12 +287,14 @@ def _look(run: Run) -> None:
             run.vr(f"{name} {store}", "export", "--db", f"{store}.db", *given, "-o", f"{name}-{store}.jsonl")
             run.keep(f"{name} {store}", _json_lines((run.folder / f"{name}-{store}.jsonl").read_text()))
     compared = (run.net("maia-1900"), run.net("maia-1100"), run.net("meangirl-8"))
-    run.keep("compare", _json_lines(run.vr("compare", "compare", *compared, "--db", "masters.db", "--json")))
+    everything = [] if run.is_old else ["--part", "all"]
+    words = ("compare", *compared, "--db", "masters.db", "--json", *everything)
+    run.keep("compare", _json_lines(run.vr("compare", *words)))
     run.keep_store("compare", "masters.db", "net values")
     for name, (net, settings) in _SEARCHES.items():
         settings_words = [word for setting in settings for word in ("--set", setting)]
-        words = ("eval", "positions.epd", "--nodes", "400", "--net", run.net(net), *settings_words, "--json")
-        run.keep(f"search {name}", _json_lines(run.vr(f"search {name}", *words)))
+        asked = ("eval", "positions.epd", "--nodes", "400", "--net", run.net(net), *settings_words, "--json")
+        run.keep(f"search {name}", _json_lines(run.vr(f"search {name}", *asked)))
 
 
 def measure(data: Path) -> dict[str, Any]:
