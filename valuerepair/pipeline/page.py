@@ -296,9 +296,9 @@ def _claims(outcome: RepairOutcome) -> str:
 def _by_kind(outcome: RepairOutcome) -> str:
     tables = [f"<h3>{escape(_title(pair))}</h3>\n{_table_by_kind(pair.rows)}" for pair in outcome.judged]
     note = (
-        "Squared error: the mean square of net Q &minus; deep Q, each net's Q times one number that was fitted to "
-        "other games, so that a mere change of scale does not count. Candidates: positions where scaled Q is off by "
-        "the threshold or more. Differences below 0 are better; intervals are at 95 %, by games."
+        "Squared error: the mean square of net Q &minus; deep Q, each net's Q times the number that fits it "
+        "best, so that a mere change of scale does not count. Candidates: positions where scaled Q is off by the "
+        "threshold or more. Differences below 0 are better; intervals are at 95 %, by games."
     )
     return "\n".join(tables) + f'\n<p class="small">{note}</p>'
 
