@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import shutil
-import sqlite3
 import tarfile
 import time
 from io import BytesIO
@@ -13,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.archives import read_archive
-from tests.fuzz.own_files import SAMPLE
 from valuerepair.archives.epd import MAX_LINE, LineSplitter
 from valuerepair.archives.headers import position_headers, read_headers
 from valuerepair.archives.open import Source, TarError, members
@@ -21,10 +18,8 @@ from valuerepair.archives.options import RecordedOptions
 from valuerepair.books.check import BookCheck, ReadEntry
 from valuerepair.chess.origins import Recorded
 from valuerepair.engines.uci import SearchReader, parse_option
-from valuerepair.errors import ValueRepairError
 from valuerepair.nets import weights
 from valuerepair.nets.weights import LC0_MAGIC, read_header
-from valuerepair.store.store import Store
 
 ILLEGAL_START = b'[Event "b"]\n[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n1. e4 e5 *\n\n'
 
@@ -193,18 +188,6 @@ def test_an_option_with_a_run_of_blanks_is_read_in_no_time() -> None:
     assert option is not None
     assert option.default == "b c"
     assert time.monotonic() - started < 10
-
-
-@pytest.mark.parametrize("damage", ["key = 'text'", "key = x'ff'", "fen = cast(x'ff' AS TEXT)"])
-def test_a_store_with_cells_of_another_kind_is_said_to_be_damaged(tmp_path: Path, damage: str) -> None:
-    db = tmp_path / "a.db"
-    shutil.copy(SAMPLE, db)
-    with sqlite3.connect(db) as raw:
-        raw.execute("PRAGMA ignore_check_constraints = ON")
-        raw.execute(f"UPDATE positions SET {damage} WHERE id = (SELECT position_id FROM deep_values LIMIT 1)")
-    raw.close()
-    with pytest.raises(ValueRepairError, match="is damaged"), Store.open(db) as store:
-        store.frame()
 
 
 def test_an_entry_that_inherits_a_position_that_cannot_be_read_is_no_entry_of_another(tmp_path: Path) -> None:

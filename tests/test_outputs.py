@@ -178,8 +178,3 @@ def test_no_store_is_made_of_another_file(tmp_path: Path) -> None:
         with pytest.raises(ValueRepairError, match=r"mine\.db"):
             Store.open(target, create=True)
         assert tree(tmp_path) == {"mine.db": content}
-    (tmp_path / "mine.db.lock").write_text("the combination is 1-2-3")
-    target.unlink()
-    with pytest.raises(ValueRepairError, match=r"mine\.db\.lock"):
-        Store.open(target, create=True)
-    assert tree(tmp_path) == {"mine.db.lock": b"the combination is 1-2-3"}

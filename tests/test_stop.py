@@ -51,7 +51,7 @@ def test_what_is_being_written_vanishes(program: str, name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize(("at", "left"), [('merge, "_finish"', []), ('os, "replace"', ["merged.db"])])
+@pytest.mark.parametrize(("at", "left"), [('merge, "_merge"', []), ('os, "replace"', ["merged.db"])])
 def test_a_merged_store_is_there_or_not(at: str, left: list[str], name: str, tmp_path: Path) -> None:
     """The signal comes when this function, an owner and a name, has ended."""
     program = f"""

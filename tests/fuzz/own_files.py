@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import os
-import sqlite3
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 
 import chess
 
 from tests.fuzz.archives import epd_seeds, legal
 from tests.fuzz.inputs import ROOT, file_of, games
 from valuerepair.errors import ValueRepairError
-from valuerepair.question import Question
 
 SAMPLE = ROOT / "data" / "sample.db"
 
@@ -42,39 +37,6 @@ def run_book(data: bytes) -> None:
             assert board.fen().split()[:3] == entry.fen.split()[:3]
     with file_of(gzip.compress(data)[: max(len(data) // 2, 30)], "book.pgn.gz") as path, suppress(ValueRepairError):
         list(BookCheck(path))
-
-
-def store_seeds() -> list[bytes]:
-    """A small store of ten positions, and the pages of its beginning."""
-    with tempfile.TemporaryDirectory() as folder:
-        small = os.path.join(folder, "small.db")
-        with sqlite3.connect(f"file:{SAMPLE}?mode=ro", uri=True) as whole, sqlite3.connect(small) as target:
-            whole.backup(target)
-        target.close()
-        whole.close()
-        with sqlite3.connect(small) as store:
-            store.execute("PRAGMA foreign_keys = OFF")
-            kept = "(SELECT id FROM positions ORDER BY id LIMIT 10)"
-            for (table,) in store.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-                columns = [row[1] for row in store.execute(f"PRAGMA table_info({table})")]
-                if "position_id" in columns:
-                    store.execute(f"DELETE FROM {table} WHERE position_id NOT IN {kept}")
-            store.execute("PRAGMA journal_mode = DELETE")
-        store.execute("VACUUM")
-        store.close()
-        data = Path(small).read_bytes()
-    return [data, data[:8192]]
-
-
-def run_store(data: bytes) -> None:
-    """Opening a store, its tables as frames, its statistics. SQLite's own complaints come as ValueRepairError."""
-    from valuerepair.store.store import Store
-
-    with file_of(data, "a.db") as path:
-        for write in (False, True):
-            with suppress(ValueRepairError), Store.open(path, write=write) as store:
-                store.frame()
-                store.candidates(Question(threshold=0.5))
 
 
 def header_seeds() -> list[bytes]:

@@ -30,8 +30,6 @@ from tests.fuzz.own_files import (
     run_book,
     run_header,
     run_position,
-    run_store,
-    store_seeds,
 )
 
 
@@ -57,7 +55,6 @@ TARGETS: dict[str, Target] = {
     "engine": Target(engine_seeds, run_engine, text=True),
     "server": Target(server_seeds, run_server, text=True),
     "book": Target(book_seeds, run_book, text=True),
-    "store": Target(store_seeds, run_store, text=False),
     "header": Target(header_seeds, run_header, text=False),
     "position": Target(position_seeds, run_position, text=True),
 }

@@ -109,7 +109,7 @@ def _object(line: bytes) -> dict[str, Any]:
     """The JSON object of a line; empty if the line is not one."""
     try:
         value = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

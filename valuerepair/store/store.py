@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import os
 import sqlite3
@@ -81,7 +82,7 @@ class Store:
                 address = address_of(name, write=write)
                 connection = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None)
                 held.callback(connection.close)
-                held.enter_context(stop.undoing(lambda: _leave(connection, name, write)))
+                held.enter_context(stop.undoing(lambda: _abandon(connection, name, write)))
                 _check(connection, name, create=create)
                 connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
                 if write:
@@ -384,6 +385,14 @@ def _leave(connection: sqlite3.Connection, path: str, is_writable: bool) -> None
     connection.close()
     if is_empty:
         Path(os.path.realpath(path)).unlink(missing_ok=True)
+
+
+def _abandon(connection: sqlite3.Connection, path: str, is_writable: bool) -> None:
+    """As `_leave`, when a signal ends the process: a query that still has rows would keep SQLite's files there."""
+    for cursor in gc.get_referrers(connection):
+        if isinstance(cursor, sqlite3.Cursor):
+            cursor.close()
+    _leave(connection, path, is_writable)
 
 
 def policy_cells(net_values: NetValues) -> list[bytes | None]:
