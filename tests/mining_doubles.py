@@ -26,7 +26,7 @@ from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.mine import MineOptions, mine
 from valuerepair.mining.summary import MineSummary
-from valuerepair.nets.net import NetIdentity, NetValues
+from valuerepair.nets.net import Evaluator, NetIdentity, NetValues
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome, Judge
 from valuerepair.progress import Progress, remarks_to
 from valuerepair.store.rows import DeepResult, JudgeIdentity
@@ -131,7 +131,7 @@ def mine_by_key(
     store: Path,
     *,
     delay: float = 0.0,
-    net: KeyNet | None = None,
+    net: Evaluator | None = None,
     oracle: Judge | None = None,
     options: MineOptions | None = None,
 ) -> MineSummary:

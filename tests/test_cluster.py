@@ -19,16 +19,15 @@ import pytest
 from tests.clusters import Machines
 from tests.mining_doubles import dump
 from tests.vr_runs import here, in_a_process
-from valuerepair.archives.off_game import Shares
 from valuerepair.archives.options import SampleOptions
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining.mine import MineOptions, mine
+from valuerepair.mining.mine import MineOptions
 from valuerepair.mining.open import open_run
 from valuerepair.mining.summary import MineSummary
 from valuerepair.nets.registry import pull_net
-from valuerepair.progress import remarks_to
+from valuerepair.progress import Progress, remarks_to
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 
@@ -44,7 +43,7 @@ def run(db: Path, cluster: str | None, options: MineOptions, said: list[str], ne
         Store.open(db, create=True) as store,
         opening(deep, net, None, device="cpu", threads=1) as opened,
     ):
-        return mine([GAMES], options, store, opened.net, opened.judge)
+        return opened.run([GAMES], options, store, Progress("mining", quiet=True))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +93,7 @@ def test_screening_on_a_cluster_gives_what_it_gives_here(
 
 
 def test_positions_beside_the_games_are_those_that_the_net_here_leads_to(cluster: Machines, tmp_path: Path) -> None:
-    shares: Shares = {"random_move": 0.2, "policy_move": 0.3, "search_node": 0.3}
+    shares = {"random_move": 0.2, "policy_move": 0.3, "search_node": 0.3}
     sample = SampleOptions(per_game=None, positions=40, off_game=shares)
     for db, where in (("local.db", None), ("far.db", cluster.address)):
         said: list[str] = []

@@ -26,6 +26,7 @@ from valuerepair.oracles.oracle import DeepFailure
 from valuerepair.oracles.searching import search_positions
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
+from valuerepair.store.view import frame
 
 AS_LC0 = "certainty=0,lookahead=0,auto_extend=0"
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
@@ -247,7 +248,7 @@ def test_vr_mine_searches_every_position_once(shared_data: Path, tmp_path: Path)
     assert "scored: 40 of 40, 0 failed, 40 of them before" in done.stdout
     assert stores[0] == stores[1]
     with Store.open(tmp_path / "valuerepair.db") as store:
-        frame = store.frame()
-    assert len(frame) == 40
-    assert (frame["nodes"] <= 8).all()
-    assert frame["deep_q"].abs().max() <= 1
+        scored = frame(store)
+    assert len(scored) == 40
+    assert (scored["nodes"] <= 8).all()
+    assert scored["deep_q"].abs().max() <= 1

@@ -220,7 +220,7 @@ class PolicyKeyNet(KeyNet):
         return [moves[i : i + 1] for i in offsets[:-1].tolist()]
 
 
-def mined(archive: Path, path: Path, aside: object, **options: object) -> list[tuple[object, ...]]:
+def mined(archive: Path, path: Path, aside: object, **options: object) -> list[tuple[str, int]]:
     sample = SampleOptions(per_game=4, off_game=aside)  # type: ignore[arg-type]
     mine_by_key(archive, path, net=PolicyKeyNet(), options=MineOptions(sample=sample, **options))  # type: ignore[arg-type]
     with closing(sqlite3.connect(path)) as connection:

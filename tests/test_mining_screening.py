@@ -36,7 +36,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def judged_q(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
     """What the judge says: the net's Q for most keys, something else for every fifth."""
     off = np.where(keys % np.uint64(5) == 0, 0.9, 0.1) * np.where(key_q(keys) > 0, -1, 1)
-    return np.clip(key_q(keys) + off, -0.99, 0.99)
+    return np.asarray(np.clip(key_q(keys) + off, -0.99, 0.99), np.float64)
 
 
 def answer(position: Position) -> DeepOutcome:
