@@ -63,8 +63,8 @@ def flag() -> Iterator[None]:
 
 
 def asked() -> bool:
-    """Whether a signal has come: the loop ends. It stays true after `flag`, until a program's next one."""
-    return _count > 0
+    """Whether a signal has come, so that the loop ends; false outside of `flag`."""
+    return _flags > 0 and _count > 0
 
 
 def is_stage() -> bool:
