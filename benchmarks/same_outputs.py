@@ -344,7 +344,7 @@ def _shown(differ: Sequence[tuple[str, str]]) -> str:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--data", envvar="VALUEREPAIR_TEST_DATA", type=click.Path(exists=True, file_okay=False, path_type=Path),
+@click.option("--data", envvar="VALUEREPAIR_TEST_DATA", type=click.Path(file_okay=False, path_type=Path),
               help="Folder of the real archives.  [default: VALUEREPAIR_TEST_DATA]")  # fmt: skip
 @click.option("--compare", "comparing", is_flag=True, help="Of two files name what differs; exit code 1 if any.")
 @click.option("--within", default=0.0, show_default=True, help="Numbers may differ so far.")

@@ -25,7 +25,8 @@ from valuerepair.store.columns import both_q, columns
 from valuerepair.store.pairs import judges, net_label
 from valuerepair.store.store import Store
 
-THRESHOLDS = (0.35, 0.55)
+# What screening looked for, and what is asked later.
+THRESHOLDS = ((0.35, 0.35), (0.55, 0.55), (0.55, 0.35))
 
 
 def lines(path: str) -> list[str]:
@@ -43,25 +44,25 @@ def lines(path: str) -> list[str]:
                 slope = auto_alpha(*(read[name] for name in ("net_q", "cp", "mate", "weight", "game_id"))).value
                 for alpha in (DEFAULT_ALPHA, slope):
                     found += [
-                        f"{path}, {net_label(store, net)}, {full.label}, alpha {alpha:.0f}, threshold {threshold:g}: "
-                        f"{_measured(store, net, (full.id, nodes), short.id, alpha, threshold)}"
-                        for threshold in THRESHOLDS
+                        f"{path}, {net_label(store, net)}, {full.label}, alpha {alpha:.0f}, screened at {screened:g}, "
+                        f"asked at {asked:g}: {_measured(store, net, full.id, short.id, alpha, screened, asked)}"
+                        for screened, asked in THRESHOLDS
                     ]
     return found
 
 
-def _measured(store: Store, net: int, full: tuple[int, int], short_id: int, alpha: float, threshold: float) -> str:
-    ids, both = zip(*(_disagreement(store, (net, judge), alpha) for judge in (full[0], short_id)), strict=True)
+def _measured(store: Store, net: int, full_id: int, short_id: int, alpha: float, screened: float, asked: float) -> str:
+    ids, both = zip(*(_disagreement(store, (net, judge), alpha) for judge in (full_id, short_id)), strict=True)
     common, of_full, of_short = np.intersect1d(*ids, return_indices=True)
     by_full, by_short = both[0][of_full], both[1][of_short]
-    doubtful = is_candidate(by_short, MARGIN * threshold)
-    candidates = is_candidate(by_full, threshold)
+    doubtful = is_candidate(by_short, MARGIN * screened)
+    candidates = is_candidate(by_full, asked)
     kept, n = int((candidates & doubtful).sum()), int(candidates.sum())
     low, high = proportion_confint(kept, n, method="wilson") if n else (np.nan, np.nan)
     audits = max(AUDITED * (~doubtful).sum(), min(FEWEST_AUDITS, (~doubtful).sum()))
     nodes = dict(store.connection.execute("SELECT judge_id, avg(nodes) FROM deep_values GROUP BY judge_id"))
-    spent = len(common) * nodes[short_id] + (doubtful.sum() + audits) * nodes[full[0]]
-    factor = len(common) * nodes[full[0]] / spent
+    spent = len(common) * nodes[short_id] + (doubtful.sum() + audits) * nodes[full_id]
+    factor = len(common) * nodes[full_id] / spent
     recall = kept / n if n else np.nan
     return f"{kept} of {n} candidates kept, recall {recall:.3f} ({low:.3f} to {high:.3f}), nodes 1/{factor:.1f}"
 
