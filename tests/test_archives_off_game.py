@@ -199,6 +199,15 @@ def drawn_from(path: str, **options: Any) -> tuple[list[Position], ReadReport]:
     return positions, report
 
 
+def test_of_a_position_beside_a_game_and_in_a_later_one_the_first_counts(tmp_path: Path) -> None:
+    """Else a search that is under way would be of another history than the store's."""
+    path, board = tmp_path / "short.pgn", chess.Board()
+    path.write_text("".join(f'[Result "*"]\n\n1. {board.san(move)} a6 *\n\n' for move in board.legal_moves))
+    for seed in range(10):
+        drawn, report = drawn_from(str(path), per_game=None, min_ply=0, off_game="random_move:0.5", seed=seed)
+        assert len({p.key for p in drawn}) == len(drawn) == report.positions
+
+
 @pytest.mark.parametrize("options", [{"per_game": 3}, {"per_game": None, "positions": 200}])
 def test_they_lie_beside_what_is_drawn_without_it(tmp_path: Path, options: dict[str, Any]) -> None:
     path = games(tmp_path / "games.pgn")
@@ -229,20 +238,6 @@ def test_positions_of_games_are_those_of_a_sample_without_others(tmp_path: Path,
     # The same as of all, where those that are drawn here are drawn there, too.
     every, _ = drawn_from(path, off_game="random_move:1", **options)
     assert {p.moves for p in others} <= {p.moves for p in every}
-
-
-def test_what_a_game_has_is_the_game_s(tmp_path: Path) -> None:
-    """Every first move is played in some game, and half of the positions before are followed by one of these."""
-    path = tmp_path / "first.pgn"
-    board = chess.Board()
-    path.write_text("".join(f'[Result "*"]\n\n1. {board.san(move)} a6 *\n\n' for move in board.legal_moves))
-    plain, _ = drawn_from(str(path), per_game=None, min_ply=0)
-    assert len(plain) == 21
-    for seed in range(20):
-        mixed, _ = drawn_from(str(path), per_game=None, min_ply=0, off_game="random_move:0.5", seed=seed)
-        kept = {p.key for p in mixed if p.origin.kind == "game"}
-        stays = drawn_kinds(np.array([p.key for p in plain], np.uint64), {"random_move": 0.5}, seed) == 3
-        assert kept == {p.key for p, stay in zip(plain, stays.tolist(), strict=True) if stay}
 
 
 def test_recorded_values_are_refused_in_one_line(tmp_path: Path) -> None:

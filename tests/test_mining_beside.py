@@ -22,14 +22,13 @@ from tests.mcts_doubles import searched
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
 from tests.search_trees import Node, boards_of, end_by_rule
 from tests.vr_runs import here
-from valuerepair.archives.off_game import beside, drawn_kinds
+from valuerepair.archives.off_game import beside
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import Position, PositionBatch, decode_moves
 from valuerepair.errors import UsageError
 from valuerepair.mcts.evaluator import NetEvaluator
-from valuerepair.mining import feed
-from valuerepair.mining.mine import MineOptions, mine
+from valuerepair.mining.mine import MineOptions
 from valuerepair.mining.off_game import NODES, LinesOfNet
 from valuerepair.nets.net import Net, open_net
 from valuerepair.question import Question
@@ -420,38 +419,3 @@ def test_what_is_exported_and_shown(mixed: Path, tmp_path: Path) -> None:
         (number,) = store.connection.execute("SELECT min(id) FROM positions WHERE origin = 'random_move'").fetchone()
     done = here("show", str(number), "--db", str(mixed), cwd=tmp_path)
     assert "reached   beside the game, by a random legal move (random_move)" in done.stdout.splitlines()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_game_takes_over_what_the_same_run_has_reached_beside_it(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All first moves are played, and drawn at random as well: whichever comes first, its whole search is a game's."""
-    monkeypatch.setattr(feed, "FIRST_CHUNK_ROWS", 1)  # what comes first is searched before the rest is read
-    monkeypatch.setattr(feed, "CHUNK_ROWS", 1)
-    board, path = chess.Board(), tmp_path / "a.db"
-    texts = [f'[Result "*"]\n\n1. {board.san(move)} a6 *\n\n' for move in board.legal_moves]
-    archives = [tmp_path / "start.pgn", tmp_path / "moves.pgn"]
-    for archive, moves in zip(archives, (['[Result "*"]\n\n1. e4 *\n\n'], texts), strict=True):
-        archive.write_text("".join(moves))
-    sample = SampleOptions(per_game=None, min_ply=0, off_game="random_move:0.5", seed=seed)
-    options = MineOptions(sample=sample, question=Question(alpha=150.0))
-    with Store.open(path, create=True) as store, KeyOracle(delay=0.001) as oracle:
-        summary = mine([str(archive) for archive in archives], options, store, KeyNet(), oracle)
-        scored = frame(store, Question(alpha=150.0, beside=True))
-        rows = store.connection.execute("SELECT key, origin FROM positions").fetchall()
-    drawn = [chess.Board(), *(after(board, move) for move in board.legal_moves)]
-    keys = np.array([chess.polyglot.zobrist_hash(position) for position in drawn], np.uint64)
-    stays = keys[drawn_kinds(keys, {"random_move": 0.5}, seed) == len(BESIDE)].view(np.int64).tolist()
-    assert {key for key, kind in rows if kind == "game"} == {*stays}
-    # The summary counts each position once, by the kind that the store has in the end.
-    assert summary.sampled == summary.report.positions == len(rows) == summary.scored + summary.failed
-    assert summary.report.adds_up
-    rates = {"game": summary.candidates, **summary.beside}
-    assert {kind: rate.total for kind, rate in rates.items() if rate.total} == Counter(scored["kind"])
-
-
-def after(board: chess.Board, move: chess.Move) -> chess.Board:
-    reached = board.copy()
-    reached.push(move)
-    return reached

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from valuerepair.archives.select import U64, salt, scrambled
 from valuerepair.arrays import Moves
 from valuerepair.chess.board import legal_moves, parse_fens
-from valuerepair.chess.origins import BESIDE, GAME, Kind
+from valuerepair.chess.origins import BESIDE, Kind
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.chess.reached import positions_after
 from valuerepair.errors import UsageError
@@ -133,8 +133,3 @@ def _followed(
     left_out[OVER[kind]] += len(movable) - len(rows)
     origins = replace(reached.origin, kinds=[kind] * len(rows))
     return replace(reached, origin=origins), movable[rows]
-
-
-def stood_in_game(batch: PositionBatch) -> NDArray[np.bool_]:
-    """[n] whether each position is of the kind ``game``."""
-    return np.array([kind == GAME for kind in batch.origin.kind], np.bool_)

@@ -18,7 +18,7 @@ from valuerepair.archives.chunks import UNREADABLE, ChunkBlock, holds_chunks, re
 from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd
 from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump
 from valuerepair.archives.headers import header_reject
-from valuerepair.archives.off_game import NetLines, beside, stood_in_game
+from valuerepair.archives.off_game import NetLines, beside
 from valuerepair.archives.open import Source, Stream, chunk_version, find_sources, looks_like_tar
 from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, RECORD_KINDS, RecordedOptions, SampleOptions
 from valuerepair.archives.pgn import GameBlock, first_kind
@@ -55,8 +55,7 @@ def sample(
     chunks; the content identifies the format), folders, or ``-`` for standard input; chunks cannot come from there or
     from a pipe. `on_bytes` is called, possibly from another thread, with the number of (packed) bytes as they are split
     into games. The batches depend on the archives, the seed and the other options, not on threads or timing. No two
-    rows have the same key, unless a position reached beside a game (`options.off_game`) is also in a game that is drawn
-    later. `net` is needed for the kinds ``policy_move`` and ``search_node`` only.
+    rows have the same key. `net` is needed for the kinds ``policy_move`` and ``search_node`` only.
 
     Raises UsageError for a missing path and ValueRepairError for a folder without archives, both before it reads; and
     ValueRepairError at the end if the files have no game. A stream that breaks off is not an error: it is listed in
@@ -124,12 +123,12 @@ def read_whole_games(
 def _beside(
     drawn: Generator[PositionBatch], options: SampleOptions, report: ReadReport, net: NetLines | None
 ) -> Generator[PositionBatch]:
-    """Plays moves from shares of the positions; a position both in a game and beside one counts as the game's."""
+    """Plays moves from shares of the positions; of a position both in a game and beside one, the first counts."""
     seen = KeySet()
     with closing(drawn) as batches:
         for batch in _growing(batches):
             moved, _, left_out = beside(batch, options.shares_beside, options.seed, net)
-            is_new = seen.add(moved.key) | stood_in_game(moved)
+            is_new = seen.add(moved.key)
             report.rejected_positions.update(+left_out)
             report.duplicates += int((~is_new).sum())
             report.positions -= len(batch) - int(is_new.sum())

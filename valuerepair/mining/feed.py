@@ -155,7 +155,7 @@ class Feed(Iterator["Task | None"]):
 
     It gives None while archive and net are busy, and ends when all positions have gone through. Everything that the
     store has is only counted: `sampled` positions, `earlier` ones that had a value of the judge, or were left out by
-    screening; `seen` are the ids of all. Use it as a context manager, in the thread that owns the store.
+    screening; `seen` has the ids of all, batch by batch. Use it as a context manager, in the thread of the store.
     """
 
     def __init__(
@@ -181,8 +181,8 @@ class Feed(Iterator["Task | None"]):
         self._in_net: deque[_InNet] = deque()
         self._pool = ThreadPoolExecutor(1, "net")
         self._shown = 0.0
-        self.seen: set[int] = set()
-        self.sampled = self.sampled_twice = self.earlier = self.imported = self.without_evaluation = 0
+        self.seen: list[Ids] = []
+        self.sampled = self.earlier = self.imported = self.without_evaluation = 0
         self.limited = self._is_cut = False
 
     def __enter__(self) -> Feed:
@@ -227,16 +227,9 @@ class Feed(Iterator["Task | None"]):
 
     def _add(self, batch: PositionBatch) -> None:
         """Adds a batch to the store, and has the net evaluate the positions that it does not know."""
-        all_ids = self._store.add_positions(batch, self._run)
-        without_value = self._store.without_net_value(self._net_id, all_ids).tolist()
-        at_net = {number for entry in self._in_net for number in entry.fresh.tolist()}
-        first = {number: i for i, number in reversed([*enumerate(all_ids.tolist())])}
-        # One that was seen has lost its values if it was beside a game, and is now in one.
-        rows = sorted(i for n, i in first.items() if n not in self.seen or (without_value[i] and n not in at_net))
-        ids, batch, before = all_ids[rows], batch.take(rows), len(self.seen)
-        self.seen.update(ids.tolist())
-        self.sampled += len(self.seen) - before
-        self.sampled_twice += len(all_ids) - (len(self.seen) - before)
+        ids = self._store.add_positions(batch, self._run)
+        self.seen.append(ids)
+        self.sampled += len(ids)
         if self._recorded is not None:
             self._import(self._recorded, ids, batch)
         fresh = self._store.without_net_value(self._net_id, ids)

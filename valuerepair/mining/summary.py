@@ -146,10 +146,8 @@ def summary(
     """The results of a run that has ended, by the alpha that now counts."""
     alpha = alpha_of(store, pair, question.alpha)
     report = reader.report
-    report.positions -= feed.sampled_twice  # a position beside a game that came later in a game was sampled twice
-    report.duplicates += feed.sampled_twice
     is_search = kind_of(judge.identity.kind).searches
-    seen = np.fromiter(feed.seen, np.int64, len(feed.seen))
+    seen = np.concatenate(feed.seen) if feed.seen else np.empty(0, np.int64)
     rates = _rates(store, pair, question, alpha.value, seen)
     scored, judged = (
         int(np.isin(columns(store, pair, (), beside=True, screened=screened)["position_id"], seen).sum())
