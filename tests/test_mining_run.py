@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NoReturn
@@ -26,10 +28,12 @@ from tests.mining_doubles import (
     random_games,
     rows,
 )
+from valuerepair import stop
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mining import feed
 from valuerepair.mining.feed import FIRST_CHUNK_ROWS, Reader
 from valuerepair.mining.mine import MineOptions
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
@@ -169,6 +173,27 @@ def test_a_limit_keeps_the_net_from_what_is_beyond_it(archive: Path, db: Path) -
     summary = mine_by_key(archive, db, net=net, options=MineOptions(sample=SampleOptions(per_game=4), limit=20))
     assert (summary.state, summary.scored + summary.failed) == ("limited", 20)
     assert net.rows <= 4 * FIRST_CHUNK_ROWS
+
+
+def test_a_signal_is_obeyed_while_all_that_is_read_is_known(
+    archive: Path, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(position: Position) -> DeepOutcome:
+        return DeepResult(cp=0)
+
+    mine_by_key(archive, db, oracle=KeyOracle(answer=answer))
+    take, looks = Reader.take, count()
+
+    def ahead(reader: Reader) -> PositionBatch | None:
+        while (batch := take(reader)) is None and not reader.is_over:
+            time.sleep(0.001)
+        return batch
+
+    monkeypatch.setattr(feed, "_TICK_S", 0.0)
+    monkeypatch.setattr(Reader, "take", ahead)
+    monkeypatch.setattr(stop, "asked", lambda: next(looks) > 1)
+    again = mine_by_key(archive, db, oracle=KeyOracle(answer=answer))
+    assert (again.state, again.sampled) == ("interrupted", FIRST_CHUNK_ROWS)
 
 
 def test_candidates_of_the_summary_are_those_of_the_store(archive: Path, db: Path) -> None:

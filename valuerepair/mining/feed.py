@@ -216,12 +216,15 @@ class Feed(Iterator["Task | None"]):
     def _prepare(self) -> None:
         while self._in_net and ((values := self._in_net[0].values) is None or values.done()):
             self._finish(self._in_net.popleft())
-        at_once = self._net.at_once if isinstance(self._net, RemoteNet) else 2
+        at_once, begun = self._net.at_once if isinstance(self._net, RemoteNet) else 2, time.monotonic()
         while not self._is_enough and len(self._in_net) < at_once and (batch := self._reader.take()) is not None:
             self._add(batch)
             if self._in_net[0].values is None:
                 self._finish(self._in_net.popleft())
                 if len(self._tasks) >= _FEW_TASKS:
+                    break
+                if time.monotonic() - begun >= _TICK_S:  # an archive of what needs no search could go on for minutes
+                    self._events.put(None)
                     break
         self._show()
 

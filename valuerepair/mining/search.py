@@ -114,7 +114,7 @@ def search(
 
     while not stop.asked():
         capacity = judge.capacity
-        while not ended and len(pending) < capacity:
+        while not ended and len(pending) < capacity and not stop.asked():
             try:
                 task = next(tasks)
             except StopIteration:
