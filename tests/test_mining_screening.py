@@ -82,6 +82,23 @@ def test_what_differs_is_searched_in_full_and_audits_stand_for_the_rest(archive:
     assert len(set(weight[audits].tolist())) == 1
 
 
+def test_each_origin_has_audits_of_its_own(archive: Path, tmp_path: Path) -> None:
+    """Else the rate of a rare one would be that of its doubtful positions alone."""
+    sample = SampleOptions(per_game=4, off_game="random_move:0.05")
+    screened(archive, tmp_path / "a.db", replace(OPTIONS, sample=sample))
+    query = """
+        SELECT origin, count(*), (SELECT sum(weight) FROM deep_values f JOIN positions q ON q.id = f.position_id
+        WHERE f.judge_id <> v.judge_id AND q.origin = p.origin)
+        FROM deep_values v JOIN positions p ON p.id = v.position_id JOIN judges j ON j.short_id = v.judge_id
+        GROUP BY origin
+    """
+    with Store.open(tmp_path / "a.db") as store:
+        rows = store.connection.execute(query).fetchall()
+    assert [origin for origin, _, _ in rows] == ["game", "random_move"]
+    for _, positions, weight in rows:
+        assert weight == pytest.approx(positions)
+
+
 def test_full_values_are_those_without_screening(archive: Path, tmp_path: Path) -> None:
     oracle = screened(archive, tmp_path / "a.db")
     screened(archive, tmp_path / "off.db", replace(OPTIONS, screen=None))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MARGIN = 0.5
 AUDITED = 0.02  # of the positions that are not doubtful
-FEWEST_AUDITS = 30  # of the positions that one run drew
+FEWEST_AUDITS = 30  # of the positions of one origin that one run drew: each origin has rates of its own
 _FEWEST_NODES, _SHORTEST, _SHARE = 100_000, 20_000, 20
 
 
@@ -83,14 +83,16 @@ def _draws(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def audits_to_come(store: Store, full_id: int, short_id: int) -> Iterator[int]:
-    """The positions that must be audited, too, so that each run's positions have `FEWEST_AUDITS`: by their draws."""
+    """The positions that must be audited, too, so that those of one run and origin have `FEWEST_AUDITS`: by their
+    draws."""
     pair = {"full": full_id, "short": short_id}
-    query = f"SELECT p.run_id, count(*), count(f.position_id) {LEFT} GROUP BY p.run_id"
-    for run_id, of_run, audits in store.connection.execute(query, pair).fetchall():
-        missing = min(FEWEST_AUDITS, of_run) - audits
+    query = f"SELECT p.run_id, p.origin, count(*), count(f.position_id) {LEFT} GROUP BY p.run_id, p.origin"
+    for run_id, origin, positions, audits in store.connection.execute(query, pair).fetchall():
+        missing = min(FEWEST_AUDITS, positions) - audits
         if missing > 0:
-            rows = f"SELECT p.id, p.key {LEFT} AND f.position_id IS NULL AND p.run_id = :run ORDER BY p.id"
-            found = store.connection.execute(rows, {**pair, "run": run_id}).fetchall()
+            left_out = "f.position_id IS NULL AND p.run_id = :run AND p.origin = :origin"
+            rows = f"SELECT p.id, p.key {LEFT} AND {left_out} ORDER BY p.id"
+            found = store.connection.execute(rows, {**pair, "run": run_id, "origin": origin}).fetchall()
             order = np.argsort(_draws(unsigned([key for _, key in found])), kind="stable")
             yield from (found[i][0] for i in order[:missing].tolist())
 

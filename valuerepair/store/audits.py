@@ -13,14 +13,15 @@ WHERE s.judge_id = :short AND s.failed IS NULL AND (f.position_id IS NULL OR f.w
 
 
 def weigh_audits(store: Store, full_id: int, short_id: int) -> None:
-    """Has the audits of each run's positions stand for all of them that are not doubtful."""
+    """Has the audits of each run's positions of one origin stand for all of these that are not doubtful."""
     with store.writing() as connection:
         pair = {"full": full_id, "short": short_id}
-        query = f"SELECT p.run_id, count(*), count(f.position_id) {LEFT} GROUP BY p.run_id"
-        for run_id, of_run, audits in connection.execute(query, pair).fetchall():
+        query = f"SELECT p.run_id, p.origin, count(*), count(f.position_id) {LEFT} GROUP BY p.run_id, p.origin"
+        for run_id, origin, positions, audits in connection.execute(query, pair).fetchall():
             if audits:
-                ids = f"SELECT p.id {LEFT} AND p.run_id = :run AND f.position_id IS NOT NULL"
+                audited = "f.position_id IS NOT NULL AND p.run_id = :run AND p.origin = :origin"
                 connection.execute(
-                    f"UPDATE deep_values SET weight = :weight WHERE judge_id = :full AND position_id IN ({ids})",
-                    {**pair, "run": run_id, "weight": of_run / audits},
+                    "UPDATE deep_values SET weight = :weight WHERE judge_id = :full AND position_id IN "
+                    f"(SELECT p.id {LEFT} AND {audited})",
+                    {**pair, "run": run_id, "origin": origin, "weight": positions / audits},
                 )
