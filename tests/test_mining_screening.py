@@ -165,6 +165,20 @@ def test_the_alpha_of_a_run_is_that_of_its_beginning(archive: Path, tmp_path: Pa
     assert tables[0]["deep_values"] == tables[1]["deep_values"]
 
 
+def test_another_alpha_searches_what_is_doubtful_for_it(archive: Path, tmp_path: Path) -> None:
+    db, options = tmp_path / "a.db", replace(OPTIONS, question=Question())
+    first = screened(archive, db, options)
+    with Store.open(db, write=True) as store:
+        use_alpha(store, pick(store), Alpha(1000.0, "given"))
+    second = screened(archive, db, options)
+    assert not second.searched_short
+    keys = np.array([position.key for position in first.searched_short], np.uint64)
+    short_q = np.tanh(np.arctanh(judged_q(keys)) * 170 / 1000)
+    doubtful = keys[np.abs(key_q(keys) - short_q) >= 0.3]  # without those at the border, where scores are rounded
+    assert set(doubtful.tolist()) <= {p.key for judge in (first, second) for p in judge.searched}
+    assert len(doubtful) > 50
+
+
 def test_the_rate_by_weights_is_that_of_all_positions(archive: Path, tmp_path: Path) -> None:
     screened(archive, tmp_path / "a.db")
     screened(archive, tmp_path / "off.db", replace(OPTIONS, screen=None))

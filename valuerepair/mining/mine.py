@@ -130,7 +130,7 @@ def _run(
     lines = None if net is None else lines_of(net, options.sample)
     pair = store.add_net(facts.identity), store.add_judge(judge.identity)
     screening = _screening(store, pair, judge, options)
-    # A resumed run screens as it began, whatever alpha is in use now.
+    # A run that goes on screens as it began, whatever alpha is in use now.
     settings = sampling | ({"alpha": screening.alpha} if screening is not None else {})
     record = RunRecord.of(
         mining_work(paths, sampling, facts, judge.identity), options.command, settings, facts.provider

@@ -181,19 +181,22 @@ class Store:
     def running(self, record: RunRecord) -> Iterator[Run]:
         """A run in the list of runs, under its old number if one of the same identity is there.
 
-        When the block ends its state and counts are kept there; after an error it is interrupted.
+        One that has not finished has the options with which it began. When the block ends the run's state and counts
+        are kept; after an error it is interrupted.
         """
         with self.writing() as connection:
-            query = "SELECT id, options, counts FROM runs WHERE identity = ?"
+            query = "SELECT id, options, counts, state FROM runs WHERE identity = ?"
             row = connection.execute(query, (record.identity,)).fetchone()
+            options = json_text(record.options)
             if row is None:
-                cells = (record.identity, record.command, json_text(record.options), json_text(record.versions), now())
+                cells = (record.identity, record.command, options, json_text(record.versions), now())
                 names = "identity, command, options, versions, started, state"
                 cursor = connection.execute(f"INSERT INTO runs ({names}) VALUES (?, ?, ?, ?, ?, 'running')", cells)
                 run = Run(int(cursor.lastrowid or 0), options=dict(record.options))
             else:
-                run = Run(row[0], True, json.loads(row[1]), json.loads(row[2]))
-                connection.execute("UPDATE runs SET state = 'running' WHERE id = ?", row[:1])
+                options = options if row[3] == "finished" else row[1]
+                run = Run(row[0], True, json.loads(options), json.loads(row[2]))
+                connection.execute("UPDATE runs SET state = 'running', options = ? WHERE id = ?", (options, run.id))
         try:
             yield run
         except BaseException:
