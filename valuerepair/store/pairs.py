@@ -106,12 +106,13 @@ def judge_of(store: Store, judge_id: int) -> StoredJudge:
 
 
 def fitting_judges(store: Store, words: str | None) -> list[StoredJudge]:
-    """The judges that these words fit, without short searches if others fit; None fits all.
+    """The judges that these words fit, without short searches that are not in use if others fit; None fits all.
 
     Raises ValueRepairError if none does.
     """
     every = judges(store)
-    short = {judge.short_id for judge in every}
+    used = store.setting("judge")
+    short = {judge.short_id for judge in every} - {judge.id for judge in every if judge.digest == used}
     fits = [judge for judge in every if words is None or _is_judge(words, judge)]
     exact = [judge for judge in fits if words is not None and words.lower() in (judge.label.lower(), judge.digest)]
     fits = exact or [judge for judge in fits if judge.id not in short] or fits
