@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.merge_stores import Row, contents, write_store
+from valuerepair.chess.openings import material_family
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.store import parts
 from valuerepair.store.merge import Merged, merge
 from valuerepair.store.store import Store
 
@@ -107,8 +109,8 @@ def test_what_is_held_out_stays_so_and_holds_for_what_comes(tmp_path: Path) -> N
     change(a, "INSERT INTO held_families VALUES ('material', 'KPvK')")
     b = write_store(tmp_path / "b.db", [Row(3, game=2), Row(4, game=2)])
     names = {"SELECT kind, name FROM held_families": [("material", "KPvK")]}
-    for parts in ((a, b), (b, a)):
-        target, _ = merged(tmp_path, *parts)
+    for stores in ((a, b), (b, a)):
+        target, _ = merged(tmp_path, *stores)
         for query, expected in names.items():
             assert cells(target, query) == expected
         with Store.open(target) as store:
@@ -119,10 +121,27 @@ def test_what_is_held_out_stays_so_and_holds_for_what_comes(tmp_path: Path) -> N
     assert account.contradictions["settings"] == 1
 
 
+def test_a_game_that_loses_its_position_of_a_held_out_family_is_for_training(tmp_path: Path) -> None:
+    """The other store has that position by a longer history, in another game."""
+    a = write_store(tmp_path / "a.db", [Row(1), Row(2)], {"split": {"games": 0.0, "families": 0.1, "seed": 3}})
+    with Store.open(a, write=True) as store:
+        fens = [fen for (fen,) in store.connection.execute("SELECT fen FROM positions ORDER BY key")]
+        with store.writing() as connection:
+            connection.execute("INSERT INTO held_families VALUES ('material', ?)", (material_family(fens[1]),))
+        parts.assign(store)
+    b = write_store(tmp_path / "b.db", [Row(2, history=2, game=2)])
+    change(b, "DELETE FROM games WHERE id <> 2")
+    target, _ = merged(tmp_path, a, b)
+    query = "SELECT key, part FROM positions ORDER BY key"
+    assert material_family(fens[0]) != material_family(fens[1])
+    assert cells(a, query) == [(1, "neither"), (2, "families")]
+    assert cells(target, query) == [(1, "train"), (2, "families")]
+
+
 def test_a_store_that_exists_is_added_to(tmp_path: Path) -> None:
     target = write_store(tmp_path / "merged.db", [PLAIN], {"threshold": 170})
-    parts = [write_store(tmp_path / f"{key}.db", [Row(key, nets=(1,), deep=FULL)]) for key in (2, 3)]
-    _, account = merged(tmp_path, *parts)
+    stores = [write_store(tmp_path / f"{key}.db", [Row(key, nets=(1,), deep=FULL)]) for key in (2, 3)]
+    _, account = merged(tmp_path, *stores)
     assert (account.rows["positions"], account.added["positions"]) == (3, 2)
     assert {row[0] for row in contents(target)["positions"]} == {1, 2, 3}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["2.db", "3.db", "merged.db"]

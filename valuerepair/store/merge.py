@@ -81,10 +81,10 @@ def merge(paths: Sequence[str], output: str) -> Merged:
     with scratch_folder(output) as scratch:
         together = os.path.join(scratch, "merged.db")
         _add(paths, together, merged)
+        if not os.path.exists(together):
+            raise ValueRepairError(f"{', '.join(paths)}: no positions to merge")
         if os.path.exists(output):
             _add([together], output, merged)
-        elif not os.path.exists(together):
-            raise ValueRepairError(f"{', '.join(paths)}: no positions to merge")
         else:
             for end in ("-wal", "-journal"):  # of a store that is gone, which SQLite would play into the new one
                 Path(places[-1] + end).unlink(missing_ok=True)
@@ -139,9 +139,10 @@ def _merge(store: Store, connection: sqlite3.Connection, told: dict[str, int]) -
     if is_first:
         connection.execute("INSERT OR IGNORE INTO main.held_families SELECT * FROM other.held_families")
     connection.execute("INSERT OR IGNORE INTO main.settings SELECT * FROM other.settings")
-    parts.assign(store, None if is_first else [row[0] for row in connection.execute("SELECT ours FROM of_games")])
-    for table in ("runs", "nets", "judges", "games", "positions"):
-        connection.execute(f"DROP TABLE temp.of_{table}")
+    changed = connection.execute("SELECT ours FROM of_games UNION SELECT game_id FROM better").fetchall()
+    parts.assign(store, None if is_first else [row[0] for row in changed])
+    for table in ("better", *(f"of_{table}" for table in ("runs", "nets", "judges", "games", "positions"))):
+        connection.execute(f"DROP TABLE temp.{table}")
 
 
 def _map(connection: sqlite3.Connection, table: str, query: str) -> None:
@@ -151,12 +152,15 @@ def _map(connection: sqlite3.Connection, table: str, query: str) -> None:
 
 
 def _merge_positions(connection: sqlite3.Connection, count: Any) -> None:
-    """Positions; of_positions then has those whose history is the one that is kept."""
+    """Positions; of_positions then has those whose history is the one that is kept, and better those of the store that
+    were replaced, with the games that they had."""
     is_other = "(t.moves <> m.moves OR t.start_fen <> m.start_fen)"
     both = "FROM other.positions t JOIN main.positions m USING (key)"
     count("other histories", f"{both} WHERE {is_other}")
     better = f"{_RANK.format('t', 'other')} > {_RANK.format('m', 'main')}"
-    connection.execute(f"CREATE TEMP TABLE better AS SELECT m.id, {is_other} AS is_other {both} WHERE {better}")
+    connection.execute(
+        f"CREATE TEMP TABLE better AS SELECT m.id, m.game_id, {is_other} AS is_other {both} WHERE {better}"
+    )
     for table in ("net_values", "deep_values"):
         replaced = "SELECT id FROM temp.better WHERE is_other"
         connection.execute(f"DELETE FROM main.{table} WHERE position_id IN ({replaced})")
@@ -167,7 +171,6 @@ def _merge_positions(connection: sqlite3.Connection, count: Any) -> None:
         FROM other.positions t JOIN of_games g ON g.theirs = t.game_id JOIN of_runs r ON r.theirs = t.run_id
         WHERE true ORDER BY t.id
         ON CONFLICT (key) DO UPDATE SET {updates} WHERE id IN (SELECT id FROM temp.better)""")
-    connection.execute("DROP TABLE temp.better")
     connection.execute("""
         UPDATE main.positions SET parent_id = (SELECT m.id FROM other.positions t JOIN other.positions p
         ON p.id = t.parent_id JOIN main.positions m ON m.key = p.key WHERE t.key = main.positions.key)
