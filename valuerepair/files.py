@@ -25,7 +25,7 @@ from valuerepair import stop
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.text import size_words
 
-# Pages, plots, tables and splits, which a store gives again. A store, a net or an archive is never replaced.
+# Pages, plots, tables and results, which the same command gives again. A store, a net or an archive is never replaced.
 MADE_AGAIN = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet", ".json")
 PLOTS = ("png", "svg", "pdf")
 
@@ -95,7 +95,7 @@ def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def read_json(path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
-    """The object in a JSON file that is `expected`, such as ``a split that vr split wrote``.
+    """The object in a JSON file that is `expected`, such as ``a scheduler file``.
 
     Raises OSError if the file cannot be read, ValueRepairError if it holds something else.
     """

@@ -29,7 +29,7 @@ from valuerepair.errors import UsageError, check_least, check_word, nearest
 from valuerepair.question import Question, check_threshold
 from valuerepair.store import alpha as alphas
 from valuerepair.store import plays, view
-from valuerepair.store.pairs import judge_of, pick
+from valuerepair.store.pairs import judge_of, net_key, pick
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _use(store: Store, question: Asked, use: Mapping[str, str]) -> Asked:
             question = asked_with(question, threshold=threshold)
         elif name == "net":
             net_id = pick(store, words)[0]
-            store.use(net=store.connection.execute("SELECT sha256 FROM nets WHERE id = ?", (net_id,)).fetchone()[0])
+            store.use(net=net_key(store, net_id))
         elif name == "judge":
             store.use(judge=judge_of(store, pick(store, None, words)[1]).digest)
         else:

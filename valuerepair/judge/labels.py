@@ -17,6 +17,7 @@ from valuerepair.chess.openings import family, first_moves, material_family, ope
 from valuerepair.chess.positions import encode_moves
 from valuerepair.nets.policy import BEST_MOVES
 from valuerepair.rates import Interval, rate_change
+from valuerepair.store.rows import POLICY
 from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class Policies:
         """
         asked = {"ids": json.dumps(frame["position_id"].tolist()), "net": frame.attrs["net"]["sha256"]}
         blobs = [row[0] or b"" for row in store.connection.execute(query, asked)]
-        missing = np.array([(0, np.nan)], [("move", "<u2"), ("p", "<f4")])
+        missing = np.array([(0, np.nan)], POLICY)
         cells = np.frombuffer(
             b"".join(blob + missing.tobytes() * (BEST_MOVES - len(blob) // 6) for blob in blobs), missing.dtype
         )

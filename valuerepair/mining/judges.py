@@ -20,7 +20,7 @@ from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.open import open_judge
 from valuerepair.question import Question
 from valuerepair.store.net_files import net_option, reason_missing
-from valuerepair.store.pairs import Pair, judge_of, net_label, pick
+from valuerepair.store.pairs import judge_of, net_key, net_label, pick
 from valuerepair.store.rows import JudgeIdentity, StoredJudge
 from valuerepair.store.store import Store
 
@@ -91,24 +91,12 @@ def open_judge_again(
 def open_pair_again(store: Store, question: Question, *, deep: str | None = None) -> Iterator[tuple[Net, Judge]]:
     """Opens the net and the judge of a question, as `open_net_again` and `open_judge_again` do, and closes both."""
     pair = pick(store, question.net, question.oracle)
-    (key,) = store.connection.execute("SELECT sha256 FROM nets WHERE id = ?", pair[:1]).fetchone()
-    named = {"name": net_label(store, pair[0]), "sha256": key}
+    named = {"name": net_label(store, pair[0]), "sha256": net_key(store, pair[0])}
     with (
         open_net_again(store, named, question.net) as net,
         open_judge_again(store, judge_of(store, pair[1]), file=question.net, deep=deep, net=net) as judge,
     ):
         yield net, judge
-
-
-def can_search_again(store: Store, pair: Pair) -> bool:
-    """Whether the store knows where the net's file is and how to run the judge."""
-    judge = judge_of(store, pair[1])
-    try:
-        kind_of(judge.kind).spec_of(judge)
-    except UsageError:
-        return False
-    (key,) = store.connection.execute("SELECT sha256 FROM nets WHERE id = ?", pair[:1]).fetchone()
-    return net_option(store, key) is not None
 
 
 # -- deeper judges ----------------------------------------------------------------------------------------------------

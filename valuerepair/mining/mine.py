@@ -186,12 +186,12 @@ def audit(
     """Searches the audits that are missing, and has audits stand for all that was left out; adds to what was `done`."""
     missing = [*audits_to_come(store, judge_id, screening.judge_id)]
     positions = store.positions(missing)
+    # Any weight above 1 marks an audit until all are weighed.
     tasks = (Task(number, positions[i], weight=2.0) for i, number in enumerate(missing))
     audits = search(store, run, judge, judge_id, tasks, progress)
     weigh_audits(store, judge_id, screening.judge_id)
     store.commit()
     done.searched += audits.searched
-    done.left_out -= audits.searched
     done.failed += audits.failed
     done.nodes += audits.nodes
     done.stopped = audits.stopped

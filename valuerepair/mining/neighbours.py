@@ -40,7 +40,7 @@ from valuerepair.store import view
 from valuerepair.store.alpha import alpha as alpha_of
 from valuerepair.store.pairs import net_label
 from valuerepair.store.parts import TRAIN
-from valuerepair.store.rows import Run, RunRecord, signed, unsigned
+from valuerepair.store.rows import POLICY, Run, RunRecord, signed, unsigned
 from valuerepair.store.store import Store
 from valuerepair.text import format_duration, format_rate, quantity
 
@@ -163,7 +163,6 @@ def expand(
 def _sum(first: Searched, second: Searched) -> Searched:
     return Searched(
         first.searched + second.searched,
-        0,
         first.failed + second.failed,
         first.nodes + second.nodes,
         first.seconds + second.seconds,
@@ -205,7 +204,7 @@ def _sources(store: Store, asked: Question, steps: int) -> Sources:
         """
         frame = frame[frame["position_id"].isin([row[0] for row in store.connection.execute(query)])]
     ids = frame["position_id"].to_numpy(np.int64)
-    policies = (np.frombuffer(blob or b"", [("move", "<u2"), ("p", "<f4")])["move"] for blob in frame["policy"])
+    policies = (np.frombuffer(blob or b"", POLICY)["move"] for blob in frame["policy"])
     return Sources(
         ids,
         store.positions(ids),

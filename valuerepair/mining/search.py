@@ -40,11 +40,10 @@ class Task(NamedTuple):
 
 @dataclass(slots=True)
 class Searched:
-    """What a loop did: full searches that ended well, positions that screening left out, failures, nodes of all
-    searches, seconds; and whether it was stopped by a signal."""
+    """What a loop did: full searches that ended well, failures, nodes of all searches, seconds; and whether it was
+    stopped by a signal."""
 
     searched: int = 0
-    left_out: int = 0
     failed: int = 0
     nodes: int = 0
     seconds: float = 0.0
@@ -107,7 +106,6 @@ def search(
             if weight:
                 begin(task._replace(short=False, weight=weight))
                 return
-            done.left_out += 1
         else:
             done.searched += 1
         progress.advance()

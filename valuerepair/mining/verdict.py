@@ -20,7 +20,7 @@ from valuerepair.mining.judges import is_deeper, is_same_search
 from valuerepair.question import check_threshold, is_candidate
 from valuerepair.rates import Rate, rate_lines, weighted
 from valuerepair.store import alpha as alphas
-from valuerepair.store.pairs import fitting_judges, judges, pick
+from valuerepair.store.pairs import fitting_judges, judge_of, judges, pick
 from valuerepair.store.rows import StoredJudge
 from valuerepair.text import quantity
 
@@ -94,7 +94,7 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
 def second_judges(store: Store, first_id: int, words: str | None = None) -> list[StoredJudge]:
     """The judges of the store that look deeper than the first: those of second looks (`mining.again`), and the same
     search with more nodes; or the ones that `words` fit."""
-    first = next(judge for judge in judges(store) if judge.id == first_id)
+    first = judge_of(store, first_id)
     if words is not None:
         return [judge for judge in fitting_judges(store, words) if judge.id != first_id]
     query = "SELECT DISTINCT json_extract(options, '$.second') FROM runs WHERE json_extract(options, '$.first') = ?"
@@ -117,7 +117,7 @@ def _looks(store: Store, judge: StoredJudge, ids: str) -> list[tuple[Any, ...]]:
 
 def _alpha(store: Store, frame: pd.DataFrame, pair: tuple[int, int], second: StoredJudge) -> values.Alpha:
     """The alpha for the second look's centipawns: that of the first look, unless another engine has one of its own."""
-    first = next(judge for judge in judges(store) if judge.id == pair[1])
+    first = judge_of(store, pair[1])
     of_first = values.Alpha(float(frame.attrs["alpha"]["value"]), "the first look's")
     if kind_of(second.kind).gives_q(second.options):
         return values.Alpha(of_first.value, values.OWN_Q)

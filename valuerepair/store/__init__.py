@@ -1,4 +1,4 @@
-"""The store: one SQLite file with every position, net value, deep value, fit, run and failure."""
+"""The store: one SQLite file with positions, the values of nets and judges, failures, runs, settings."""
 
 DEFAULT_PATH = "valuerepair.db"
 

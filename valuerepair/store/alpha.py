@@ -19,8 +19,6 @@ from valuerepair.store.columns import both_q, columns
 from valuerepair.store.pairs import Pair, judge_of, net_key, pick
 from valuerepair.store.store import Store
 
-# Alphas whose logarithms differ by at most a tenth count as the same scale.
-_ALIKE = 0.1
 # A slope that differs from 1 by less leaves the scale as it is.
 _SLOPE_ALIKE = 0.05
 # The columns that `values.fit_alpha` takes, in its order.
@@ -74,11 +72,6 @@ def for_training(store: Store, question: Question) -> tuple[Question, list[str]]
     if trained is not None:
         lines.append(trained.line())
     return replace(question, alpha=value), lines
-
-
-def are_alike(alpha: float, other_alpha: float) -> bool:
-    """Whether two alphas are practically the same scale."""
-    return abs(math.log(alpha / other_alpha)) <= _ALIKE
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from valuerepair.version import __version__
 
+# A move with its prior in the cell net_values.policy.
+POLICY = np.dtype([("move", "<u2"), ("p", "<f4")])
+
 
 @dataclass(frozen=True, slots=True)
 class DeepResult:

@@ -40,7 +40,7 @@ CREATE TABLE positions (
     phase INTEGER NOT NULL,             -- 0 opening, 1 middlegame, 2 endgame
     pieces INTEGER NOT NULL,
     origin TEXT NOT NULL,               -- game, random_move, policy_move, search_node, neighbour
-    part TEXT NOT NULL DEFAULT 'train', -- train, games, families, neither: see measure of `vr split`
+    part TEXT NOT NULL DEFAULT 'train', -- train, games, families, neither: see parts.py
     parent_id INTEGER REFERENCES positions (id),  -- of a neighbour: the candidate that it was reached from
     game_id INTEGER NOT NULL REFERENCES games (id),
     played TEXT,

@@ -23,6 +23,7 @@ from valuerepair.chess.positions import PositionBatch, boards, cuts_of, phases, 
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import HeldError, claimed
 from valuerepair.store.rows import (
+    POLICY,
     DeepColumns,
     DeepResult,
     JudgeIdentity,
@@ -400,7 +401,7 @@ def _abandon(connection: sqlite3.Connection, path: str, is_writable: bool) -> No
 
 def policy_cells(net_values: NetValues) -> list[bytes | None]:
     """The best moves of n positions with their priors, as the table net_values has them."""
-    cells = np.zeros(net_values.moves.shape, [("move", "<u2"), ("p", "<f4")])
+    cells = np.zeros(net_values.moves.shape, POLICY)
     cells["move"], cells["p"] = net_values.moves, net_values.priors
     return [row[row["move"] != 0].tobytes() or None for row in cells]
 

@@ -16,6 +16,7 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.store import alpha as alphas
 from valuerepair.store.columns import FLAGS, KEYS, WHOLE, WORDS, both_q, cell_of, columns, parameters_of, rows_of
 from valuerepair.store.pairs import Pair, judge_of, net_key, net_label, pick
+from valuerepair.store.rows import POLICY
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Policy(tuple[tuple[str, float], ...]):
     @staticmethod
     def of(blob: bytes | None) -> Policy:
         """The moves in a cell of the table net_values."""
-        cells = np.frombuffer(blob or b"", [("move", "<u2"), ("p", "<f4")])
+        cells = np.frombuffer(blob or b"", POLICY)
         return Policy((decode_move(move), float(p)) for move, p in cells.tolist())
 
     def rank(self, move: str | None) -> int | None:
