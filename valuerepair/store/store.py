@@ -253,10 +253,7 @@ class Store:
             query = "SELECT key, origin FROM positions WHERE key IN (SELECT value FROM json_each(?))"
             known = dict(connection.execute(query, (listed,)))
             kinds = batch.origin.kind
-            row_of: dict[int, int] = {}
-            for i, key in enumerate(keys):
-                if key not in row_of or (kinds[i] == GAME != kinds[row_of[key]]):
-                    row_of[key] = i
+            row_of = {key: i for i, key in reversed([*enumerate(keys)])}  # of equal ones the first
             rows = sorted(i for key, i in row_of.items() if key not in known or (kinds[i] == GAME != known[key]))
             if replaced := [keys[i] for i in rows if keys[i] in known]:
                 self._forget_values(replaced)
