@@ -27,7 +27,7 @@ from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.question import Question
 from valuerepair.store import view
 from valuerepair.store.parts import choose
-from valuerepair.store.rows import DeepResult
+from valuerepair.store.rows import DeepResult, signed
 from valuerepair.store.store import Store
 
 GAME_OF = OriginGame("games.pgn", 7, 0, {"White": "A"}, "1-0", 7)
@@ -186,6 +186,18 @@ def test_more_positions_go_on_and_end_as_one_call(db: Path, mined: Path, tmp_pat
     at_once = Path(shutil.copy(mined, tmp_path / "b.db"))
     expanded(at_once)
     assert values_of(db) == values_of(at_once)
+
+
+def test_a_neighbour_that_failed_is_searched_with_the_history_that_it_has(db: Path) -> None:
+    expanded(db)
+    of_failed = "origin = 'neighbour' AND id IN (SELECT position_id FROM deep_values WHERE failed IS NOT NULL)"
+    with Store.open(db, write=True) as store, store.writing() as connection:
+        connection.execute(f"UPDATE positions SET start_fen = fen, moves = x'' WHERE {of_failed}")
+        keys = {key for (key,) in connection.execute(f"SELECT key FROM positions WHERE {of_failed}")}
+    judge = KeyOracle(answer=outcome)
+    expanded(db, judge=judge)
+    again = {(*signed(np.array([p.key], np.uint64)), p.moves) for p in judge.searched}
+    assert {(key, moves) for key, moves in again if key in keys} == {(key, ()) for key in keys} != set()
 
 
 def test_only_candidates_for_training_are_sources(db: Path) -> None:

@@ -342,7 +342,7 @@ def _differing(
         new = np.flatnonzero(_is_new(store, judge_id, near.batch.key, seen))
         if not len(new):
             continue
-        batch, source, plies = near.batch.take(new), near.source[new], near.plies[new]
+        batch, source, plies = _as_stored(store, near.batch.take(new)), near.source[new], near.plies[new]
         net_values = net.evaluate(batch)
         expected = np.where(plies % 2, -1, 1) * sources.deep_q[source]
         differing = np.flatnonzero(is_candidate(net_values.q - expected, asked.threshold))
@@ -356,6 +356,15 @@ def _differing(
     return Differing(
         PositionBatch.concat(batches).take(order), values_in_order, np.concatenate(parents)[order].tolist()
     )
+
+
+def _as_stored(store: Store, batch: PositionBatch) -> PositionBatch:
+    """The positions; those that the store has without a value, with the history that they have there."""
+    query = "SELECT j.key, p.id FROM json_each(?) j JOIN positions p ON p.key = j.value"
+    rows = store.connection.execute(query, (json.dumps(signed(batch.key)),)).fetchall()
+    order = np.arange(len(batch))
+    order[[i for i, _ in rows]] = len(batch) + np.arange(len(rows))
+    return PositionBatch.concat([batch, store.positions([number for _, number in rows])]).take(order)
 
 
 def _rows(net_values: NetValues, rows: NDArray[np.int64]) -> NetValues:
