@@ -89,7 +89,8 @@ def test_what_is_put_in_use_counts_for_later_commands(capsys: Captured) -> None:
     assert in_use(capsys, "--threshold", "0.4", "--net", "maia-1900")["threshold"] == 0.4
     assert in_use(capsys, "--use", "judge=nodes=200000")["oracle"]["label"] == "stockfish 15.1 nodes=200000"
     assert in_use(capsys)["oracle"]["label"] == "stockfish 15.1 nodes=200000"
-    assert in_use(capsys, *(word for name in ("net", "judge", "threshold") for word in ("--use", f"{name}=auto")))
+    auto = [word for name in ("net", "judge", "threshold") for word in ("--use", f"{name}=auto")]
+    assert in_use(capsys, *auto) == before
     assert in_use(capsys) == before
 
 

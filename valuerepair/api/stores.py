@@ -26,7 +26,7 @@ from valuerepair.chess.origins import Origin
 from valuerepair.chess.positions import Position
 from valuerepair.chess.values import DEFAULT_ALPHA, OF_WDL, Alpha, FitTo
 from valuerepair.errors import UsageError, check_least, check_word, nearest
-from valuerepair.question import Question, check_threshold
+from valuerepair.question import DEFAULT_THRESHOLD, Question, check_threshold
 from valuerepair.store import alpha as alphas
 from valuerepair.store import plays, view
 from valuerepair.store.pairs import judge_of, net_key, pick
@@ -250,6 +250,7 @@ def _use(store: Store, question: Asked, use: Mapping[str, str]) -> Asked:
     for name, words in sorted(use.items(), key=lambda item: _IN_USE.index(item[0])):
         if words == "auto":
             store.use(**{name: None})
+            question = asked_with(question, threshold=DEFAULT_THRESHOLD) if name == "threshold" else question
         elif name == "threshold":
             try:
                 threshold = float(words)

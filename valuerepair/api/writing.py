@@ -71,8 +71,11 @@ def split(store: Stored, *, games: float = 0.15, families: float = 0.10, seed: i
     from valuerepair.store import parts
 
     with opened_store(store, write=True) as opened:
+        earlier = parts.split_of(opened)
         chosen = parts.choose(opened, games=games, families=families, seed=seed)
         opened.commit()
+        if earlier not in (None, chosen):
+            log.info(f"this replaces a choice ({earlier}): a net trained by it may have seen what is held out now")
         question = resolved(opened, None)
         counts = _parts(opened, question)
         next_step = shlex.join(["vr", "books", *db_option(opened.path)]) if counts[parts.TRAIN].candidates else None

@@ -56,7 +56,9 @@ def _last_words(error: BaseException) -> tuple[str, int]:
         # All code that writes files names them in its errors, so a full disk without a name is that of standard output.
         return f"vr: {error.filename or 'standard output'}: {error.strerror or error}", 1
     if isinstance(error, sqlite3.Error):
-        return f"vr: the store: {one_line(error)}; vr doctor FILE checks it", 1
+        is_full = "is full" in str(error)
+        advice = "once there is room, the same command resumes" if is_full else "vr doctor FILE checks it"
+        return f"vr: the store: {one_line(error)}; {advice}", 1
     return f"vr: {type(error).__name__}: {one_line(error)}; this is a fault of vr, and VR_DEBUG=1 shows where", 1
 
 

@@ -19,7 +19,7 @@ from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, NEIGHBOUR
 from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
-from valuerepair.judge.compared_nets import PARTS, ComparedNet, ComparedOracle
+from valuerepair.judge.compared_nets import PARTS, TOGETHER, ComparedNet, ComparedOracle
 from valuerepair.judge.labels import (
     OF_POLICY,
     LabelChange,
@@ -175,7 +175,8 @@ class Compared:
 
     def lines(self) -> list[str]:
         """A line for each net, the comparisons with the first; then the deeper judge, if there is one."""
-        part = "" if self.part is None else f" that are held out ({self.part})"
+        named = "" if self.part in (None, TOGETHER) else f" ({self.part})"
+        part = "" if self.part is None else f" that are held out{named}"
         positions = f"{self.positions:,} positions{part} of {self.games:,} games, scored by {self.oracle}"
         lines = [f"{positions}; deep Q from {self._scale()}"]
         for name, count in self.left_out.items():

@@ -129,6 +129,8 @@ class Screened:
 
     def lines(self) -> list[str]:
         """The figures as text for a terminal."""
+        if not self.left_out and not self.audits:  # all was searched in full afterwards
+            return [f"screening: 0 of {self.positions:,} positions left out"]
         are = "is a candidate" if self.audit_hits == 1 else "are candidates"
         hits = f"{self.audit_hits:,} of {quantity(self.audits, 'audit')} {are}"
         left_out = f"screening: {self.left_out:,} of {self.positions:,} positions left out; {hits}"

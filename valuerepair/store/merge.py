@@ -50,7 +50,7 @@ class Merged:
         """The account for a terminal."""
         counts = (f"{n:,} {name.replace('_', ' ')} ({self.added[name]:,} new)" for name, n in self.rows.items() if n)
         told = [f"{n:,} {kind}" for kind, n in self.contradictions.items() if n]
-        contradictions = f"; contradictions, where one was kept: {', '.join(told)}" if told else ""
+        contradictions = f"; contradictions, where the first was kept: {', '.join(told)}" if told else ""
         return [f"{self.output}: {', '.join(counts)}{contradictions}"]
 
     def as_json(self) -> dict[str, Any]:

@@ -93,7 +93,8 @@ class Store:
                 else:
                     connection.execute("PRAGMA query_only = ON")
             except sqlite3.Error as error:
-                raise ValueRepairError(f"{name} cannot be opened as a store ({error}); give another --db") from None
+                advice = "is the disk full?" if "disk" in str(error) else "give another --db"
+                raise ValueRepairError(f"{name} cannot be opened as a store ({error}); {advice}") from None
             return cls(name, connection, held.pop_all(), write)
 
     def close(self) -> None:
@@ -416,7 +417,8 @@ def _check(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
         raise ValueRepairError(f"{path} is not a valuerepair store; give another --db")
     elif version != VERSION:
         other = "an older" if version < VERSION else "a newer"
-        raise ValueRepairError(f"{path} was written by {other} valuerepair (store version {version}); mine again")
+        written = f"{path} was written by {other} valuerepair (store version {version})"
+        raise ValueRepairError(f"{written}; mine into another file")
 
 
 _GAME = "key, source, number, white, black, event, date, result, headers"
