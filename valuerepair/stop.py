@@ -72,16 +72,11 @@ def is_stage() -> bool:
     return STAGE in os.environ
 
 
-def at_exit(undo: Callable[[], object]) -> None:
-    """Calls `undo` if a signal ends the process at once: see `undoing`."""
-    _undone.append(undo)
-
-
 @contextmanager
 def undoing(undo: Callable[[], object]) -> Iterator[None]:
     """Within the block, `undo` is called if a signal ends the process: it removes a temporary file, closes a store, or
     kills a child process. At the end of the block it is not called."""
-    at_exit(undo)
+    _undone.append(undo)
     try:
         yield
     finally:
