@@ -119,7 +119,7 @@ def expand(
     named = replace(question, net=net.identity.key, oracle=judge.identity.digest)
     alpha = alpha_of(store, pair, question.alpha)
     asked, bar = replace(named, alpha=alpha.value, beside=True), progress or Progress("expanding", quiet=True)
-    start, total = _sources(store, asked, 0), Searched()
+    start, total, tried = _sources(store, asked, 0), Searched(), set[int]()
     if not len(start.ids):
         raise ValueRepairError(
             f"{store.path}: no candidates for training at {question.threshold:g} to start from; mine more, or lower "
@@ -135,7 +135,8 @@ def expand(
                 break
             bar.stage(f"the net's values of neighbours, step {number + 1}")
             sources = _sources(store, asked, number) if number else start
-            near = _differing(store, net, pair[1], asked, sources, left)
+            near = _differing(store, net, pair[1], asked, sources, left, tried)
+            tried |= {*near.batch.key.tolist()}
             bar.stage("")
             bar.set_total(bar.done + len(near.parent))
             done = search(store, run, judge, pair[1], _tasks(store, run, pair[0], near), bar)
@@ -330,10 +331,11 @@ class Differing(NamedTuple):
 
 
 def _differing(
-    store: Store, net: Evaluator, judge_id: int, asked: Question, sources: Sources, most: int | None
+    store: Store, net: Evaluator, judge_id: int, asked: Question, sources: Sources, most: int | None, tried: set[int]
 ) -> Differing:
-    """The neighbours to search, at most so many: those where the net differs from what is expected, in their order."""
-    games, seen = _games(store, sources), set[int]()
+    """The neighbours to search, at most so many: those where the net differs from what is expected, in their order,
+    without those that were `tried` (keys), which may have failed."""
+    games, seen = _games(store, sources), {*tried}
     parts: list[tuple[PositionBatch, NetValues, Ids, Ids]] = []
     for begin in range(0, len(sources.ids), _SOURCES_AT_ONCE):
         if stop.asked():
