@@ -154,6 +154,14 @@ def test_a_stopped_run_ends_as_if_never_stopped(archive: Path, tmp_path: Path) -
     assert dump(tmp_path / "a.db") == dump(tmp_path / "whole.db")
 
 
+def test_a_stopped_run_gives_no_rate(archive: Path, tmp_path: Path) -> None:
+    """The audits come last: without them every position would count as doubtful."""
+    oracle = KeyOracle(answer=answer, nodes=NODES)
+    stopped = mine_by_key(archive, tmp_path / "a.db", oracle=oracle, options=replace(OPTIONS, limit=200))
+    assert stopped.left_out > 100
+    assert not any("%" in line for line in stopped.lines() if line.startswith("candidates"))
+
+
 def test_the_alpha_of_a_run_is_that_of_its_beginning(archive: Path, tmp_path: Path) -> None:
     options = replace(OPTIONS, question=Question())
     screened(archive, tmp_path / "a.db", replace(options, limit=200))

@@ -111,9 +111,17 @@ class MineSummary:
             f"scored: {self.scored:,} of {self.sampled:,}, {left_out}{self.failed:,} failed{before}; "
             f"{format_duration(self.seconds)}{speed}",
             f"deep Q from: {self.alpha.source(self.q_from)}",
-            f"candidates at {self.threshold:g}: {self.candidates}",
-            *(f"beside the games ({kind}): {rate}" for kind, rate in self.beside.items()),
+            *self._rate_lines(),
             *self._next(),
+        ]
+
+    def _rate_lines(self) -> list[str]:
+        at = f"candidates at {self.threshold:g}"
+        if self.state != "finished" and self.left_out:  # the audits that stand for these come last
+            return [f"{at}: {self.candidates.count:,} so far; how often there is one, a finished run says"]
+        return [
+            f"{at}: {self.candidates}",
+            *(f"beside the games ({kind}): {rate}" for kind, rate in self.beside.items()),
         ]
 
     def _next(self) -> list[str]:
