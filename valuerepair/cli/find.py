@@ -96,9 +96,9 @@ def mine(archives: tuple[str, ...], db: str, threshold: float | None, **options:
 def confirm(db: str, question: vr.Question | vr.Worst, deep: str | None, limit: int | None) -> None:
     """Look again at the candidates, and report who was right: the search, the net, or neither for certain.
 
-    Each candidate, the largest disagreement first, is searched deeper. The search was right if the second look is in
-    its third of the way from the net's Q to its own, the net if it is in the net's third (docs/methods.md). Stop at any
-    time with Ctrl-C; the same command continues.
+    Each candidate in games, the largest disagreement first, is searched deeper. The search was right if the second look
+    is in its third of the way from the net's Q to its own, the net if it is in the net's third (docs/methods.md). Stop
+    at any time with Ctrl-C; the same command continues.
 
     \b
     Example:

@@ -186,6 +186,8 @@ def audit(
     """Searches the audits that are missing, and has audits stand for all that was left out; adds to what was `done`."""
     missing = [*audits_to_come(store, judge_id, screening.judge_id)]
     positions = store.positions(missing)
+    if progress.total is not None:
+        progress.set_total(progress.total + len(missing))
     # Any weight above 1 marks an audit until all are weighed.
     tasks = (Task(number, positions[i], weight=2.0) for i, number in enumerate(missing))
     audits = search(store, run, judge, judge_id, tasks, progress)
