@@ -36,6 +36,7 @@ def columns(
     """
     names = ("position_id", *names)
     with store.snapshot():
+        screened = screened and judge_of(store, pair[1]).short_id is not None
         state = (store.connection.execute("PRAGMA data_version").fetchone()[0], store.connection.total_changes)
         if store.cache.get("state") != state:
             store.cache = {"state": state}
