@@ -81,11 +81,12 @@ class Expanded:
         """The summary for a terminal, with what to do next."""
         done, threshold = self.done, self.question.threshold
         speed = f", {format_rate(done.nodes / done.seconds)}" if done.nodes and done.seconds else ""
+        enough = "; a larger --positions goes on" if self.state == "limited" else ""
         return [
             f"{self.net} against {self.judge}, {self.alpha.source(self.question.q_from)}",
             f"around {quantity(self.candidates, 'candidate')} at {threshold:g}: {done.searched:,} positions searched, "
             f"{self.workers} at once, {done.failed:,} failed; {format_duration(done.seconds)}{speed}",
-            f"neighbours: {self.searched:,} searched so far, {self.found:,} of them candidates",
+            f"neighbours: {self.searched:,} searched so far, {self.found:,} of them candidates{enough}",
             "",
             self._next(),
         ]
