@@ -164,7 +164,9 @@ def write_chunks(
         return _store_chunks(folder, store or DEFAULT_PATH, net, question, policy, result, quiet)
     if hold_chunks(paths):
         if policy is not None or net is not None:
-            raise UsageError(f"--{'net' if policy is None else 'policy'}: training chunks keep their policies and planes")
+            raise UsageError(
+                f"--{'net' if policy is None else 'policy'}: training chunks keep their policies and planes"
+            )
         return _rescored(paths, folder, store or DEFAULT_PATH, question, result, quiet)
     if result == "judge":
         raise UsageError("--result judge: chunks of games have the games' results")
