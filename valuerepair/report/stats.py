@@ -220,6 +220,12 @@ def stats_lines(figures: dict[str, Any]) -> list[str]:
     sentence = headline(figures)
     few_drawn = _at_threshold(figures["scored"])["few_drawn"] if sentence else None
     why_loose = [f"  ({loose_bound_words(few_drawn)})"] if few_drawn else []  # on the interval's upper bound
+    screening = (figures["scored"] or {}).get("screening")
+    if screening and screening["left_out"] and not screening["audits"]:
+        sentence = (
+            f"screening is not finished: {screening['left_out']:,} positions were left out, and none of them audited, "
+            "so that rates count the doubtful ones alone; run the same vr mine again"
+        )
     lines = [
         *([sentence, *why_loose, ""] if sentence else []),
         f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "
