@@ -18,7 +18,7 @@ from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.origins import OriginGame, Origins
 from valuerepair.chess.positions import Position, PositionBatch, encode_move
 from valuerepair.mining.again import search_again
-from valuerepair.mining.search import Searched
+from valuerepair.mining.search import SearchCounts
 from valuerepair.nets.net import NetValues
 from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.progress import Progress
@@ -98,7 +98,7 @@ def by_length(position: Position) -> DeepOutcome:
     return DeepResult(cp=len(" ".join(position.moves)) % 300 - 150, nodes=10_000, depth=9, best_move=best, pv=(best,))
 
 
-def look_again(path: Path, judge: SecondOracle, *, threshold: float = 0.55, limit: int | None = None) -> Searched:
+def look_again(path: Path, judge: SecondOracle, *, threshold: float = 0.55, limit: int | None = None) -> SearchCounts:
     """Looks again at the candidates of a store."""
     with Store.open(path, write=True) as store, judge:
         ids = view.candidates(store, Question(threshold=threshold))["position_id"].to_numpy()[:limit]

@@ -29,7 +29,7 @@ from valuerepair.store.parts import Split
 from valuerepair.store.store import Store
 from valuerepair.training.judged import held_out_keys
 from valuerepair.training.records import ChunkWriter, RecordFacts, game_records
-from valuerepair.training.selfplay import HeldOut, SelfplayOptions
+from valuerepair.training.selfplay import HeldOutCut, SelfplayOptions
 
 ROOKS = "4k3/r7/8/8/8/8/R6P/4K3 w - - 0 1"
 
@@ -66,7 +66,7 @@ def scripted(start: str, moves: str, book: int) -> GameRecord:
 
 
 def written(folder: Path, game: GameRecord, held: Split, keys: Keys = NO_KEYS) -> Path:
-    path = ChunkWriter(folder, RecordFacts(), free=HeldOut(held, keys).free).write(game)
+    path = ChunkWriter(folder, RecordFacts(), free=HeldOutCut(held, keys).free).write(game)
     assert path is not None
     return path
 
@@ -120,7 +120,7 @@ def test_lc0s_own_file_is_cut_before_it_has_its_name(
     made.write_bytes(gzip.compress(records.tobytes()))
     chunks = Lc0Chunks(tmp_path)
     chunks.path(game.number).write_bytes(b"of a run that was killed")
-    chunks.cut = HeldOut(split(openings=[opening]), NO_KEYS).cut
+    chunks.cut = HeldOutCut(split(openings=[opening]), NO_KEYS).cut
     named: list[bytes] = []
     monkeypatch.setattr(os, "replace", lambda source, target: named.append(records_of(source)))
     chunks.keep(game, made)

@@ -43,7 +43,7 @@ def default_archive() -> Path:
 
 
 def make(path: str | Path, positions: int, archives: Sequence[str | Path] = (), seed: int = 0) -> None:
-    """Makes a store of so many scored positions, and a fifth more with a short search only, where none is yet."""
+    """Makes a store, if there is none yet: `positions` are scored, and a fifth more have a short search only."""
     dice = np.random.default_rng(seed)
     names = [str(archive) for archive in archives] or [str(default_archive())]
     total = positions + int(positions * SHORT)

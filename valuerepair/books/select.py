@@ -77,6 +77,7 @@ class HeldOut(NamedTuple):
     def of(store: Store) -> HeldOut:
         """All of it, whether or not they are candidates."""
         split = split_of(store)
+        # SQLite finds the index on parts by the first condition.
         query = f"SELECT fen FROM positions WHERE part <> '{TRAIN}' AND part IN ('{GAMES}', '{FAMILIES}')"
         held_fens = [row[0] for row in store.connection.execute(query)]
         held_keys = keys(parse_fens(held_fens)).tolist()

@@ -89,11 +89,6 @@ def family(eco: str) -> str:
     return _families().get(eco, UNKNOWN)
 
 
-def all_families() -> frozenset[str]:
-    """All results of `family` except `UNKNOWN`."""
-    return frozenset(_families().values())
-
-
 def named_positions() -> list[tuple[str, str, tuple[str, ...]]]:
     """(ECO code, name, moves in UCI) of every named position."""
     packed = resources.files("valuerepair.chess").joinpath("openings.tsv.zst").read_bytes()

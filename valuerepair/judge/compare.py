@@ -436,10 +436,10 @@ def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -
     frames = [frame.set_index("position_id") for frame in frames]
     common = reduce(lambda index, other: index.intersection(other), (frame.index for frame in frames))
     of_first = frames[0].loc[common]
-    kept = (of_first["kind"] != NEIGHBOUR).to_numpy()
+    is_compared = (of_first["kind"] != NEIGHBOUR).to_numpy()
     if (parts := PARTS[oracle.part]) is not None:
-        kept = kept & of_first["part"].isin(parts).to_numpy()
-    usable = common[kept & of_first["disagreement"].notna().to_numpy()]
+        is_compared = is_compared & of_first["part"].isin(parts).to_numpy()
+    usable = common[is_compared & of_first["disagreement"].notna().to_numpy()]
     of_first = frames[0].loc[usable]
     net_q, disagreement = (
         np.stack([frame.loc[usable, name].to_numpy(np.float64) for frame in frames])
@@ -454,7 +454,7 @@ def _read(store: Store, questions: Sequence[Question], oracle: ComparedOracle) -
         disagreement,
         of_first["kind"].to_numpy(object),
     )
-    return scores, int(kept.sum()) - len(usable)
+    return scores, int(is_compared.sum()) - len(usable)
 
 
 def _nothing_common(store: Store, names: Sequence[str], oracle: ComparedOracle, without_q: int, q_from: QFrom) -> str:

@@ -5,12 +5,11 @@ Parameters that lc0 does not have are off unless set: `q_scale`, `certainty`, `l
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from valuerepair.errors import UsageError, nearest
+from valuerepair.errors import UsageError, finite, nearest
 
 _MOST = 2**31 - 1
 
@@ -175,13 +174,7 @@ def _parsed(name: str, text: str, where: str) -> object:
             raise UsageError(f"{where}must be a whole number")
         return int(text)
     if value_type is float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise UsageError(f"{where}must be a number")
-        return number
+        return finite(text, where.removesuffix(": "))
     return text
 
 

@@ -17,7 +17,7 @@ from valuerepair.chess import values
 from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.mining import verdict
 from valuerepair.mining.judges import open_deeper
-from valuerepair.mining.search import Searched, Task, search
+from valuerepair.mining.search import SearchCounts, Task, search
 from valuerepair.mining.summary import NOT_DONE, next_command
 from valuerepair.oracles.oracle import Judge
 from valuerepair.progress import Progress
@@ -41,7 +41,7 @@ _RESOLVED = (verdict.NET_RIGHT, verdict.SEARCH_RIGHT)
 
 def search_again(
     store: Store, first: StoredJudge, judge: Judge, ids: Ids, progress: Progress, command: str = ""
-) -> Searched:
+) -> SearchCounts:
     """Has a judge search the positions `ids` [n], in this order, that it has no value of, after `first` did.
 
     The same call resumes, however it ended; a failure is tried again. Raises ValueRepairError if the judge is broken.
@@ -85,7 +85,7 @@ class Confirmed:
     judge: str
     alpha: values.Alpha
     q_from: str
-    done: Searched
+    done: SearchCounts
     workers: int
     verdicts: dict[str, Any]
     cases: list[dict[str, Any]]

@@ -20,7 +20,7 @@ from valuerepair.errors import UsageError, ValueRepairError, check_least
 from valuerepair.mining.feed import Feed, Reader
 from valuerepair.mining.off_game import lines_of
 from valuerepair.mining.screening import MARGIN, Screening, audits_to_come, short_nodes
-from valuerepair.mining.search import Searched, Task, search
+from valuerepair.mining.search import SearchCounts, Task, search
 from valuerepair.mining.summary import MineSummary, nothing_sampled, summary
 from valuerepair.nets.net import Evaluator, NetFacts
 from valuerepair.oracles.oracle import DeepOutcome, Judge
@@ -181,7 +181,7 @@ def _screening(store: Store, pair: tuple[int, int], judge: Judge, options: MineO
 
 
 def audit(
-    store: Store, run: Run, judge: Judge, judge_id: int, screening: Screening, done: Searched, progress: Progress
+    store: Store, run: Run, judge: Judge, judge_id: int, screening: Screening, done: SearchCounts, progress: Progress
 ) -> None:
     """Searches the audits that are missing, and has audits stand for all that was left out; adds to what was `done`."""
     missing = [*audits_to_come(store, judge_id, screening.judge_id)]

@@ -30,7 +30,7 @@ from valuerepair.chess.origins import NEIGHBOUR, Origins
 from valuerepair.chess.positions import PositionBatch, decode_move, encode_move, joined
 from valuerepair.chess.reached import boards_after
 from valuerepair.errors import ValueRepairError, check_least
-from valuerepair.mining.search import Searched, Task, search
+from valuerepair.mining.search import SearchCounts, Task, search
 from valuerepair.mining.summary import NOT_DONE, next_command
 from valuerepair.nets.net import Evaluator, NetValues
 from valuerepair.oracles.oracle import Judge
@@ -74,7 +74,7 @@ class Expanded:
     candidates: int
     searched: int
     found: int
-    done: Searched
+    done: SearchCounts
     workers: int
 
     def lines(self) -> list[str]:
@@ -120,7 +120,7 @@ def expand(
     named = replace(question, net=net.identity.key, oracle=judge.identity.digest)
     alpha = alpha_of(store, pair, question.alpha)
     asked, bar = replace(named, alpha=alpha.value, beside=True), progress or Progress("expanding", quiet=True)
-    start, total, tried = _sources(store, asked, 0), Searched(), set[int]()
+    start, total, tried = _sources(store, asked, 0), SearchCounts(), set[int]()
     if not len(start.ids):
         raise ValueRepairError(
             f"{store.path}: no candidates for training at {question.threshold:g} to start from; mine more, or lower "
@@ -162,8 +162,8 @@ def expand(
     )
 
 
-def _sum(first: Searched, second: Searched) -> Searched:
-    return Searched(
+def _sum(first: SearchCounts, second: SearchCounts) -> SearchCounts:
+    return SearchCounts(
         first.searched + second.searched,
         first.failed + second.failed,
         first.nodes + second.nodes,

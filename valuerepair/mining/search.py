@@ -39,7 +39,7 @@ class Task(NamedTuple):
 
 
 @dataclass(slots=True)
-class Searched:
+class SearchCounts:
     """What a loop did: full searches that ended well, failures, nodes of all searches, seconds; and whether it was
     stopped by a signal."""
 
@@ -61,7 +61,7 @@ def search(
     *,
     screening: Screening | None = None,
     events: SimpleQueue[Any] | None = None,
-) -> Searched:
+) -> SearchCounts:
     """Has the judge search positions, and stores each value as it comes; commits once a second.
 
     `tasks` gives None when no task is ready yet; whoever makes one ready puts None into `events`. With `screening` a
@@ -69,7 +69,7 @@ def search(
     After a signal (`stop.asked`) it returns at once; the searches in flight are abandoned when the judge is closed.
     Raises ValueRepairError if the judge has never succeeded, and what `tasks` raises.
     """
-    done = Searched()
+    done = SearchCounts()
     events = events or SimpleQueue()
     pending: dict[Future[Any], Task] = {}
     started = time.monotonic()
@@ -139,7 +139,7 @@ def search(
     return done
 
 
-def hopeless(judge: Judge, done: Searched) -> ValueRepairError:
+def hopeless(judge: Judge, done: SearchCounts) -> ValueRepairError:
     """The error of a judge that fails on everything."""
     return ValueRepairError(
         f"the deep search ({judge.identity.label}) failed on each of the {done.failed} positions it was given; "

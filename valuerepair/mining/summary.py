@@ -16,7 +16,7 @@ from valuerepair.chess.values import Alpha
 from valuerepair.engines.kinds import kind_of
 from valuerepair.mining.feed import Feed, Reader
 from valuerepair.mining.remarks import of_recorded, turned
-from valuerepair.mining.search import Searched
+from valuerepair.mining.search import SearchCounts
 from valuerepair.nets.net import NetFacts
 from valuerepair.oracles.oracle import Judge
 from valuerepair.question import Question, is_candidate
@@ -146,7 +146,7 @@ def summary(
     question: Question,
     reader: Reader,
     feed: Feed,
-    done: Searched,
+    done: SearchCounts,
     seconds: float,
     judge: Judge,
     net: NetFacts,

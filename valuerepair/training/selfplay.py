@@ -109,7 +109,7 @@ def play_book(
                 f"{copies:,} of {games:,} games will be copies of others: the search is deterministic; "
                 "--temperature 0.5 makes them differ"
             )
-        held_out = None if split is None else HeldOut(split, held_out_keys(opened))
+        held_out = None if split is None else HeldOutCut(split, held_out_keys(opened))
         chunks = _chunks(options, source, output, held_out)
         end = play_selfplay(plan, source, output, store=opened, chunks=chunks, command=command, progress=progress)
         if held_out is not None and held_out.records:
@@ -139,7 +139,7 @@ def _locked_folder(folder: str | Path) -> Iterator[None]:
         yield
 
 
-class HeldOut:
+class HeldOutCut:
     """Finds the first position of a game that is held out: one of a held-out family of the `split`, or with its board
     key in `keys`. `left_out` counts the training records that were cut off from there on, `records` those of all games.
     """
@@ -198,7 +198,7 @@ def _source(options: SelfplayOptions, games: int, output: str | Path) -> ForestS
 
 
 def _chunks(
-    options: SelfplayOptions, source: ForestSource | Lc0Source, output: str | Path, held_out: HeldOut | None
+    options: SelfplayOptions, source: ForestSource | Lc0Source, output: str | Path, held_out: HeldOutCut | None
 ) -> Chunks | None:
     """The writer of training records for the built-in MCTS, or the object that handles those that lc0 writes."""
     if isinstance(source, Lc0Source):
