@@ -9,7 +9,7 @@ from valuerepair.arrays import Floats
 from valuerepair.chess.values import DEFAULT_ALPHA
 from valuerepair.engines.kinds import kind_of
 from valuerepair.question import Question
-from valuerepair.store.columns import both_q, columns
+from valuerepair.store.columns import both_q, columns, results
 from valuerepair.store.pairs import Pair
 from valuerepair.store.rows import JudgeIdentity
 from valuerepair.store.store import Store
@@ -58,10 +58,7 @@ def turned(store: Store, pair: Pair, question: Question, judge: JudgeIdentity) -
     games = read["game_id"]
     references = []
     if len(np.unique(games)) >= _ENOUGH_GAMES:  # positions of one game have one result
-        result = dict(store.connection.execute("SELECT id, result FROM games"))
-        of_white = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0}
-        white = np.array([of_white.get(result[number] or "", np.nan) for number in games.tolist()])
-        references.append(("the results of the games", np.where(read["side_code"] == 0, white, -white)))
+        references.append(("the results of the games", results(store, pair, screened=True)))
     if judge.options.get("kind") != CHUNKS:  # there the net's value is a part of the record
         references.append(("the net", net_q))
     for name, reference in references:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from valuerepair.arrays import Floats
 from valuerepair.chess.values import (
     ALPHA_BOUNDS,
     AUTO_MIN_POSITIONS,
@@ -22,18 +21,14 @@ from valuerepair.chess.values import (
     slope_of,
 )
 from valuerepair.errors import ValueRepairError, check_word
-from valuerepair.play.game import Z
 from valuerepair.question import Question, is_candidate
 from valuerepair.rates import Rate, weighted
 from valuerepair.store import alpha as alphas
-from valuerepair.store import view
-from valuerepair.store.columns import both_q, columns
-from valuerepair.store.pairs import pair_of, pick
+from valuerepair.store.columns import both_q, columns, results
+from valuerepair.store.pairs import judge_of, net_label, pair_of, pick
 from valuerepair.text import finite, json_fields, table_lines
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from valuerepair.store.store import Store
 
 
@@ -111,12 +106,6 @@ def _too_few(count: int, positions: str) -> str:
     return f"not put in use: {count:,} {positions}, and a fit needs {AUTO_MIN_POSITIONS}; {more}"
 
 
-def _results(frame: pd.DataFrame) -> Floats:
-    """[n] 1, 0 or -1 for the side to move; NaN without a result, and for positions without a played move."""
-    z = frame["result"].map(Z).to_numpy(np.float64) * np.where(frame["side"] == "w", 1, -1)
-    return np.where(frame["played"].notna(), z, np.nan)
-
-
 def has_enough(store: Store, question: Question) -> bool:
     """Whether the question's net and judge have enough scores in centipawns for a fit."""
     pair = pair_of(store, question.net, question.oracle)
@@ -134,18 +123,15 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
     """
     pair = pick(store, question.net, question.oracle)
     now = alphas.alpha(store, pair)
-    names = ("net_q", "cp", "mate", "weight", "result", "side", "played", "game_id")
-    asked = replace(question, alpha=DEFAULT_ALPHA, q_from="cp", beside=False)
-    frame = view.frame(store, asked, only=names)
-    q, cp, mate, weight = (frame[name].to_numpy(np.float64) for name in ("net_q", "cp", "mate", "weight"))
-    game = frame["game_id"].to_numpy(np.int64)
+    read = columns(store, pair, ("net_q", "cp", "mate", "weight", "game_id"))
+    q, cp, mate, weight, game = (read[name] for name in ("net_q", "cp", "mate", "weight", "game_id"))
     if (other_than_0 := np.count_nonzero(np.nan_to_num(cp))) < 2:
         raise ValueRepairError(
             f"no alpha can be fitted: {np.count_nonzero(~np.isnan(cp)):,} scored positions have a centipawn score, "
             f"{other_than_0} of them other than 0; mine more positions, or give --use alpha=NUMBER"
         )
     fits: dict[FitTo, AlphaFit] = {"slope": fit_alpha(q, cp, mate, weight, game)}
-    result = _results(frame)
+    result = results(store, pair)
     with_result = int(np.count_nonzero(~(np.isnan(result) | np.isnan(cp))))
     if with_result >= AUTO_MIN_POSITIONS:
         fits["results"] = fit_alpha_to_results(result, cp, weight, game)
@@ -158,5 +144,5 @@ def alpha_table(store: Store, question: Question) -> AlphaTable:
         scored = ~np.isnan(disagreement)
         rates[name] = weighted(is_candidate(disagreement[scored], question.threshold), weight[scored], game[scored])
         slopes[name] = slope_of(q, deep_q, weight, game)
-    net, judge = frame.attrs["net"]["name"], frame.attrs["oracle"]["label"]
+    net, judge = net_label(store, pair[0]), judge_of(store, pair[1]).label
     return AlphaTable(net, judge, question.threshold, now, fits, rates, slopes, with_result)

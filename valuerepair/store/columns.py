@@ -22,7 +22,8 @@ KEYS = ("key", "game_key")  # of 64 bits, which a float cannot hold
 WORDS = ("kind", "part")
 _WDL = ("deep_w", "deep_d", "deep_l")
 _OF_Q = ("net_q", "cp", "mate", "deep_own_q")
-_SQL = {"net_best": "policy", "screened": "judge_id <> :judge"}
+_SQL = {"net_best": "policy", "screened": "judge_id <> :judge", "was_played": "played IS NOT NULL"}
+_FOR_WHITE = "CASE result WHEN '1-0' THEN 1.0 WHEN '0-1' THEN -1.0 WHEN '1/2-1/2' THEN 0.0 END"
 
 
 def columns(
@@ -94,6 +95,16 @@ def _words(store: Store, name: str, ids: Ids) -> NDArray[np.object_]:
     _, of_ids, of_rows = np.intersect1d(ids, places, assume_unique=True, return_indices=True)
     words[of_ids] = np.array([row[1] for row in rows], object)[of_rows]
     return words
+
+
+def results(store: Store, pair: Pair, *, screened: bool = False) -> Floats:
+    """float64[n]: the results of the games of the rows of `columns`, 1, 0 or -1 for the side to move; NaN where it is
+    unknown, and for positions in which no move was played."""
+    read = columns(store, pair, ("game_id", "side_code", "was_played"), screened=screened)
+    cells = store.connection.execute(f"SELECT id, {_FOR_WHITE} FROM games ORDER BY id")
+    ids, for_white = np.array(cells.fetchall(), np.float64).reshape(-1, 2).T
+    z = for_white[np.searchsorted(ids, read["game_id"])] * np.where(read["side_code"] == 0, 1, -1)
+    return np.where(read["was_played"] == 1, z, np.nan)
 
 
 def both_q(
