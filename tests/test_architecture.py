@@ -23,7 +23,7 @@ FLOORS = (
     {"store"},
     {"oracles"},
     {"mining"},
-    {"judge"},
+    {"measure"},
     {"cluster"},
     {"books"},
     {"play"},

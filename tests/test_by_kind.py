@@ -12,7 +12,7 @@ from statsmodels.api import WLS
 
 from tests.test_compare import OtherNet, add, compared, db, mined
 from valuerepair.arrays import Floats, Ids
-from valuerepair.judge.by_kind import KindRow, better_judge, rows_by_kind
+from valuerepair.measure.by_kind import KindRow, better_judge, rows_by_kind
 from valuerepair.store.store import Store
 
 __all__ = ["db", "mined"]

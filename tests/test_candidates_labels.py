@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.cli import cli
-from valuerepair.judge import labels
-from valuerepair.judge.labels import KINDS, LABELS, NAMES, labels_of, masks, names, with_labels
+from valuerepair.measure import labels
+from valuerepair.measure.labels import KINDS, LABELS, NAMES, labels_of, masks, names, with_labels
 from valuerepair.nets.net import open_net
 from valuerepair.question import Question
 from valuerepair.report import stats

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from valuerepair.judge.weights import (
+from valuerepair.measure.weights import (
     copies_by_weight,
     weights_of,
 )

@@ -19,9 +19,9 @@ from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.chess.values import Alpha
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge import compare as comparing
-from valuerepair.judge.compare import CATEGORIES, Compared
-from valuerepair.judge.compared_nets import find_nets, find_oracle, measure
+from valuerepair.measure import compare as comparing
+from valuerepair.measure.compare import CATEGORIES, Compared
+from valuerepair.measure.compared_nets import find_nets, find_oracle, measure
 from valuerepair.mining.mine import MineOptions
 from valuerepair.nets.net import NetIdentity, NetValues, open_net
 from valuerepair.nets.registry import KNOWN_NETS
@@ -238,7 +238,7 @@ def test_only_what_is_held_out_is_compared(db: Path) -> None:
 
 
 def test_values_are_computed_once_and_gone_on_with(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("valuerepair.judge.compared_nets.BATCH_ROWS", 100)
+    monkeypatch.setattr("valuerepair.measure.compared_nets.BATCH_ROWS", 100)
 
     class Interrupted(OtherNet):
         def evaluate(self, batch: PositionBatch) -> NetValues:

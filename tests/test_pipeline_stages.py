@@ -13,7 +13,7 @@ import pytest
 from tests.cli_tree import vr
 from valuerepair.cli import cli
 from valuerepair.engines.kinds import parse_spec
-from valuerepair.judge.compare import FEWEST
+from valuerepair.measure.compare import FEWEST
 from valuerepair.pipeline.settings import FEWEST_REJUDGED, HeldOutShares, Settings, Sizes, TrainSettings
 from valuerepair.pipeline.stages import Stage, stages
 

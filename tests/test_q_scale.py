@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.q_scale import QScale, for_both, q_scale_of, q_scale_of_sums
+from valuerepair.measure.q_scale import QScale, for_both, q_scale_of, q_scale_of_sums
 
 
 @settings(max_examples=50, deadline=None)

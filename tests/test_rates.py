@@ -16,8 +16,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 from tests.survey_intervals import wilson_by_games
 from valuerepair.arrays import Flags, Floats, Ids
-from valuerepair.judge.by_kind import rows_by_kind
-from valuerepair.judge.labels import label_changes
+from valuerepair.measure.by_kind import rows_by_kind
+from valuerepair.measure.labels import label_changes
 from valuerepair.rates import Rate, loose_bound_words, mean, rate_change, weighted, wilson
 
 GAMES, TRUTH = 120, 0.2

@@ -26,8 +26,8 @@ from valuerepair.chess.origins import GAME
 from valuerepair.chess.positions import Position
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError
-from valuerepair.judge import compare as comparing
-from valuerepair.judge.compare import Compared, ComparedScores, sampled
+from valuerepair.measure import compare as comparing
+from valuerepair.measure.compare import Compared, ComparedScores, sampled
 from valuerepair.mining.judges import is_deeper
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
 from valuerepair.store import view

@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 
 from valuerepair.chess.origins import GAME
 from valuerepair.chess.values import Alpha
-from valuerepair.judge.by_kind import better_judge
-from valuerepair.judge.compare import (
+from valuerepair.measure.by_kind import better_judge
+from valuerepair.measure.compare import (
     CATEGORIES,
     Compared,
     ComparedScores,
@@ -21,7 +21,7 @@ from valuerepair.judge.compare import (
     NetRate,
     Selected,
 )
-from valuerepair.judge.labels import LabelChange
+from valuerepair.measure.labels import LabelChange
 from valuerepair.rates import Interval, wilson
 from valuerepair.report import compared_plot, style
 

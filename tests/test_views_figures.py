@@ -22,7 +22,7 @@ from tests.plotted_store import QUESTION, THRESHOLD, frame_of, hajek
 from tests.survey_intervals import wilson_by_games
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.labels import labels_of, names
+from valuerepair.measure.labels import labels_of, names
 from valuerepair.rates import weighted
 from valuerepair.report import figures, style
 from valuerepair.report.results import BINS

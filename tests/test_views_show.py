@@ -22,7 +22,7 @@ from tests.cli_tree import SAMPLE
 from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.labels import labels_of, names
+from valuerepair.measure.labels import labels_of, names
 from valuerepair.mining.verdict import evidence
 from valuerepair.report.show import board_lines
 from valuerepair.store import view

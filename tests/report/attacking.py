@@ -11,7 +11,7 @@ import chess.pgn
 from tests.confirm_doubles import SecondOracle, by_length, look_again
 from tests.mining_doubles import mine_by_key
 from valuerepair.archives.options import SampleOptions
-from valuerepair.judge.labels import with_labels
+from valuerepair.measure.labels import with_labels
 from valuerepair.mining.mine import MineOptions
 from valuerepair.question import Question
 from valuerepair.report import page as page_module

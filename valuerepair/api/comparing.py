@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from valuerepair.judge.compare import Compared
-    from valuerepair.judge.compared_nets import ComparedNet, ComparedOracle
+    from valuerepair.measure.compare import Compared
+    from valuerepair.measure.compared_nets import ComparedNet, ComparedOracle
     from valuerepair.question import Question
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def compare(
     `plot` one (.png, .svg, .pdf) for the figure (`plot_compared`). Raises UsageError for an unknown net,
     ValueRepairError if there is nothing to compare.
     """
-    from valuerepair.judge.compare import compared, judged_again, wrong_positions
+    from valuerepair.measure.compare import compared, judged_again, wrong_positions
     from valuerepair.store.export import table_of
 
     net_words = paths_of(nets)
@@ -87,7 +87,7 @@ def _with_all_values(
 ) -> tuple[list[ComparedNet], ComparedOracle, Question]:
     """The nets and the judge of a comparison and the resolved question, after the store has all values of the nets that
     can be computed."""
-    from valuerepair.judge.compared_nets import find_nets, find_oracle, measure_missing
+    from valuerepair.measure.compared_nets import find_nets, find_oracle, measure_missing
 
     with opened_store(path) as opened:
         oracle = find_oracle(opened, plain(question).oracle, net_words, part)

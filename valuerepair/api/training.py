@@ -112,7 +112,7 @@ def _question_for_net(net: str, store: str | None, question: Question) -> Questi
 
 def _check_has_values(store: Store, path: str) -> None:
     """Raises UsageError for a net without values in the store."""
-    from valuerepair.judge.compared_nets import measuring_command
+    from valuerepair.measure.compared_nets import measuring_command
 
     pick(store)  # raises for an empty store, which lacks more than this net
     try:

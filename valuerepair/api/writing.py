@@ -143,12 +143,12 @@ def export(
     as lines of EPD. The file appears whole or not at all; without a path, JSON lines go to standard output. The table
     has all positions scored by the `question`'s net and judge, or its candidates alone, the largest disagreement first;
     with a `part` only those of ``train``, ``games``, ``families``, or ``held-out``, which is both. A column
-    ``disagreement_weight`` has the soft weight of each position (`judge.weights.weights_of`). Returns the number of
+    ``disagreement_weight`` has the soft weight of each position (`measure.weights.weights_of`). Returns the number of
     rows. Raises UsageError and ValueRepairError.
     """
     from valuerepair.books.write import candidate_epd
-    from valuerepair.judge.labels import with_labels
-    from valuerepair.judge.weights import weights_of
+    from valuerepair.measure.labels import with_labels
+    from valuerepair.measure.weights import weights_of
     from valuerepair.store.export import format_of, write_stream
     from valuerepair.store.parts import FAMILIES, GAMES, HELD_OUT, TRAIN
     from valuerepair.store.view import candidates, frame

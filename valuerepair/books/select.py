@@ -24,8 +24,8 @@ from valuerepair.chess.openings import material_family
 from valuerepair.chess.positions import encode_lines, encode_moves, ply_of
 from valuerepair.chess.reached import boards_after
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.judge.labels import KINDS, NAMES, labels_of, names
-from valuerepair.judge.weights import weights_of
+from valuerepair.measure.labels import KINDS, NAMES, labels_of, names
+from valuerepair.measure.weights import weights_of
 from valuerepair.mining.verdict import SEARCH_RIGHT, evidence
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
 from valuerepair.store.parts import FAMILIES, GAMES, TRAIN, seeded_hash, split_of

@@ -45,7 +45,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "doctor": "Report what is installed and works; with FILES: check stores, books and nets.",
     },
 }
-MODULES = dict(zip(COMMANDS, ("repair", "find", "look", "train", "judge", "machine"), strict=True))
+MODULES = dict(zip(COMMANDS, ("repair", "find", "look", "train", "measure", "machine"), strict=True))
 CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 110,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from valuerepair.chess.origins import GAME
 from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.files import read_json, written_whole
-from valuerepair.judge.by_kind import WORDS
+from valuerepair.measure.by_kind import WORDS
 from valuerepair.pipeline.run import Repair
 from valuerepair.pipeline.stages import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, STORE
 from valuerepair.play.elo import MatchScore
@@ -62,14 +62,14 @@ class NetComparison:
 
     @property
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """A row for each kind of position; see `judge.by_kind.KindRow`."""
+        """A row for each kind of position; see `measure.by_kind.KindRow`."""
         rows: Sequence[Mapping[str, Any]] = self.figures["by_kind"]
         return rows
 
     @property
     def candidates(self) -> Mapping[str, Any]:
         """The candidates among positions of games at the default threshold, each net's Q scaled; see
-        `judge.by_kind.CandidatesAt`."""
+        `measure.by_kind.CandidatesAt`."""
         of_games = next(row for row in self.rows if row["kind"] == GAME)
         at: Mapping[str, Any] = next(each for each in of_games["candidates"] if each["threshold"] == DEFAULT_THRESHOLD)
         return at

@@ -24,7 +24,7 @@ from valuerepair.archives.open import find_sources
 from valuerepair.engines.kinds import kind_of, parse_spec
 from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import HeldError, claimed, written_whole
-from valuerepair.judge.q_scale import for_both
+from valuerepair.measure.q_scale import for_both
 from valuerepair.nets.registry import locate
 from valuerepair.pipeline.settings import FILE, Settings, Sizes, default_deep, default_test_deep, differing, read, write
 from valuerepair.pipeline.stages import PAGE, Q_SCALES, REPAIRED, STORE, Stage, stages

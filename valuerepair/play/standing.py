@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.judge.q_scale import QScale, q_scale_of_sums
+from valuerepair.measure.q_scale import QScale, q_scale_of_sums
 from valuerepair.play.breadth import Breadth
 from valuerepair.play.elo import (
     FEWEST,

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from valuerepair.chess import values
-from valuerepair.judge.compare import CATEGORIES, Compared, Comparison, categories
-from valuerepair.judge.labels import shown_labels
+from valuerepair.measure.compare import CATEGORIES, Compared, Comparison, categories
+from valuerepair.measure.labels import shown_labels
 from valuerepair.report import style
 from valuerepair.report.scatter import point_of
 

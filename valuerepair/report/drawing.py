@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.weights import copies_by_weight
+from valuerepair.measure.weights import copies_by_weight
 from valuerepair.question import is_candidate, no_deep_score
 from valuerepair.rates import Rate, weighted
 from valuerepair.text import printable
@@ -140,7 +140,7 @@ def copied(weights: Floats) -> NDArray[np.int64]:
     """[n] the number of copies of each row, for rows in the order of x.
 
     Whole weights (up to a million in all) are used unchanged. Others are multiplied first, and rounded along the
-    cumulative sum (`judge.weights.copies_by_weight`), so that any range of x has its weight to within one copy.
+    cumulative sum (`measure.weights.copies_by_weight`), so that any range of x has its weight to within one copy.
     """
     total = float(weights.sum())
     if total > _MOST_COPIES:

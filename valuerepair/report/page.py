@@ -24,8 +24,8 @@ from valuerepair.chess.positions import PHASES, STARTPOS_FEN, encode_lines, enco
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.judge.labels import LABELS, NAMES, labels_of, masks
-from valuerepair.judge.weights import copies_by_weight
+from valuerepair.measure.labels import LABELS, NAMES, labels_of, masks
+from valuerepair.measure.weights import copies_by_weight
 from valuerepair.mining.verdict import VERDICTS, evidence
 from valuerepair.question import Question, is_candidate, no_deep_score
 from valuerepair.report import static_page, stats

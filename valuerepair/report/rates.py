@@ -81,7 +81,7 @@ def _rate(rows: Scored, wrong: Flags, members: Flags) -> Rate:
 
 def _labels(store: Store, question: Question) -> list[tuple[str, Rate]]:
     """The share of the candidates that have each label; only candidates have any, so texts are read for them alone."""
-    from valuerepair.judge.labels import labels_of
+    from valuerepair.measure.labels import labels_of
     from valuerepair.report.stats import label_figures
 
     candidates = view.candidates(store, question)

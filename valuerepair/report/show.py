@@ -18,7 +18,7 @@ from valuerepair.chess.positions import PHASES, Position, decode_moves
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.judge.labels import KINDS
+from valuerepair.measure.labels import KINDS
 from valuerepair.nets.policy import BEST_MOVES
 from valuerepair.question import Question, is_candidate
 from valuerepair.report.boards import board_svg, legal_move
@@ -235,7 +235,7 @@ def _judged(
     """Labels, opening and verdict, computed as for all candidates: from a frame of one row with these attrs."""
     import pandas as pd
 
-    from valuerepair.judge.labels import labels_of, names
+    from valuerepair.measure.labels import labels_of, names
     from valuerepair.mining.verdict import evidence
 
     cells = {name: row.get(name) for name in view.COLUMNS}

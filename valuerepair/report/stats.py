@@ -14,7 +14,7 @@ from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
-from valuerepair.judge.labels import KINDS, NAMES, OF_POLICY, labels_of, masks, names
+from valuerepair.measure.labels import KINDS, NAMES, OF_POLICY, labels_of, masks, names
 from valuerepair.mining import verdict
 from valuerepair.mining.screening import screened_of
 from valuerepair.question import Question, is_candidate

@@ -22,7 +22,7 @@ from valuerepair.chess.origins import GAME, NEIGHBOUR
 from valuerepair.chess.positions import cuts_of
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.errors import ValueRepairError
-from valuerepair.judge.weights import weights_of
+from valuerepair.measure.weights import weights_of
 from valuerepair.store.store import Store
 from valuerepair.training.chunk_files import (
     BrokenChunk,
@@ -284,7 +284,7 @@ class StoreSource:
 def value_weights(disagreement: Floats, threshold: float, share: float) -> Floats:
     """[n] factors of the value losses, with a mean of 1: the `share` of each follows the position's disagreement.
 
-    That part is in proportion to its soft weight (`judge.weights.weights_of`), the column `disagreement_weight` of an
+    That part is in proportion to its soft weight (`measure.weights.weights_of`), the column `disagreement_weight` of an
     export; the rest, all of it with a share of 0, is the same for all positions.
     """
     soft = weights_of(disagreement, threshold)

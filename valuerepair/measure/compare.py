@@ -18,9 +18,9 @@ from valuerepair.arrays import Flags, Floats, Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, NEIGHBOUR
 from valuerepair.errors import ValueRepairError, check_least
-from valuerepair.judge.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
-from valuerepair.judge.compared_nets import PARTS, TOGETHER, ComparedNet, ComparedOracle
-from valuerepair.judge.labels import (
+from valuerepair.measure.by_kind import BetterJudge, KindRow, better_judge, kind_lines, rows_by_kind
+from valuerepair.measure.compared_nets import PARTS, TOGETHER, ComparedNet, ComparedOracle
+from valuerepair.measure.labels import (
     OF_POLICY,
     LabelChange,
     Labels,
@@ -30,7 +30,7 @@ from valuerepair.judge.labels import (
     names,
     shown_labels,
 )
-from valuerepair.judge.q_scale import QScale, q_scale_of
+from valuerepair.measure.q_scale import QScale, q_scale_of
 from valuerepair.mining.again import search_again
 from valuerepair.mining.judges import open_deeper
 from valuerepair.mining.summary import NOT_DONE
@@ -92,7 +92,7 @@ class ComparedScores:
 class NetRate:
     """A net on all positions compared: its candidates, its mean |disagreement|, and the standard deviation of its Q.
 
-    If a net's Q is spread more widely, the same settings search it more narrowly; see `judge.q_scale`.
+    If a net's Q is spread more widely, the same settings search it more narrowly; see `measure.q_scale`.
     """
 
     name: str
