@@ -45,12 +45,6 @@ def test_blindness_by_prior_and_rank() -> None:
     assert labels.blindness(p, rank, full).tolist() == words
 
 
-def test_mates_that_the_net_sees_are_not_missed() -> None:
-    mate = np.array([3, 3, -2, -2, 0, np.nan])
-    net_q = np.array([0.49, 0.9, 0.2, -0.9, 0.1, 0.0])
-    assert labels.missed_mate(mate, net_q).tolist() == [True, False, True, False, True, False]
-
-
 def test_masks_say_what_names_say() -> None:
     every = list(
         product(
@@ -60,7 +54,7 @@ def test_masks_say_what_names_say() -> None:
             ("opening", "middlegame", "endgame"),
         )
     )
-    columns = ("sign", "blind", "missed_mate", "in_check", "forced", "phase")
+    columns = ("sign", "blind", "tactical", "in_check", "forced", "phase")
     assert set(columns) == {label.column for label in LABELS}, "a new column belongs into this table"
     assert len(LABELS) <= 32  # the page keeps them as bits
     table = pd.DataFrame(
@@ -87,12 +81,42 @@ def test_labels_of_real_positions_are_python_chess_s(db: Path) -> None:
         assert (row["in_check"], row["forced"]) == (board.is_check(), board.legal_moves.count() == 1)
         if row["forced"]:
             assert (row["judge_move_p"], row["blind"]) == (pytest.approx(1), "value")
-        if row["missed_mate"]:
-            assert not np.isnan(row["mate"])
+        best = row["deep_best"] and chess.Move.from_uci(row["deep_best"])
+        assert row["tactical"] == bool(best and (board.is_capture(best) or board.gives_check(best)))
         if row["mate"] == 1:
             board.push_uci(row["deep_best"])
             assert board.is_checkmate()
     assert joined["in_check"].sum() > joined["forced"].sum() > 0
+    assert 100 < joined["tactical"].sum() < len(joined) - 100
+
+
+def test_a_move_is_tactical_as_python_chess_says(tmp_path: Path) -> None:
+    """Every legal move in positions of random games and in four with castling, promotion and en passant with check; and
+    what is no legal move."""
+    mine_by_key(random_games(tmp_path / "random.pgn", 20), tmp_path / "key.db")
+    special = [
+        "r3k3/1P6/8/8/8/8/8/4K2R w K - 0 1",
+        "5k2/8/8/8/8/8/8/4K2R w K - 0 1",  # castling gives check
+        "8/8/8/1k1pP3/8/8/8/4K2B w - d6 0 1",
+        "8/8/8/R2pP2k/8/8/8/4K3 w - d6 0 1",  # en passant uncovers a check
+    ]
+    with Store.open(tmp_path / "key.db") as store:
+        frame = view.frame(store).head(150)
+        fens = [*frame["fen"], *special]
+        moves = [
+            (fen, move) for fen in fens for move in [*map(chess.Move.uci, chess.Board(fen).legal_moves), "a1a8", None]
+        ]
+        rows = frame.iloc[[0] * len(moves)].assign(
+            fen=[fen for fen, _ in moves], deep_best=pd.Series([move for _, move in moves], dtype=object).to_numpy()
+        )
+        rows.attrs.update(frame.attrs)
+        labelled = labels_of(store, rows.reset_index(drop=True))
+
+    def is_tactical(fen: str, words: str | None) -> bool:
+        board, move = chess.Board(fen), chess.Move.from_uci(words or "0000")
+        return move in board.legal_moves and (board.is_capture(move) or board.gives_check(move))
+
+    assert labelled["tactical"].tolist() == [is_tactical(*move) for move in moves]
 
 
 def test_priors_and_ranks_are_the_nets(db: Path, any_maia: Path) -> None:

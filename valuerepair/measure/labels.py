@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.arrays import Floats, Ids
-from valuerepair.chess.board import in_check, legal_moves, parse_fens
+from valuerepair.arrays import Flags, Floats, Ids, Moves
+from valuerepair.chess.board import in_check, legal_moves, parse_fens, piece_counts, replay
 from valuerepair.chess.openings import family, first_moves, material_family, openings_of
 from valuerepair.chess.positions import encode_moves
+from valuerepair.chess.rows import Boards
 from valuerepair.nets.policy import BEST_MOVES
 from valuerepair.rates import Interval, rate_change
 from valuerepair.store.rows import POLICY
@@ -32,12 +33,10 @@ Labels: TypeAlias = Mapping[int, frozenset[str]]  # of candidates, by position_i
 # second early.
 POLICY_BLIND = 0.01
 VALUE_BLIND = 0.1
-# A mate is missed if the net's Q, for the side that mates, is below this, an expected score of three quarters.
-MATE_MISSED = 0.5
 
 
 class Label(NamedTuple):
-    """A label: a row of `labels_of` has it if its cell in `column` is `value`, or without a `value` is not empty.
+    """A label: a row of `labels_of` has it if its cell in `column` is `value`, or without a `value` is true.
 
     `of_policy`: the label is known only for rows where the net's policy is.
     """
@@ -47,7 +46,7 @@ class Label(NamedTuple):
     value: str | None = None
     of_policy: bool = False
 
-    def holds(self, column: Texts) -> NDArray[np.bool_]:
+    def holds(self, column: Texts) -> Flags:
         """[n] which rows have the label, by the cells of its column."""
         return np.asarray(column.astype(np.bool_) if self.value is None else column == self.value, np.bool_)
 
@@ -59,7 +58,7 @@ LABELS = (
     Label("value-blind", "blind", "value", of_policy=True),
     Label("partly-blind", "blind", "partly", of_policy=True),
     Label("policy-blind", "blind", "policy", of_policy=True),
-    Label("missed-mate", "missed_mate"),
+    Label("tactical", "tactical"),
     Label("in-check", "in_check"),
     Label("forced", "forced"),
     Label("opening", "phase", "opening"),
@@ -79,7 +78,7 @@ def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     |------------------------------------|-------|--------------------------------------------------------------------|
     | sign                               | word  | `sign`                                                             |
     | blind                              | word  | `blindness`                                                        |
-    | missed_mate                        | bool  | `missed_mate`                                                      |
+    | tactical                           | bool  | the judge's best move captures or gives check                      |
     | in_check, forced                   | bool  | in check; one legal move only                                      |
     | phase                              | word  | as in the frame                                                    |
     | material_family                    | word  | `openings.material_family`                                         |
@@ -90,18 +89,18 @@ def labels_of(store: Store, frame: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
-    boards = parse_fens(frame["fen"].tolist())
+    boards, judge_moves = parse_fens(frame["fen"].tolist()), _encoded(frame["deep_best"])
+    legal, offsets = legal_moves(boards)
     openings = openings_of(
         _eco_headers(store, frame), frame["start_fen"].tolist(), first_moves(frame["moves"].tolist())
     )
-    policies = Policies.of(store, frame)
-    p, rank = policies.of_moves(frame["deep_best"].tolist())
+    p, rank, has_all_eight = _priors(store, frame, judge_moves)
     columns: dict[str, NDArray[Any]] = {
         "sign": sign(frame["disagreement"].to_numpy(np.float64)),
-        "blind": blindness(p, rank, policies.full & frame["deep_best"].notna().to_numpy()),
-        "missed_mate": missed_mate(frame["mate"].to_numpy(np.float64), frame["net_q"].to_numpy(np.float64)),
+        "blind": blindness(p, rank, has_all_eight & (judge_moves != 0)),
+        "tactical": _tactical(boards, judge_moves, legal, offsets),
         "in_check": in_check(boards),
-        "forced": np.diff(legal_moves(boards)[1]) == 1,
+        "forced": np.diff(offsets) == 1,
         "phase": np.array(frame["phase"].tolist(), object),
         "material_family": np.array([material_family(fen) for fen in frame["fen"]], object),
         "opening_family": np.array([family(opening.eco) if opening.eco else None for opening in openings], object),
@@ -136,62 +135,12 @@ def names(labels: pd.DataFrame) -> list[frozenset[str]]:
     return [frozenset(filter(None, row)) for row in zip(*columns, strict=True)]
 
 
-def masks(labels: pd.DataFrame) -> dict[str, NDArray[np.bool_]]:
+def masks(labels: pd.DataFrame) -> dict[str, Flags]:
     """[n] which rows of `labels` have each of `NAMES`: as `names`, but a column at a time."""
     return {label.name: label.holds(labels[label.column].to_numpy(object)) for label in LABELS}
 
 
-def _eco_headers(store: Store, frame: pd.DataFrame) -> list[Any]:
-    """[n] the header ECO of each row's game; None without one."""
-    query = """
-        SELECT json_extract(g.headers, '$.ECO') FROM json_each(?) j JOIN games g ON g.id = j.value ORDER BY j.key
-    """
-    return [row[0] for row in store.connection.execute(query, (json.dumps(frame["game_id"].tolist()),))]
-
-
 # -- the labels -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Policies:
-    """The best moves of a net in n positions [n, 8], the best first; 0 for a missing move, whose prior is NaN."""
-
-    moves: NDArray[np.uint16]
-    priors: NDArray[np.float32]
-
-    @staticmethod
-    def of(store: Store, frame: pd.DataFrame) -> Policies:
-        """Those of a frame's net in its positions."""
-        query = """
-            SELECT v.policy FROM json_each(:ids) j
-            LEFT JOIN net_values v ON v.net_id = (SELECT id FROM nets WHERE sha256 = :net) AND v.position_id = j.value
-            ORDER BY j.key
-        """
-        asked = {"ids": json.dumps(frame["position_id"].tolist()), "net": frame.attrs["net"]["sha256"]}
-        blobs = [row[0] or b"" for row in store.connection.execute(query, asked)]
-        missing = np.array([(0, np.nan)], POLICY)
-        cells = np.frombuffer(
-            b"".join(blob + missing.tobytes() * (BEST_MOVES - len(blob) // 6) for blob in blobs), missing.dtype
-        )
-        cells = cells.reshape(len(blobs), BEST_MOVES)
-        return Policies(cells["move"], cells["p"])
-
-    @property
-    def full(self) -> NDArray[np.bool_]:
-        """[n] where a move that is not among them has a lower prior than all of them."""
-        return np.asarray(self.moves[:, -1] != 0, np.bool_)
-
-    def of_moves(self, moves: Sequence[str | None]) -> tuple[Floats, Floats]:
-        """[n] the prior of one move (UCI) of each position, and its rank, 1 plus the number of moves with a higher
-        prior; NaN where it is not among the best moves."""
-        wanted = encode_moves([move if isinstance(move, str) else "a1a1" for move in moves])
-        is_it = (self.moves == wanted[:, None]) & (wanted != 0)[:, None]
-        p = np.where(is_it, self.priors, np.nan)
-        found = is_it.any(1)
-        prior = np.full(len(moves), np.nan)
-        prior[found] = np.nanmax(p[found], 1)
-        rank = np.where(found, 1 + (self.priors > prior[:, None]).sum(1), np.nan)
-        return prior, rank
 
 
 def sign(disagreement: Floats) -> Texts:
@@ -199,7 +148,7 @@ def sign(disagreement: Floats) -> Texts:
     return _pick((disagreement > 0, "optimistic"), (disagreement < 0, "pessimistic"))
 
 
-def blindness(p: Floats, rank: Floats, full: NDArray[np.bool_]) -> Texts:
+def blindness(p: Floats, rank: Floats, full: Flags) -> Texts:
     """Whether the net's policy knows the judge's best move, by its prior `p` and `rank` (1 is the first choice).
 
     ``value``: it is the first choice, or its prior is at least `VALUE_BLIND`: a search tries the move at once, only its
@@ -210,15 +159,55 @@ def blindness(p: Floats, rank: Floats, full: NDArray[np.bool_]) -> Texts:
     return _pick((is_tried, "value"), ((p < POLICY_BLIND) | (np.isnan(p) & full), "policy"), (~np.isnan(p), "partly"))
 
 
-def missed_mate(mate: Floats, net_q: Floats) -> NDArray[np.bool_]:
-    """[n] whether the search finds a mate, and net Q, for the side that mates, is below `MATE_MISSED`."""
-    return np.asarray((np.where(mate > 0, net_q, -net_q) < MATE_MISSED) & ~np.isnan(mate))
-
-
-def _pick(*choices: tuple[NDArray[np.bool_], str]) -> Texts:
+def _pick(*choices: tuple[Flags, str]) -> Texts:
     """[n] the word of the first condition that holds, None if no condition does."""
     conditions, words = zip(*choices, strict=True)
     return np.select(conditions, np.array(words, object), np.array(None, object))
+
+
+def _tactical(boards: Boards, moves: Moves, legal: Moves, offsets: NDArray[np.int64]) -> Flags:
+    """[n] whether a move captures or gives check; `legal` are all moves (`board.legal_moves`), others do neither."""
+    row = np.repeat(np.arange(len(boards)), np.diff(offsets))
+    has_move = np.zeros(len(boards), np.bool_)
+    has_move[row[legal == moves[row]]] = True
+    before = boards[has_move]
+    after = replay(before, moves[has_move], np.arange(len(before) + 1))
+    has_move[has_move] = in_check(after) | (piece_counts(after) < piece_counts(before))
+    return has_move
+
+
+def _encoded(moves: pd.Series[Any]) -> Moves:
+    """[n] moves (UCI) as numbers; 0 without a move, which is a1a1."""
+    return encode_moves([move if isinstance(move, str) else "a1a1" for move in moves])
+
+
+def _priors(store: Store, frame: pd.DataFrame, wanted: Moves) -> tuple[Floats, Floats, Flags]:
+    """The net's prior of the `wanted` move [n] of each position, its rank, 1 plus the number of moves with a higher
+    prior, and whether a move without a prior (NaN) has a lower one than the eight best, which are all known."""
+    query = """
+        SELECT v.policy FROM json_each(:ids) j
+        LEFT JOIN net_values v ON v.net_id = (SELECT id FROM nets WHERE sha256 = :net) AND v.position_id = j.value
+        ORDER BY j.key
+    """
+    asked = {"ids": json.dumps(frame["position_id"].tolist()), "net": frame.attrs["net"]["sha256"]}
+    missing = np.array([(0, np.nan)] * BEST_MOVES, POLICY)
+    best = np.tile(missing, (len(frame), 1))
+    for row, (blob,) in zip(best, store.connection.execute(query, asked), strict=True):
+        known = np.frombuffer(blob or b"", POLICY)
+        row[: len(known)] = known
+    is_it = (best["move"] == wanted[:, None]) & (wanted != 0)[:, None]
+    p = np.where(is_it, best["p"], -np.inf).max(1, initial=-np.inf).astype(np.float64)
+    rank = 1.0 + (best["p"] > p[:, None]).sum(1)
+    found = is_it.any(1)
+    return np.where(found, p, np.nan), np.where(found, rank, np.nan), np.asarray(best["move"][:, -1] != 0)
+
+
+def _eco_headers(store: Store, frame: pd.DataFrame) -> list[Any]:
+    """[n] the header ECO of each row's game; None without one."""
+    query = """
+        SELECT json_extract(g.headers, '$.ECO') FROM json_each(?) j JOIN games g ON g.id = j.value ORDER BY j.key
+    """
+    return [row[0] for row in store.connection.execute(query, (json.dumps(frame["game_id"].tolist()),))]
 
 
 # Of the changes by another net: labels with fewer candidates of both nets together are not printed; JSON has all.
