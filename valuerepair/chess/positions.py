@@ -224,10 +224,8 @@ def piece_counts(men: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 def phases(men: NDArray[np.uint8]) -> NDArray[np.int64]:
     """[n] indices into `PHASES` for the [n, 8, 8] boards, by lichess's rule (scalachess, `Divider`) for one board."""
-    white = (men >= ord("A")) & (men <= ord("Z"))
-    black = men >= ord("a")
-    pieces = (white | black) & ~np.isin(men, np.frombuffer(b"KkPp", np.uint8))
-    majors_and_minors = pieces.sum((1, 2))
+    white, black, kinds = (men >= ord("A")) & (men <= ord("Z")), men >= ord("a"), men | 32
+    majors_and_minors = ((white | black) & (kinds != ord("k")) & (kinds != ord("p"))).sum((1, 2))
     sparse = (white[:, 0].sum(1) < 4) | (black[:, 7].sum(1) < 4)
     middle = (majors_and_minors <= 10) | sparse | (_mixedness(white, black) > 150)
     return np.where(majors_and_minors <= 6, 2, np.where(middle, 1, 0))
@@ -235,9 +233,10 @@ def phases(men: NDArray[np.uint8]) -> NDArray[np.int64]:
 
 def _mixedness(white: NDArray[np.bool_], black: NDArray[np.bool_]) -> NDArray[np.int64]:
     """[n] sums of `_region_score` over the 49 squares of 2 x 2."""
-    men = np.stack([white, black]).astype(np.int64)
-    w, b = men[:, :, :-1, :-1] + men[:, :, 1:, :-1] + men[:, :, :-1, 1:] + men[:, :, 1:, 1:]
-    return np.asarray(_SCORES[np.arange(7)[None, :, None], w, b].sum((1, 2)))
+    men = 5 * white.view(np.uint8) + black.view(np.uint8)  # a digit for each side, which hold up to four men
+    men = men[:, :-1] + men[:, 1:]
+    men = men[:, :, :-1] + men[:, :, 1:]
+    return np.asarray(_SCORES.take(men + 25 * np.arange(7, dtype=np.uint8)[:, None]).sum((1, 2)))
 
 
 def _region_score(y: int, white: int, black: int) -> int:
@@ -252,4 +251,4 @@ def _region_score(y: int, white: int, black: int) -> int:
     return both.get((white, black), 0)
 
 
-_SCORES = np.array([[[_region_score(y, w, b) for b in range(5)] for w in range(5)] for y in range(1, 8)])
+_SCORES = np.array([_region_score(y, w, b) for y in range(1, 8) for w in range(5) for b in range(5)], np.int16)

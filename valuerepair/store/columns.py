@@ -22,6 +22,19 @@ KEYS = ("key", "game_key")  # of 64 bits, which a float cannot hold
 WORDS = ("kind", "part")
 _WDL = ("deep_w", "deep_d", "deep_l")
 _OF_Q = ("net_q", "cp", "mate", "deep_own_q")
+# What most commands ask for is read at once: finding a row takes longer than reading a number.
+_USUAL = (
+    "position_id",
+    *_OF_Q,
+    "weight",
+    "game_id",
+    "side_code",
+    "phase_code",
+    "was_played",
+    "nodes",
+    "depth",
+    "time_ms",
+)
 _SQL = {"net_best": "policy", "screened": "judge_id <> :judge", "was_played": "played IS NOT NULL"}
 _FOR_WHITE = "CASE result WHEN '1-0' THEN 1.0 WHEN '0-1' THEN -1.0 WHEN '1/2-1/2' THEN 0.0 END"
 
@@ -41,24 +54,28 @@ def columns(
         state = (store.connection.execute("PRAGMA data_version").fetchone()[0], store.connection.total_changes)
         if store.cache.get("state") != state:
             store.cache = {"state": state}
-        cached = store.cache.setdefault((pair, beside, screened), {})
-        missing = [name for name in dict.fromkeys(names) if name not in cached]
+        cached = store.cache.setdefault((pair, screened), {})
+        missing = [name for name in dict.fromkeys((*names, "kind")) if name not in cached]
         if plain := [name for name in missing if name not in (*KEYS, *WORDS)]:
-            cells = _numbers(store, pair, plain, np.float64, beside, screened).reshape(-1, len(plain)).T
+            plain += [name for name in _USUAL if name not in cached and name not in plain]
+            cells = _numbers(store, pair, plain, np.float64, screened).reshape(-1, len(plain)).T
             for name, column in zip(plain, cells, strict=True):
                 cached[name] = column.astype(np.int64 if name in WHOLE else bool if name in FLAGS else np.float64)
         for name in missing:
             if name in KEYS:
-                cached[name] = _numbers(store, pair, [name], np.int64, beside, screened).view(np.uint64)
+                cached[name] = _numbers(store, pair, [name], np.int64, screened).view(np.uint64)
             elif name in WORDS:
                 cached[name] = _words(store, name, cached["position_id"])
             cached[name].flags.writeable = False
-    return {name: cached[name] for name in names}
+        if "of_games" not in cached:
+            cached["of_games"] = cached["kind"] == GAME
+    of_games = cached["of_games"]
+    return {name: cached[name] if beside or of_games.all() else cached[name][of_games] for name in names}
 
 
-def _numbers(store: Store, pair: Pair, names: Sequence[str], dtype: Any, beside: bool, screened: bool) -> NDArray[Any]:
+def _numbers(store: Store, pair: Pair, names: Sequence[str], dtype: Any, screened: bool) -> NDArray[Any]:
     cells = ", ".join(cell_of(name, screened) for name in names)
-    rows = store.connection.execute(f"SELECT {cells} {rows_of(beside, screened)}", parameters_of(store, pair))
+    rows = store.connection.execute(f"SELECT {cells} {rows_of(True, screened)}", parameters_of(store, pair))
     return np.fromiter(chain.from_iterable(rows), dtype)
 
 
@@ -89,8 +106,7 @@ def _words(store: Store, name: str, ids: Ids) -> NDArray[np.object_]:
     """Origin or part of each position; all but few are of games, and for training."""
     cell, usual = ("origin", GAME) if name == "kind" else ("part", "train")
     words = np.full(len(ids), usual, object)
-    query = f"SELECT id, {cell} FROM positions WHERE {cell} <> '{usual}' ORDER BY id"
-    rows = store.connection.execute(query).fetchall()
+    rows = store.connection.execute(f"SELECT id, {cell} FROM positions WHERE {cell} <> '{usual}'").fetchall()
     places = np.array([row[0] for row in rows], np.int64)
     _, of_ids, of_rows = np.intersect1d(ids, places, assume_unique=True, return_indices=True)
     words[of_ids] = np.array([row[1] for row in rows], object)[of_rows]

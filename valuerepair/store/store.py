@@ -10,7 +10,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import chain, pairwise
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -249,45 +249,48 @@ class Store:
         neighbours were reached.
         """
         with self.writing() as connection:
-            keys = signed(batch.key)
-            listed = json.dumps(keys)
-            query = "SELECT key, origin FROM positions WHERE key IN (SELECT value FROM json_each(?))"
-            known = dict(connection.execute(query, (listed,)))
-            kinds = batch.origin.kind
-            row_of = {key: i for i, key in reversed([*enumerate(keys)])}  # of equal ones the first
-            rows = sorted(i for key, i in row_of.items() if key not in known or (kinds[i] == GAME != known[key]))
-            if replaced := [keys[i] for i in rows if keys[i] in known]:
-                self._forget_values(replaced)
+            keys, kinds = signed(batch.key), batch.origin.kind
+            query = "SELECT key, id, origin FROM positions WHERE key IN (SELECT value FROM json_each(?))"
+            known = {key: (number, origin) for key, number, origin in connection.execute(query, (json.dumps(keys),))}
+            (newest,) = connection.execute("SELECT coalesce(max(id), 0) FROM positions").fetchone()
+            first: dict[int, int] = {}  # of equal ones
+            for i, key in enumerate(keys):
+                first.setdefault(key, i)
+            numbers = count(newest + 1)
+            ids = {key: known[key][0] if key in known else next(numbers) for key in first}
+            rows = [i for key, i in first.items() if key not in known or kinds[i] == GAME != known[key][1]]
+            if replaced := [ids[keys[i]] for i in rows if keys[i] in known]:
+                for table in ("net_values", "deep_values"):
+                    of_ids = "position_id IN (SELECT value FROM json_each(?))"
+                    connection.execute(f"DELETE FROM {table} WHERE {of_ids}", (json.dumps(replaced),))
             new = batch.take(rows)
             games = self._add_games(new.origin.game)
             insert = _INSERT + _REPLACING if replaced else _INSERT  # replacing takes a third longer
-            connection.executemany(insert, _position_rows(new, games, run.id, parents and [parents[i] for i in rows]))
+            connection.executemany(
+                insert,
+                zip(
+                    [ids[keys[i]] for i in rows],
+                    *_position_columns(new),
+                    [None] * len(rows) if parents is None else [parents[i] for i in rows],
+                    games,
+                    [run.id] * len(rows),
+                    strict=True,
+                ),
+            )
             if rows:
                 from valuerepair.store import parts  # reading a store does not wait for the kernels
 
                 parts.assign(self, sorted({*games}))
-            query = "SELECT p.id FROM json_each(?) j CROSS JOIN positions p ON p.key = j.value ORDER BY j.key"
-            return np.fromiter(chain.from_iterable(connection.execute(query, (listed,))), np.int64, len(keys))
-
-    def _forget_values(self, keys: Sequence[int]) -> None:
-        of_keys = "position_id IN (SELECT id FROM positions WHERE key IN (SELECT value FROM json_each(?)))"
-        for table in ("net_values", "deep_values"):
-            self.connection.execute(f"DELETE FROM {table} WHERE {of_keys}", (json.dumps(keys),))
+            return np.array([ids[key] for key in keys], np.int64)
 
     def _add_games(self, games: Sequence[OriginGame]) -> list[int]:
-        """The ids of the games of all rows, which are recorded on first use; rows of a game are consecutive."""
-        numbers: list[int] = []
-        last: OriginGame | None = None
-        for game in games:
-            if game is not last:
-                last, row = game, _game_row(game)
-                self.connection.execute(
-                    f"INSERT OR IGNORE INTO games ({_GAME}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row
-                )
-                numbers.append(self.connection.execute("SELECT id FROM games WHERE key = ?", row[:1]).fetchone()[0])
-            else:
-                numbers.append(numbers[-1])
-        return numbers
+        """The ids of the games of all rows, which are recorded on first use."""
+        keys = signed(np.array([game.key for game in games], np.uint64))
+        rows = [_game_row(key, game) for key, game in dict(zip(reversed(keys), reversed(games), strict=True)).items()]
+        self.connection.executemany(f"INSERT OR IGNORE INTO games VALUES (NULL{', ?' * 9})", reversed(rows))
+        query = "SELECT key, id FROM games WHERE key IN (SELECT value FROM json_each(?))"
+        numbers = dict(self.connection.execute(query, (json.dumps([row[0] for row in rows]),)))
+        return [numbers[key] for key in keys]
 
     def positions(self, ids: Sequence[int] | Ids) -> PositionBatch:
         """The positions `ids` [n], in that order, with their games and kinds, without recorded evaluations.
@@ -363,11 +366,13 @@ class Store:
         return self._without("deep_values WHERE failed IS NULL AND judge_id = ?", judge_id, ids)
 
     def _without(self, where: str, owner: int, ids: Ids) -> Flags:
-        query = f"""
-            SELECT NOT EXISTS (SELECT 1 FROM {where} AND position_id = j.value) FROM json_each(?) j ORDER BY j.key
-        """
-        rows = self.connection.execute(query, (owner, json.dumps(ids.tolist())))
-        return np.fromiter(chain.from_iterable(rows), np.bool_, len(ids))
+        (last,) = self.connection.execute(f"SELECT max(position_id) FROM {where}", (owner,)).fetchone()
+        without = ids > (last or 0)  # most positions are new
+        if not without.all():
+            query = f"SELECT position_id FROM {where} AND position_id IN (SELECT value FROM json_each(?))"
+            rows = self.connection.execute(query, (owner, json.dumps(ids.tolist())))
+            without = ~np.isin(ids, np.fromiter(chain.from_iterable(rows), np.int64))
+        return without
 
 
 def address_of(path: str, *, write: bool = False) -> str:
@@ -424,36 +429,27 @@ def _check(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
         raise ValueRepairError(f"{written}; mine into another file")
 
 
-_GAME = "key, source, number, white, black, event, date, result, headers"
 _DEEP = "judge_id, position_id, cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv, weight, run_id"
-_INSERT = f"""
-INSERT INTO positions (key, fen, start_fen, moves, history_known, ply, side, phase, pieces, origin, parent_id, game_id,
-played, eval_cp, eval_mate, run_id) VALUES ({", ".join("?" * 16)})
-"""
-_REPLACING = """
-ON CONFLICT (key) DO UPDATE SET fen = excluded.fen, start_fen = excluded.start_fen, moves = excluded.moves,
-history_known = excluded.history_known, ply = excluded.ply, side = excluded.side, phase = excluded.phase,
-pieces = excluded.pieces, origin = excluded.origin, parent_id = excluded.parent_id, game_id = excluded.game_id,
-played = excluded.played, eval_cp = excluded.eval_cp, eval_mate = excluded.eval_mate, run_id = excluded.run_id
-"""
+_POSITION = (
+    "key", "fen", "start_fen", "moves", "history_known", "ply", "side", "phase", "pieces", "origin", "played",
+    "eval_cp", "eval_mate", "parent_id", "game_id", "run_id",
+)  # fmt: skip
+_INSERT = f"INSERT INTO positions (id, {', '.join(_POSITION)}) VALUES (?{', ?' * len(_POSITION)})"
+_REPLACING = f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _POSITION)}"
 
 
-def _game_row(game: OriginGame) -> tuple[Any, ...]:
+def _game_row(key: int, game: OriginGame) -> tuple[Any, ...]:
     headers: Mapping[str, str] = dict(game.headers)
     words = (headers.get("White"), headers.get("Black"), headers.get("Event"))
     date, result = headers.get("Date") or headers.get("UTCDate"), game.result or headers.get("Result")
-    key = signed(np.array([game.key], np.uint64))[0]
     return (key, game.source, game.number, *words, date, result, json_text(headers))
 
 
-def _position_rows(
-    batch: PositionBatch, games: Sequence[int], run_id: int, parents: Sequence[int | None] | None
-) -> Iterator[tuple[Any, ...]]:
-    """The rows of the table of positions, in the order of `_INSERT`."""
-    men, n = boards(batch.fen), len(batch)
+def _position_columns(batch: PositionBatch) -> tuple[Sequence[Any], ...]:
+    """What the table of positions has of a batch, from the column key to eval_mate."""
+    men, origins = boards(batch.fen), batch.origin
     data, cuts = batch.moves.astype("<u2").tobytes(), (2 * batch.offsets).tolist()
-    origins = batch.origin
-    return zip(
+    return (
         signed(batch.key),
         batch.fen,
         batch.start_fen,
@@ -464,11 +460,7 @@ def _position_rows(
         phases(men).tolist(),
         piece_counts(men).tolist(),
         origins.kind,
-        parents if parents is not None else [None] * n,
-        games,
         origins.played,
         origins.scores("cp"),
         origins.scores("mate"),
-        [run_id] * n,
-        strict=True,
     )
