@@ -1,16 +1,17 @@
-"""The men on the board: material signatures and pawn skeletons. FENs are taken as valid."""
+"""The men on the board: material signatures and near-duplicates. FENs are taken as valid."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 import chess.syzygy
+import numpy as np
+
+from valuerepair.chess import board
 
 ORDER = "KQRBNP"  # of Syzygy's names
 
-_NO_PIECES = str.maketrans("KQRBNkqrbn", "1111111111")
 _normalized = lru_cache(65_536)(chess.syzygy.normalize_tablename)
 
 
@@ -25,18 +26,16 @@ def material_signature(fen: str) -> str:
     return _normalized(f"{white}v{black.upper()}")
 
 
-def pawn_skeleton(fen: str) -> str:
-    """Where the pawns of both sides stand, as a FEN's placement without any other men: ``8/pp3ppp/8/8/…``.
+def near_keys(fens: Sequence[str]) -> list[bytes]:
+    """The men of each position, without regard to colour, and where the pawns of each side stand, as bytes.
 
-    Colours count: a skeleton and the same one with colours exchanged are different.
+    Two positions with the same bytes are near-duplicates: the squares of the other pieces, the side to move, castling
+    rights and clocks do not matter.
     """
-    placement = fen.split(" ", 1)[0].translate(_NO_PIECES)
-    return re.sub(r"\d+", lambda blanks: str(sum(map(int, blanks[0]))), placement)
-
-
-def near_keys(fens: Sequence[str]) -> list[str]:
-    """Material and pawn skeleton of each position; two positions with the same text are near-duplicates.
-
-    The squares of the other pieces, castling rights and clocks do not matter.
-    """
-    return [f"{material_signature(fen)} {pawn_skeleton(fen)}" for fen in fens]
+    rows = board.parse_fens(fens)
+    counts = np.sort(board.men(rows) @ (1 << np.arange(0, 48, 8)), 1)  # of a side, a byte for each kind
+    ours, theirs = board.bitboards(rows)[:, 0]
+    # Black to move sees the board upside down, and itself first.
+    pawns = np.where(board.white_to_move(rows), [ours, theirs], [theirs.byteswap(), ours.byteswap()])
+    found: list[bytes] = np.column_stack([counts.view(np.uint64), *pawns]).view("S32")[:, 0].tolist()
+    return found
