@@ -25,7 +25,7 @@ from click.testing import CliRunner
 import valuerepair as vr
 from valuerepair.cli import cli
 from valuerepair.question import Question
-from valuerepair.report.stats import store_figures
+from valuerepair.report.stats import store_stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +147,7 @@ def test_candidates_are_whole_records(store: vr.MinedStore) -> None:
 
 def test_stats_are_those_of_vr_stats(store: vr.MinedStore) -> None:
     printed = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", str(THRESHOLD), "--json"))
-    assert store_figures(store, Question(threshold=THRESHOLD))["scored"] == printed["scored"]
+    assert store_stats(store, Question(threshold=THRESHOLD)).as_json()["scored"] == printed["scored"]
 
 
 def test_the_worst_are_those_of_vr_stats(store: vr.MinedStore) -> None:
@@ -169,7 +169,7 @@ def test_a_frame_of_single_columns(store: vr.MinedStore) -> None:
 def test_verdicts_are_those_that_vr_stats_counts(store: vr.MinedStore) -> None:
     counted = json.loads(command("stats", "--db", str(SAMPLE), "--threshold", str(THRESHOLD), "--json"))
     verdicts = store.candidates(Question(threshold=THRESHOLD), verdicts=True)["verdict"].value_counts()
-    counts = {word: rate["count"] for word, rate in counted["confirmed"]["rates"].items()}
+    counts = {word: rate["count"] for word, rate in counted["scored"]["confirmed"]["rates"].items()}
     assert verdicts.to_dict() == {word: count for word, count in counts.items() if count}
     assert verdicts.sum() > 40
 

@@ -19,8 +19,7 @@ from statsmodels.regression.linear_model import WLS
 
 import valuerepair as vr
 from valuerepair.question import Question
-from valuerepair.report.alpha_table import alpha_table
-from valuerepair.report.stats import store_figures
+from valuerepair.report.stats import store_stats
 
 DATA = Path(__file__).parents[1] / "data"
 SAMPLE = DATA / "sample.db"
@@ -78,7 +77,7 @@ def test_reading_writes_nothing_beside_it(tmp_path: Path) -> None:
     with vr.open_store(path) as store:
         frame = store.frame(labels=True, verdicts=True, outcomes=True)
         assert list(tmp_path.iterdir()) == [path]
-        store_figures(store)
+        store_stats(store)
     vr.plot("scatter", path, question=Question(threshold=0.35))
     vr.compare(path, ["maia-1900", "maia-1100"], vr.Question(threshold=0.35))
     assert list(tmp_path.iterdir()) == [path]
@@ -93,7 +92,7 @@ def test_weights_stand_for_all_positions(sql: sqlite3.Connection) -> None:
 
 def test_the_fit_of_alpha_has_the_weights_of_screening() -> None:
     with vr.open_store(SAMPLE) as store:
-        table = alpha_table(store, Question(threshold=0.35))
+        told = store_stats(store, Question(threshold=0.35)).scored
         frame = store.frame(text=False)
     scored = frame[frame["deep_q"].notna()]
 
@@ -103,7 +102,8 @@ def test_the_fit_of_alpha_has_the_weights_of_screening() -> None:
 
     weight = scored["weight"].to_numpy(np.float64)
     by_weight, without = (brentq(lambda a, w: slope(a, w) - 1, 100, 700, (w,)) for w in (weight, np.ones(len(weight))))
-    assert table.fits["slope"].alpha == pytest.approx(by_weight, abs=0.01)
+    assert told is not None
+    assert told.fits["slope"].alpha == pytest.approx(by_weight, abs=0.01)
     assert abs(by_weight - without) > 3  # else this would show nothing
     share = frame["weight"][frame["disagreement"].abs() >= 0.35].sum() / frame["weight"].sum()
-    assert table.rates["now"].rate == pytest.approx(share)
+    assert told.rates["alpha"]["now"].rate == pytest.approx(share)

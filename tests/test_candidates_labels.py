@@ -165,18 +165,20 @@ def test_the_shares_are_those_of_the_labels(db: Path) -> None:
         )
         weighted = frame.assign(weight=np.where(frame["phase"] == "endgame", 5.0, 1.0))
         labelled = labels_of(store, frame)
-        figures = stats.label_figures(weighted, QUESTION.threshold, labelled)
-    rows = {row["label"]: row for row in json.loads(json.dumps(figures))["rates"]}
-    assert list(rows) == list(NAMES)
+        shares = stats.label_shares(weighted, QUESTION.threshold, labelled)
+    rates = shares["label"]
+    assert list(rates) == list(NAMES)
     for name in NAMES:
-        assert rows[name]["count"] == sum(name in words for words in names(labelled))
-    assert rows["optimistic"]["count"] == int((frame["disagreement"] > 0).sum())
-    assert rows["value-blind"]["total"] == figures["with_policy"] == len(half)
+        assert rates[name].count == sum(name in words for words in names(labelled))
+    for kind in KINDS:
+        of_kind = {f"{kind}:{word}": rate.count for word, rate in shares[kind].items()}
+        assert of_kind == {word: sum(word in words for words in names(labelled)) for word in of_kind}
+    assert rates["optimistic"].count == int((frame["disagreement"] > 0).sum())
+    assert rates["value-blind"].total == len(half)
     endgames = (frame["phase"] == "endgame").to_numpy()
     expected = 5 * endgames.sum() / (5 * endgames.sum() + (~endgames).sum())
-    assert rows["endgame"]["rate"] == pytest.approx(expected)
-    assert rows["endgame"]["low"] < expected < rows["endgame"]["high"]
-    assert any("blindness is known of" in line for line in stats.label_lines(figures))
+    assert rates["endgame"].rate == pytest.approx(expected)
+    assert rates["endgame"].low < expected < rates["endgame"].high
 
 
 def test_without_a_policy_all_other_labels_are_there(tmp_path: Path) -> None:
@@ -184,14 +186,9 @@ def test_without_a_policy_all_other_labels_are_there(tmp_path: Path) -> None:
     mine_by_key(random_games(tmp_path / "random.pgn", 20), path)
     with Store.open(path, write=True) as store:
         store.connection.execute("UPDATE net_values SET policy = NULL")
-        figures = stats.sections(store, view.candidates(store, Question(threshold=0.55)), 0.55)
-        empty = stats.sections(store, view.candidates(store, Question(threshold=2.0)), 2.0)
-    assert figures["labels"]["with_policy"] == 0
-    assert json.loads(json.dumps(figures)) == figures
-    assert stats.section_lines(empty) == []
-    result = CliRunner().invoke(cli, ["stats", "--db", str(path)], catch_exceptions=False)
-    assert "middlegame" in result.output
-    assert "blind" not in result.output
+        candidates = view.candidates(store, Question(threshold=0.55))
+        shares = stats.label_shares(candidates, 0.55, labels_of(store, candidates))["label"]
+    assert shares["value-blind"].total == 0 < shares["middlegame"].count
 
 
 def test_vr_export_has_labels(db: Path, tmp_path: Path) -> None:

@@ -50,11 +50,11 @@ def test_the_number_that_is_said_finds_the_same_positions(folder: Path, capsys: 
     code, out, err = vr(["stats", "--threshold", "worst:10%", "--json"], capsys)
     assert code == 0, err
     figures = json.loads(out)
-    number = figures["scored"]["threshold"]
-    assert err.startswith(f"threshold worst:10% is {number:g}: {figures['labels']['candidates']:,} of ")
+    number, candidates = figures["scored"]["threshold"], figures["scored"]["by_label"][0]["total"]
+    assert err.startswith(f"threshold worst:10% is {number:g}: {candidates:,} of ")
     with Store.open(folder / "valuerepair.db") as store:
         frame = view.frame(store, text=False)
-        assert len(view.candidates(store, Question(threshold=number))) == figures["labels"]["candidates"]
+        assert len(view.candidates(store, Question(threshold=number))) == candidates
         share = frame["weight"][frame["disagreement"].abs() >= number].sum() / frame["weight"].sum()
     assert 0.05 < share <= 0.1
     assert f"by weight {100 * share:.2f} %" in err

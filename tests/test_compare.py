@@ -29,7 +29,7 @@ from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.rates import weighted
-from valuerepair.report.stats import store_figures
+from valuerepair.report.stats import store_stats
 from valuerepair.store import alpha as alphas
 from valuerepair.store import view
 from valuerepair.store.pairs import pick
@@ -252,7 +252,7 @@ def test_values_are_computed_once_and_gone_on_with(db: Path, monkeypatch: pytest
         oracle = find_oracle(store, None, ["key-net"])
         (_, third) = find_nets(store, ["key-net", "third"], oracle)
         assert third.missing == oracle.scored - 200
-        assert store_figures(store)["runs"][-1]["state"] == "interrupted"
+        assert store_stats(store).as_json()["runs"][-1]["state"] == "interrupted"
     part = compared(db, "key-net", "third")
     assert (part.positions, part.left_out) == (200, {"third": oracle.scored - 200})
     assert f"third: {oracle.scored - 200:,} scored positions have no value of it" in "\n".join(part.lines())
@@ -262,7 +262,7 @@ def test_values_are_computed_once_and_gone_on_with(db: Path, monkeypatch: pytest
     one, other = frames(db, "key-net", "third")
     assert (other["net_q"] == -one["net_q"]).all()
     with Store.open(db) as store:
-        assert store_figures(store)["runs"][-1]["state"] == "finished"
+        assert store_stats(store).as_json()["runs"][-1]["state"] == "finished"
 
 
 def test_nets_of_one_name_are_told_apart(db: Path) -> None:
@@ -309,7 +309,7 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
         vr(*command, "-q", "--json", "--plot", str(tmp_path / "a.svg"), "-o", str(tmp_path / "a.jsonl"))
     )
     with Store.open(db) as store:
-        evaluated = {net["sha256"]: net["evaluated"] for net in store_figures(store)["nets"]}
+        evaluated = {net["sha256"]: net["evaluated"] for net in store_stats(store).as_json()["nets"]}
         scored = len(view.frame(store, Question(net="key-net")))
         digests = [net["sha256"] for net in printed["nets"]]
         assert digests[0] == KNOWN_NETS["maia-1900"].sha256 != digests[1]

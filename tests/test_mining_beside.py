@@ -32,10 +32,10 @@ from valuerepair.mining.mine import MineOptions
 from valuerepair.mining.off_game import NODES, LinesOfNet
 from valuerepair.nets.net import Net, open_net
 from valuerepair.question import Question
-from valuerepair.report.alpha_table import alpha_table
-from valuerepair.report.stats import stats_lines, store_figures
+from valuerepair.report.stats import store_stats
 from valuerepair.store import parts
 from valuerepair.store.alpha import alpha, training_scale
+from valuerepair.store.alpha import fits as alpha_fits
 from valuerepair.store.pairs import pick
 from valuerepair.store.store import Store
 from valuerepair.store.view import frame
@@ -358,10 +358,10 @@ def test_rates_and_alpha_are_those_of_the_games_alone(mixed: Path, tmp_path: Pat
     for path in (mixed, without(mixed, tmp_path / "games.db")):
         with Store.open(path) as store:
             for question in (Question(), Question(beside=True)):
-                scored = store_figures(store, question)["scored"]
-                figures.append((path == mixed, scored.pop("beside"), scored))
+                scored = store_stats(store, question).as_json()["scored"]
+                figures.append((path == mixed, scored.pop("by_origin"), scored))
             pair = pick(store)
-            fits = {name: (fit.alpha, fit.n) for name, fit in alpha_table(store, Question()).fits.items()}
+            fits = {name: (fit.alpha, fit.n) for name, fit in alpha_fits(store, pair).items()}
             figures.append((path == mixed, fits, [used := alpha(store, pair), training_scale(store, pair, used, "cp")]))
     ours, alone = ([figure[2] for figure in figures if figure[0] is of] for of in (True, False))
     assert ours == alone
@@ -371,20 +371,30 @@ def test_rates_and_alpha_are_those_of_the_games_alone(mixed: Path, tmp_path: Pat
 
 def test_stats_count_each_kind_beside_the_games(mixed: Path) -> None:
     with Store.open(mixed) as store:
-        figures = store_figures(store, Question(threshold=0.5))
         scored = frame(store, Question(beside=True))
-        counts = dict(store.connection.execute("SELECT origin, count(*) FROM positions GROUP BY origin").fetchall())
-    assert [row["kind"] for row in figures["scored"]["beside"]] == list(BESIDE)
-    for row in figures["scored"]["beside"]:
-        of = scored[(scored["kind"] == row["kind"]) & scored["disagreement"].notna()]
+        told = store_stats(store, Question(threshold=0.5))
+        assert told.scored is not None
+        rates = told.scored.rates["origin"]
+    assert list(rates) == list(BESIDE)
+    for kind, rate in rates.items():
+        of = scored[(scored["kind"] == kind) & scored["disagreement"].notna()]
         hits = int((of["disagreement"].abs() >= 0.5).sum())
-        assert (row["positions"], row["scored"], row["candidates"]) == (counts[row["kind"]], len(of), hits)
-        assert row["rate"] == pytest.approx(hits / len(of))
-        assert row["low"] < row["rate"] < row["high"]
-    lines = stats_lines(figures)
-    games = next(row for row in figures["scored"]["by_threshold"] if row["threshold"] == 0.5)
-    at = lines.index(f"beside the games at 0.5, against {100 * games['rate']:.2f} % in the games")
-    assert [line.split()[0] for line in lines[at + 1 : at + 4]] == list(BESIDE)
+        assert (rate.total, rate.count) == (len(of), hits)
+        assert rate.rate == pytest.approx(hits / len(of))
+        assert rate.low < rate.rate < rate.high
+
+
+def test_a_store_without_positions_of_games_speaks_of_those_off_the_games(mixed: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    shutil.copy(mixed, path)
+    with Store.open(path, write=True) as store:
+        store.connection.execute("UPDATE positions SET origin = 'policy_move' WHERE origin = 'game'")
+        every = frame(store, Question(beside=True, alpha=170.0))
+        told = store_stats(store, Question(threshold=0.5, alpha=170.0))
+    hits = int((every["disagreement"].abs() >= 0.5).sum())
+    assert told.scored is not None
+    assert (told.scored.rate.count, told.scored.rate.total) == (hits, every["disagreement"].notna().sum())
+    assert "positions off these games are misjudged by 0.5 or more" in told.headline
 
 
 def test_a_position_beside_a_game_is_in_its_game_s_part(mixed: Path, tmp_path: Path) -> None:

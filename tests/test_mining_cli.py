@@ -106,7 +106,7 @@ def test_the_same_command_and_another_one(mined: Path, shared_data: Path, net: P
 def test_stats_and_exports(mined: Path) -> None:
     plain = here("stats", cwd=mined)
     assert plain.returncode == 0
-    assert "60 positions scored" in plain.stdout
+    assert "60 searched in full" in plain.stdout
     figures = json.loads(here("stats", "--json", "--threshold", "0.4", cwd=mined).stdout)
     assert figures["scored"]["positions"] == 60
     assert len(here("export", cwd=mined).stdout.splitlines()) == 60

@@ -18,7 +18,7 @@ from valuerepair.mining.screening import FEWEST_AUDITS, short_nodes
 from valuerepair.nets.net import NetIdentity, NetValues
 from valuerepair.oracles.oracle import DeepOutcome
 from valuerepair.question import Question, is_candidate
-from valuerepair.report.stats import stats_lines, store_figures
+from valuerepair.report.stats import store_stats
 from valuerepair.store.alpha import use_alpha
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.pairs import fitting_judges, pick
@@ -163,7 +163,7 @@ def test_a_stopped_run_gives_no_rate(archive: Path, tmp_path: Path) -> None:
     assert not any("%" in line for line in stopped.lines() if line.startswith("candidates"))
     with Store.open(tmp_path / "a.db", write=True) as store:
         store.connection.execute("DELETE FROM deep_values WHERE weight > 1")  # as after a kill before the first audit
-        assert stats_lines(store_figures(store))[0].startswith("screening is not finished")
+        assert store_stats(store).headline.startswith("screening is not finished")
 
 
 def test_the_alpha_of_a_run_is_that_of_its_beginning(archive: Path, tmp_path: Path) -> None:

@@ -312,16 +312,14 @@ def test_z_against_the_values_of_the_store(tmp_path: Path, net: str, book: Path)
         assert (found.ids.tolist(), found.games.tolist(), found.z.tolist()) == ([1, 2], [2, 2], [0.5, 0.0])
         columns = {"position_id": [1, 2, 3], "net_q": [0.9, 0.6, 0.0], "deep_q": [0.1, 0.5, 0.0]}
         frame = pd.DataFrame({**columns, "disagreement": [0.8, 0.1, np.nan]})
-        told = stats.outcome_figures(store, frame)
+        told = stats.played_from(store, frame)
         assert told is not None
-        assert (told["positions"], told["games"], told["deep_nearer"]["count"]) == (2, 4, 1)
-        assert told["net_error"] == pytest.approx((0.4**2 + 0.6**2) / 2)
-        assert told["deep_error"] == pytest.approx((0.4**2 + 0.5**2) / 2)
-        assert told["gain"] == pytest.approx(0.055)
-        assert told["gain_low"] < told["gain"] < told["gain_high"]
-        assert "1 of 2, 50.00 %" in "\n".join(stats.outcome_lines(told))
-        assert stats.outcome_figures(store, frame.iloc[2:]) is None
-        assert stats.outcome_lines(None) == []
+        assert (told.positions, told.games, told.deep_nearer.count) == (2, 4, 1)
+        assert told.net_error == pytest.approx((0.4**2 + 0.6**2) / 2)
+        assert told.deep_error == pytest.approx((0.4**2 + 0.5**2) / 2)
+        assert told.gain.difference == pytest.approx(0.055)
+        assert told.gain.low < told.gain.difference < told.gain.high
+        assert stats.played_from(store, frame.iloc[2:]) is None
 
 
 def test_a_run_that_breaks_keeps_its_games(

@@ -19,7 +19,7 @@ from valuerepair.mining import verdict
 from valuerepair.mining.verdict import NET_RIGHT, SEARCH_RIGHT, UNRESOLVED, decide, evidence, figures
 from valuerepair.question import Question
 from valuerepair.rates import weighted
-from valuerepair.report.stats import store_figures
+from valuerepair.report.stats import store_stats
 from valuerepair.store import view
 from valuerepair.store.alpha import use_alpha
 from valuerepair.store.pairs import pick
@@ -150,7 +150,7 @@ def test_verdicts_go_with_the_frame_however_it_is_cut_and_sorted(path: Path) -> 
 def test_second_looks_never_mix_into_what_was_mined(path: Path) -> None:
     def said() -> list[object]:
         with Store.open(path) as store:
-            stats = store_figures(store)["scored"]
+            stats = {**store_stats(store).as_json()["scored"], "confirmed": None}
             return [view.frame(store).to_json(), view.candidates(store).to_json(), pick(store), json.dumps(stats)]
 
     before = said()

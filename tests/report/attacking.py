@@ -15,7 +15,7 @@ from valuerepair.measure.labels import with_labels
 from valuerepair.mining.mine import MineOptions
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
-from valuerepair.report.stats import store_figures
+from valuerepair.report.stats import store_stats
 from valuerepair.store import view
 from valuerepair.store.store import Store
 
@@ -74,4 +74,5 @@ class Report:
             page_module.write(store, self.path, Question(threshold=THRESHOLD))
             frame = view.frame(store)
             self.frame = with_labels(store, frame[frame["disagreement"].notna()])
-            self.stats = store_figures(store, Question(threshold=THRESHOLD))
+            told = store_stats(store, Question(threshold=THRESHOLD))
+            self.stats, self.lines = told.as_json(), told.lines()

@@ -18,7 +18,7 @@ from tests.report.browser import Visit, visit
 from valuerepair.books.emit import san_flags
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
-from valuerepair.report.stats import headline, stats_lines, store_figures
+from valuerepair.report.stats import store_stats
 from valuerepair.store import view
 from valuerepair.store.store import Store
 
@@ -217,8 +217,7 @@ def test_filters_act_on_all_charts(page: Visit, made: Report) -> None:
 
 def test_figures_are_those_of_vr_stats(page: Visit, made: Report) -> None:
     shown = page.evaluate("() => document.getElementById('stats').textContent")
-    wanted = stats_lines({**made.stats, "store": made.db.name})
-    assert shown.splitlines()[: len(wanted)] == wanted
+    assert set(made.lines) < set(shown.splitlines())
     cells = page.evaluate(
         """() => Array.from(document.querySelectorAll("#table-side tbody tr"),
             (row) => Array.from(row.cells, (cell) => cell.textContent).slice(1))"""
@@ -237,7 +236,7 @@ def test_the_headline_and_the_whole_plot_are_on_the_first_screen(
     question, path, is_phone = Question(threshold=0.35), tmp_path / "r.html", width < 600
     with Store.open(SAMPLE) as store:
         page_module.write(store, path, question)
-        sentence, order = headline(store_figures(store, question)), view.candidates(store, question)
+        sentence, order = store_stats(store, question).headline, view.candidates(store, question)
     with visit(chromium, path, width=width, height=height, scheme="dark", touch=is_phone) as page:
         assert " ".join(page.text("#headline").split()) == sentence
         top = page.evaluate("() => document.getElementById('headline').getBoundingClientRect().toJSON()")

@@ -28,7 +28,7 @@ from valuerepair.mining.mine import MineOptions
 from valuerepair.question import Question
 from valuerepair.report import page
 from valuerepair.report.page import MODULES, REST_SHARE, WORST, bundle, plotly_script
-from valuerepair.report.stats import store_figures
+from valuerepair.report.stats import store_stats
 from valuerepair.store import view
 from valuerepair.store.store import Store
 
@@ -103,7 +103,7 @@ def test_the_content_is_that_of_the_store(db: Path, tmp_path: Path) -> None:
     with Store.open(db) as store:
         page.write(store, tmp_path / "a.html")
         frame = view.frame(store)
-        stats = store_figures(store)
+        stats = store_stats(store).as_json()
     words, numbers = blocks(tmp_path / "a.html")
     layout: Any = words["layout"]
     frame = frame[frame["disagreement"].notna()]

@@ -62,9 +62,9 @@ def test_stats_say_what_sql_says(stats: Any, differences: Any) -> None:
         phase: sum(row[1] == code for row in bad) for code, phase in enumerate(("opening", "middlegame", "endgame"))
     }
     assert {row["side"]: row["candidates"] for row in scored["by_side"]} == {
-        side: sum(row[2] == code for row in bad) for code, side in enumerate("wb")
+        side: sum(row[2] == code for row in bad) for code, side in enumerate(("White", "Black"))
     }
-    assert stats["labels"]["candidates"] == len(bad)
+    assert scored["by_label"][0]["total"] == len(bad)
 
 
 def test_screening_is_counted_as_sql_counts(stats: Any, differences: Any) -> None:

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -175,10 +175,10 @@ class MinedStore(Store):
         return (_candidate(row) for row in frame.to_dict("records"))
 
     def stats(self, question: Asked = None) -> dict[str, Any]:
-        """The contents of the store, JSON-able: `vr stats --json` without labels, verdicts and games."""
-        from valuerepair.report.stats import store_figures
+        """The contents of the store, JSON-able: `vr stats --json`."""
+        from valuerepair.report.stats import store_stats
 
-        return store_figures(self, resolved(self, question))
+        return store_stats(self, resolved(self, question)).as_json()
 
     def _joined(self, frame: pd.DataFrame, labels: bool, verdicts: bool, outcomes: bool) -> pd.DataFrame:
         """The frame with the requested columns joined; the attrs stay."""
@@ -211,17 +211,16 @@ def stats(
     worst: int = 0,
     use: Mapping[str, str] | None = None,
 ) -> StoreStats:
-    """The contents of a store: positions, nets, judges, rates of candidates with intervals, labels, cost: `vr stats`.
+    """How often the net is wrong, how sure that is, where, what kind of errors, who was right, the cost: `vr stats`.
 
-    Fits of alpha are among them if there are enough scores in centipawns. `use` says what this and all later questions
-    to the store use, as the words of `vr stats --use`: ``{"alpha": "slope", "threshold": "0.4"}``. `worst` is the
-    number of candidates to list, the largest disagreement first.
+    `use` says what this and all later questions to the store use, as the words of `vr stats --use`:
+    ``{"alpha": "slope", "threshold": "0.4"}``. `worst` is the number of candidates to list, the largest disagreement
+    first.
 
-    Returns the `StoreStats`: `figures`, and `lines()`, which are the output of `vr stats`. Raises UsageError for wrong
-    arguments, ValueRepairError if the question has no scored positions.
+    Returns the `StoreStats`: `lines()` is the output of `vr stats`, `details()` what ``-v`` adds, `as_json()` all.
+    Raises UsageError for wrong arguments, ValueRepairError for a net or a judge that has no values.
     """
-    from valuerepair.report.alpha_table import alpha_table, has_enough
-    from valuerepair.report.stats import StoreStats, stats_lines, store_figures
+    from valuerepair.report.stats import store_stats
 
     check_least("--worst", worst, 0)
     for name in use or ():
@@ -230,16 +229,7 @@ def stats(
         with opened_store(store, write=True) as opened:
             question = _use(opened, question, use)
     with opened_store(store) as opened, opened.snapshot():
-        resolved_question = resolved(opened, question)
-        figures = store_figures(opened, resolved_question)
-        lines = stats_lines(figures)
-        if figures["scored"] is not None:
-            lines += _add_sections(opened, resolved_question, figures, worst)
-        if has_enough(opened, resolved_question):
-            fit = alpha_table(opened, resolved_question)
-            figures["alpha_fit"] = fit.as_json()
-            lines += ["", *fit.lines()]
-    return StoreStats(figures, lines)
+        return store_stats(opened, resolved(opened, question), worst=worst)
 
 
 _IN_USE = ("net", "judge", "threshold", "alpha")  # alpha last: it is that of the judge
@@ -272,33 +262,16 @@ def _use(store: Store, question: Asked, use: Mapping[str, str]) -> Asked:
 
 def _use_alpha(store: Store, question: Question, words: str) -> None:
     """Puts an alpha in use: a number, a fit (slope, results), or Q from W/D/L (wdl)."""
-    from valuerepair.report.alpha_table import alpha_table
-
     pair = pick(store, question.net, question.oracle)
     if words == "wdl":
         alphas.use_alpha(store, pair, Alpha(DEFAULT_ALPHA, OF_WDL), q_from="wdl")
     elif (name := next((name for name in get_args(FitTo) if name == words), None)) is not None:
-        fit = alpha_table(store, replace(question, alpha=None)).saveable(name)
-        alphas.use_alpha(store, pair, Alpha(fit.alpha, f"fitted on {fit.n:,} positions ({words}), in use"))
+        alphas.use_fit(store, pair, name)
     else:
         try:
             alphas.use_alpha(store, pair, Alpha(float(words), "given"))
         except ValueError:
             raise UsageError(f"--use alpha={words}: give centipawns, slope, results, wdl or auto") from None
-
-
-def _add_sections(store: Store, question: Question, figures: dict[str, Any], worst: int) -> list[str]:
-    """Adds the sections about candidates to the figures, and returns them as text."""
-    from valuerepair.report.stats import label_rows, label_table, section_lines, sections
-
-    candidates = view.candidates(store, question)
-    of_candidates = sections(store, candidates, question.threshold)
-    figures |= of_candidates
-    lines = section_lines(of_candidates)
-    if worst:
-        figures["worst"] = label_rows(store, candidates.head(worst))
-        lines += ["", *label_table(figures["worst"])]
-    return lines
 
 
 def show(

@@ -17,7 +17,7 @@ from valuerepair.report.figures import KINDS, STORE
 
 @click.command()
 @DB
-@question("|net Q - deep Q| of a candidate, for the rates by phase, side and sign, and for labels.")
+@question("Smallest |net Q - deep Q| of a candidate.")
 @click.option("--worst", type=click.IntRange(0), default=0, help="List this many candidates with labels, worst first.")
 @click.option(
     "--use",
@@ -28,16 +28,13 @@ from valuerepair.report.figures import KINDS, STORE
 )
 @JSON
 def stats(db: str, question: vr.Question | vr.Worst, use: tuple[str, ...], json: bool, **options: Any) -> None:
-    """Show what is in the store: positions, nets, judges, candidate rates with 95 % intervals, and what it cost.
+    """Show how often the net is wrong, how sure that is, where, and who was right; -v or --json shows all of it.
 
-    It begins with the rate of candidates at the threshold. It also shows which labels these candidates have
-    (docs/methods.md: what these mean and what they do not prove), how often a second look found the search right
-    (vr confirm), whether the games played from them (vr selfplay) agree with the net or with the search, and, with -v,
-    what screening kept and saved.
-
-    From 300 positions with a score in centipawns on, two fits of alpha of Q = 2 / (1 + exp(-cp / alpha)) - 1 are shown:
-    so that, on average, deep Q rises as fast as net Q (slope), which all commands use; and to the results of the games
-    that the positions come from (results). Both have 95 % intervals; see docs/methods.md.
+    Twelve lines at most: net, judge, threshold and alpha; the rate of candidates, with 95 % intervals by games, also by
+    phase, side to move, sign and off the games; the most frequent labels (docs/methods.md: what they mean and what they
+    do not prove); how often a second look found the search right (vr confirm), and the games played from candidates
+    (vr selfplay); what the searches took, and what screening saved and lost. With -v all rates, labels and families,
+    fits of alpha, nets, judges and runs.
 
     \b
     Example:

@@ -30,7 +30,7 @@ _WHAT_NEXT = ("next: ", "not done yet: ", "lc0 itself plays by ")
 class Result(Protocol):
     """What a call of the public interface returns to a command.
 
-    Its `as_json()` is one JSON object, for commands with ``--json``; `details()`, if it has them, are printed with -v.
+    Its `as_json()` is one JSON object, for commands with ``--json``; `details()`, if it has them, are lines for -v.
     """
 
     def lines(self) -> list[str]:
@@ -60,9 +60,9 @@ def _print(result: Any, as_json: bool, of_files: bool, to_stderr: bool) -> None:
         click.echo(json.dumps(result.as_json(), indent=2))
     elif not (of_files and is_quiet()):
         lines = [line for line in result.lines() if not (stop.is_stage() and line.startswith(_WHAT_NEXT))]
+        if log.isEnabledFor(logging.DEBUG) and hasattr(result, "details"):
+            lines += result.details()
         click.echo("\n".join(lines), err=to_stderr)
-    for line in result.details() if hasattr(result, "details") else ():
-        log.debug(line)
 
 
 def fail_if_broken_off(archives: Sequence[tuple[str, str]]) -> None:

@@ -21,7 +21,6 @@ from valuerepair.books.emit import san_flags
 from valuerepair.books.select import file_name
 from valuerepair.chess.board import fens, parse_fens
 from valuerepair.chess.positions import PHASES, STARTPOS_FEN, encode_lines, encode_moves
-from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.measure.labels import LABELS, NAMES, labels_of, masks
@@ -59,7 +58,7 @@ def content_of(
     scored: pd.DataFrame,
     shown: ShownRows,
     rows: PageRows,
-    threshold: float,
+    question: Question,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> Content:
     """The content of a page on the positions `scored`, which shows their rows `shown`, read as `rows`.
@@ -70,7 +69,7 @@ def content_of(
     frame = rows.frame
     labels, looks = labels_of(store, frame), evidence(store, frame)
     on_step("figures")
-    figures = figures_of(store, scored, frame, labels, threshold)
+    figures = figures_of(store, question, scored, frame, labels)
     on_step("lowess")
     line = _lowess(scored)
     on_step("packing")
@@ -91,7 +90,7 @@ def content_of(
             "fens": fens(parse_fens(frame["fen"].tolist())),
             "games": [[{**game, "source": file_name(game["source"])}[name] for name in _FIELDS] for game in rows.games],
             "second": looks.attrs["second"],
-            "threshold": threshold,
+            "threshold": question.threshold,
             "shown": {"strata": list(STRATA), "shown": shown.shown, "of": shown.stored, "complete": shown.complete},
             "lowess": line,
             "figures": figures,
@@ -166,28 +165,25 @@ def _lowess(scored: pd.DataFrame) -> list[list[float]] | None:
 
 
 def figures_of(
-    store: Store, scored: pd.DataFrame, rows: pd.DataFrame, labels: pd.DataFrame, threshold: float
+    store: Store, question: Question, scored: pd.DataFrame, rows: pd.DataFrame, labels: pd.DataFrame
 ) -> dict[str, Any]:
-    """The output of `vr stats` for the frame's net and oracle: ``stats`` as with ``--json``, ``lines`` as text.
+    """The output of `vr stats` for the question: ``stats`` as with ``--json``, ``lines`` as with ``-v``.
 
     `rows`, with `labels`, are the shown rows of `scored`, which mostly include all candidates.
     """
-    attrs = scored.attrs
-    question = Question.answered_by(attrs, threshold)
-    figures = {**stats.store_figures(store, question), "store": file_name(store.path)}
-    figures["scored"]["alpha"] = dict(attrs["alpha"])  # with its origin; the question's number alone would be "given"
-    figures["scored"]["source"] = Alpha(**attrs["alpha"]).source(attrs["q_from"])
     size = rows["disagreement"].abs().to_numpy(np.float64)
-    candidates = is_candidate(size, threshold).sum()
-    if candidates == is_candidate(scored["disagreement"], threshold).sum():
+    candidates, labelled = is_candidate(size, question.threshold).sum(), None
+    if candidates == is_candidate(scored["disagreement"], question.threshold).sum():
         worst = np.argsort(-size, kind="stable")[:candidates]
-        sections = stats.sections(store, rows.iloc[worst], threshold, labels.iloc[worst])
-    else:
-        sections = stats.sections(store, view.candidates(store, question), threshold)
+        labelled = rows.iloc[worst], labels.iloc[worst]
+    figures = replace(stats.store_stats(store, question, labelled=labelled), store=file_name(store.path))
+    told = figures.as_json()
+    if figures.scored is not None:
+        told["scored"]["source"] = figures.scored.source
     return {
-        "stats": {**figures, **sections},
-        "headline": stats.headline(figures),
-        "lines": [*stats.stats_lines(figures), *stats.section_lines(sections)],
+        "stats": told,
+        "headline": figures.headline,
+        "lines": [*figures.lines(), *figures.details()],
         "sources": _sources(store),
     }
 
@@ -402,7 +398,7 @@ def write(
             chosen = choose(scored, threshold)
             on_step("positions")
             rows = with_texts(store, question, scored.iloc[chosen.rows])
-            content = content_of(store, scored, chosen, rows, threshold, on_step)
+            content = content_of(store, scored, chosen, rows, question, on_step)
         partial.write_bytes(document(content))
         size = partial.stat().st_size
     candidates = int(is_candidate(scored["disagreement"], threshold).sum())

@@ -82,13 +82,13 @@ def _rate(rows: Scored, wrong: Flags, members: Flags) -> Rate:
 def _labels(store: Store, question: Question) -> list[tuple[str, Rate]]:
     """The share of the candidates that have each label; only candidates have any, so texts are read for them alone."""
     from valuerepair.measure.labels import labels_of
-    from valuerepair.report.stats import label_figures
+    from valuerepair.report.stats import label_shares
 
     candidates = view.candidates(store, question)
     if not len(candidates):
         return []
-    figures = label_figures(candidates, question.threshold, labels_of(store, candidates))
-    return [(row["label"], Rate.of_figures(row)) for row in figures["rates"] if row["count"]]
+    shares = label_shares(candidates, question.threshold, labels_of(store, candidates))
+    return [(name, rate) for name, rate in shares["label"].items() if rate.count]
 
 
 def _draw_thresholds(axes: Axes, rows: Scored, threshold: float) -> None:

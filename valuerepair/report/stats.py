@@ -1,37 +1,50 @@
-"""Statistics of a store, as figures and as lines: counts, rates, labels, second looks, games played."""
+"""What `vr stats` says of a store: how often the net is wrong, how sure that is, where, what kind, who was right."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from valuerepair.arrays import Flags, Floats, Ids
-from valuerepair.chess import values
+from valuerepair.arrays import Flags
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
-from valuerepair.measure.labels import KINDS, NAMES, OF_POLICY, labels_of, masks, names
+from valuerepair.chess.values import DEFAULT_ALPHA, Alpha, AlphaFit, slope_of
+from valuerepair.measure.labels import KINDS, OF_POLICY, labels_of, masks, names
 from valuerepair.mining import verdict
-from valuerepair.mining.screening import screened_of
+from valuerepair.mining.screening import Screened, screened_of
 from valuerepair.question import Question, is_candidate
-from valuerepair.rates import Rate, loose_bound_words, mean, rate_lines, weighted, wilson
+from valuerepair.rates import Interval, Rate, mean, rate_lines, weighted, wilson
 from valuerepair.store import alpha as alphas
 from valuerepair.store import view
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.pairs import Pair, pair_of
 from valuerepair.store.plays import outcomes
-from valuerepair.text import finite, format_duration, format_nodes, format_rate, json_fields, quantity
+from valuerepair.text import (
+    finite,
+    format_duration,
+    format_nodes,
+    json_fields,
+    positions_of_games,
+    printable,
+    quantity,
+    table_lines,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from valuerepair.store.store import Store
 
+Rates = Mapping[Any, Rate]
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
+MOST_FAMILIES = 6
 _NETS = """
 SELECT sha256, name, value_head, input_format, size,
     (SELECT count(*) FROM net_values v WHERE v.net_id = n.id) AS evaluated
@@ -47,49 +60,133 @@ _JSON = ("limits", "options", "counts")
 
 
 @dataclass(frozen=True)
-class StoreStats:
-    """The content of a store: `figures` (`store_figures` and `sections`, JSON-able), and the `text` of `vr stats`."""
+class Played:
+    """Results Z of decided games from candidates, against Q of net and judge, all for the side to move.
 
-    figures: dict[str, Any]
-    text: Sequence[str]
+    A position counts once, with the mean Z of its games. `deep_nearer` is the share with the judge's Q nearer to Z than
+    the net's; the errors are mean squares of Z - Q, and `gain` is their difference.
+    """
 
-    def lines(self) -> list[str]:
-        """The figures as text for a terminal."""
-        return list(self.text)
+    positions: int
+    games: int
+    deep_nearer: Rate
+    net_error: float
+    deep_error: float
+    gain: Interval
 
-    def details(self) -> list[str]:
-        """What screening left out and saved, as text."""
-        scored = self.figures["scored"]
-        return list(scored["screening"]["words"]) if scored and scored["screening"] else []
+
+@dataclass(frozen=True)
+class Scored:
+    """What one net and one judge say of the positions that both scored.
+
+    `rates` of candidates have 95 % intervals by games (`rates.weighted`), by ``threshold``, ``phase``, ``side``,
+    ``sign``, ``origin`` (off the games) and ``alpha``. All but those by origin count positions of games; only if a
+    store has none, those off the games (`is_off_games`). Positions without a Q of the requested kind count only in
+    `without_q`. `shares` are those of the candidates with each ``label``, ``family`` and ``pieces`` (`label_shares`).
+    `fits` are those of alpha; `steeper` says by alpha how many times as steep the net's Q becomes by training.
+    `confirmed` are the second looks (`verdict.figures`), `played` is None without games from candidates, `worst` has
+    the largest disagreements.
+    """
+
+    attrs: Mapping[str, Any]  # of a frame (`view.attrs`): net, oracle, alpha, q_from
+    threshold: float
+    is_off_games: bool
+    positions: int
+    without_q: int
+    failed: int
+    rates: Mapping[str, Rates]
+    shares: Mapping[str, Rates]
+    mean_abs_disagreement: float | None
+    screening: Screened | None
+    nodes: int
+    search_seconds: float
+    fits: Mapping[str, AlphaFit]
+    steeper: Mapping[str, float]
+    confirmed: Mapping[str, Any]
+    played: Played | None
+    worst: Sequence[Mapping[str, Any]]
+
+    @property
+    def rate(self) -> Rate:
+        """The rate at the threshold."""
+        return self.rates["threshold"][self.threshold]
+
+    @property
+    def source(self) -> str:
+        """Where deep Q comes from, in words."""
+        return Alpha(**self.attrs["alpha"]).source(self.attrs["q_from"])
 
     def as_json(self) -> dict[str, Any]:
-        """The figures."""
-        return self.figures
+        """The fields, JSON-able; rates and shares as lists of rows, ``by_phase`` and so on."""
+        plain = {
+            name: cell for name, cell in vars(self).items() if name not in ("attrs", "rates", "shares", "screening")
+        }
+        screening = self.screening and {**asdict(self.screening), "words": self.screening.lines()}
+        tables = {}
+        for groups, counts in ((self.rates, ("candidates", "scored")), (self.shares, ("count", "total"))):
+            for name, rates in groups.items():
+                tables[f"by_{name}"] = [{name: word, **rate.figures(*counts)} for word, rate in rates.items()]
+        return {**self.attrs, **json_fields(plain), **tables, "screening": screening}
 
 
-def store_figures(store: Store, question: Question | None = None) -> dict[str, Any]:
-    """Figures of a store, JSON-able.
+@dataclass(frozen=True)
+class StoreStats:
+    """The content of a store; `scored` is None while no position has the values of both a net and a judge."""
 
-    Keys: store, positions, games, sources, nets, oracles, runs, scored. `scored` (see `_scored`) is None while no
-    position has both values. Rates are fractions with 95 % intervals by games (`rates.weighted`). They count
-    positions of games only; the key `beside` of `scored` has the rates of each kind of position beside the games.
-    Raises ValueRepairError if the question names a net or a judge that has no values.
+    store: str
+    positions: int
+    games: int
+    sources: int
+    nets: Sequence[Mapping[str, Any]]
+    oracles: Sequence[Mapping[str, Any]]
+    runs: Sequence[Mapping[str, Any]]
+    scored: Scored | None = None
+
+    @property
+    def headline(self) -> str:
+        """The main result in one sentence (`headline`); empty if no position has both values."""
+        return headline(self.scored) if self.scored else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields, JSON-able."""
+        return {**vars(self), "scored": self.scored and self.scored.as_json()}
+
+    def lines(self) -> list[str]:
+        """At most twelve lines, and the worst positions if they were asked for."""
+        if self.scored is None:
+            return [f"{self.store}: {_held(self)}", "Nothing is scored yet. Next: vr mine ARCHIVE"]
+        return [*first_lines(self, self.scored), *worst_lines(self.scored.worst)]
+
+    def details(self) -> list[str]:
+        """The rest, which ``-v`` shows: all rates, labels, second looks and games; alpha; nets, judges and runs."""
+        return [*(rest_lines(self.scored) if self.scored else []), *content_lines(self)]
+
+
+# -- counting ---------------------------------------------------------------------------------------------------------
+
+
+def store_stats(
+    store: Store,
+    question: Question | None = None,
+    *,
+    worst: int = 0,
+    labelled: tuple[pd.DataFrame, pd.DataFrame] | None = None,
+) -> StoreStats:
+    """What a store holds, and what the question's net and judge say; `worst` is how many candidates to list.
+
+    `labelled` are the question's candidates (`view.candidates`) and their labels, if they are known already. Raises
+    ValueRepairError if the question names a net or a judge that has no values.
     """
     asked = question or Question()
     with store.snapshot():
-        counts = store.connection.execute(
+        held = store.connection.execute(
             "SELECT (SELECT count(*) FROM positions), (SELECT count(*) FROM games), "
             "(SELECT count(DISTINCT source) FROM games)"
         ).fetchone()
         pair = pair_of(store, asked.net, asked.oracle)
-        return {
-            "store": store.path,
-            **dict(zip(("positions", "games", "sources"), counts, strict=True)),
-            "nets": _records(store, _NETS),
-            "oracles": _records(store, _JUDGES),
-            "runs": _records(store, _RUNS),
-            "scored": None if pair is None else _scored(store, pair, asked),
-        }
+        scored = None if pair is None else _scored(store, pair, asked, worst, labelled)
+        nets, judges, runs = (_records(store, query) for query in (_NETS, _JUDGES, _RUNS))
+        return StoreStats(store.path, held[0], held[1], held[2], nets, judges, runs, scored)
 
 
 def _records(store: Store, query: str) -> list[dict[str, Any]]:
@@ -101,323 +198,125 @@ def _records(store: Store, query: str) -> list[dict[str, Any]]:
     ]
 
 
-def _scored(store: Store, pair: Pair, question: Question) -> dict[str, Any]:
-    """Rates of candidates among the positions scored by one net and judge, with the cost of the search.
+def _scored(
+    store: Store, pair: Pair, question: Question, worst: int, labelled: tuple[pd.DataFrame, pd.DataFrame] | None
+) -> Scored:
+    used, threshold = alphas.alpha(store, pair, question.alpha), question.threshold
+    origins = dict(store.connection.execute("SELECT origin, count(*) FROM positions GROUP BY origin"))
+    present = [kind for kind in BESIDE if kind in origins]  # without any, they are not read: that takes as long again
+    read = _read(store, pair, used.value, question)
+    beside = _read(store, pair, used.value, question, present) if present else {}
+    is_off_games = bool(present) and not len(read["weight"])
+    read = beside if is_off_games else read
+    rows = _with_q(read)
+    off = rows["disagreement"]
 
-    Positions without a Q of the kind `question.q_from` count only in `without_q`.
-    """
-    used = alphas.alpha(store, pair, question.alpha)
-    read = columns(store, pair, ("weight", "phase_code", "side_code", "nodes", "time_ms", "game_id"))
-    net_q, deep_q = both_q(store, pair, used.value, question.q_from)
-    with_q = ~np.isnan(net_q - deep_q)
-    disagreement = (net_q - deep_q)[with_q]
-    weight, game = read["weight"][with_q], read["game_id"][with_q]
-    size, threshold = np.abs(disagreement), question.threshold
-    hits = is_candidate(disagreement, threshold)
-    seconds, nodes = float(read["time_ms"].sum()) / 1000, int(read["nodes"].sum())
-    scale = alphas.training_scale(store, pair, used, question.q_from)
-    screened = screened_of(store, pair, used.value, question.q_from, threshold)
-    failed = """
-        SELECT count(*) FROM deep_values v JOIN positions p ON p.id = v.position_id AND p.origin = 'game'
-        WHERE v.judge_id = ? AND v.failed IS NOT NULL
-    """
-    return {
-        **view.attrs(store, pair, question, used),
-        "positions": len(with_q),
-        "without_q": int((~with_q).sum()),
-        "failed": store.connection.execute(failed, pair[1:]).fetchone()[0],
-        "threshold": threshold,
-        "by_threshold": [
-            {"threshold": limit, **_candidate_rate(is_candidate(disagreement, limit), weight, game)}
-            for limit in sorted({*THRESHOLDS, threshold})
+    def rates(column: str, words: Sequence[str]) -> Rates:
+        codes = rows[column]
+        return {word: _rate(rows, threshold, codes == code) for code, word in enumerate(words)}
+
+    failed = "SELECT count(*) FROM deep_values v JOIN positions p ON p.id = v.position_id AND p.origin = 'game'"
+    candidates, labels = labelled or (view.candidates(store, question), None)
+    labels = labels_of(store, candidates) if labels is None else labels
+    fits, by_alpha, steeper = _by_alpha(store, pair, threshold)
+    return Scored(
+        attrs=view.attrs(store, pair, question, used),
+        threshold=threshold,
+        is_off_games=is_off_games,
+        positions=len(read["weight"]),
+        without_q=len(read["weight"]) - len(off),
+        failed=store.connection.execute(f"{failed} WHERE v.judge_id = ? AND failed IS NOT NULL", pair[1:]).fetchone()[
+            0
         ],
-        "by_phase": _by("phase", PHASES, read["phase_code"][with_q], hits, weight, game),
-        "by_side": _by("side", ("w", "b"), read["side_code"][with_q], hits, weight, game),
-        "by_sign": [
-            {"sign": "optimistic", **_candidate_rate(hits & (disagreement > 0), weight, game)},
-            {"sign": "pessimistic", **_candidate_rate(hits & (disagreement < 0), weight, game)},
-        ],
-        "beside": _beside(store, pair, used.value, question),
-        "training_scale": None if scale is None else scale.figures(),
-        "mean_abs_disagreement": float(size @ weight / weight.sum()) if len(size) else None,
-        "screening": None if screened is None else {**asdict(screened), "words": screened.lines()},
-        "nodes": nodes,
-        "search_seconds": seconds,
-        "nodes_per_second": nodes / seconds if seconds else None,
-    }
+        rates={
+            "threshold": {limit: _rate(rows, limit) for limit in sorted({*THRESHOLDS, threshold})},
+            "phase": rates("phase_code", PHASES),
+            "side": rates("side_code", ("White", "Black")),
+            "sign": {"optimistic": _rate(rows, threshold, sign=1), "pessimistic": _rate(rows, threshold, sign=-1)},
+            "origin": {kind: _rate(_with_q(beside, beside["kind"] == kind), threshold) for kind in present},
+            "alpha": by_alpha,
+        },
+        shares=label_shares(candidates, threshold, labels),
+        mean_abs_disagreement=float(np.abs(off) @ rows["weight"] / rows["weight"].sum()) if len(off) else None,
+        screening=screened_of(store, pair, used.value, question.q_from, threshold),
+        nodes=int(read["nodes"].sum()),
+        search_seconds=float(read["time_ms"].sum()) / 1000,
+        fits=fits,
+        steeper=steeper,
+        confirmed=verdict.figures(store, candidates, threshold),
+        played=played_from(store, candidates),
+        worst=_worst(candidates.head(worst), labels.head(worst)),
+    )
 
 
-def _beside(store: Store, pair: Pair, alpha: float, question: Question) -> list[dict[str, Any]]:
-    """A row for each kind of position beside the games: its `positions`, and the candidates of the scored ones."""
-    query = "SELECT origin, count(*) FROM positions WHERE origin <> 'game' GROUP BY origin"
-    counts = dict(store.connection.execute(query).fetchall())
-    present = [kind for kind in BESIDE if kind in counts]
-    if not present:  # avoids reading all positions beside the games
-        return []
-    read = columns(store, pair, ("kind", "weight", "game_id"), beside=True)
-    net_q, deep_q = both_q(store, pair, alpha, question.q_from, beside=True)
-    rows = []
-    for kind in present:
-        members = (read["kind"] == kind) & ~np.isnan(net_q - deep_q)
-        hits = is_candidate((net_q - deep_q)[members], question.threshold)
-        rate = _candidate_rate(hits, read["weight"][members], read["game_id"][members])
-        rows.append({"kind": kind, "positions": counts[kind], **rate})
-    return rows
+Columns = Mapping[str, NDArray[Any]]
 
 
-def _by(
-    column: str, groups: Sequence[str], codes: Floats, hits: Flags, weight: Floats, game: Ids
-) -> list[dict[str, Any]]:
-    members = [np.flatnonzero(codes == code) for code, _ in enumerate(groups)]
-    return [
-        {column: group, **_candidate_rate(hits[rows], weight[rows], game[rows])}
-        for group, rows in zip(groups, members, strict=True)
-    ]
+def _read(store: Store, pair: Pair, alpha: float, question: Question, kinds: Sequence[str] = ()) -> Columns:
+    """Columns [n] of the scored positions of games; with `kinds`, of those off the games instead."""
+    names = ("weight", "phase_code", "side_code", "nodes", "time_ms", "game_id", *(("kind",) if kinds else ()))
+    read = columns(store, pair, names, beside=bool(kinds))
+    net_q, deep_q = both_q(store, pair, alpha, question.q_from, beside=bool(kinds))
+    members = np.isin(read["kind"], kinds) if kinds else slice(None)
+    return {name: column[members] for name, column in {**read, "disagreement": net_q - deep_q}.items()}
 
 
-def _candidate_rate(hits: Flags, weight: Floats, game: Ids) -> dict[str, Any]:
-    """The weighted rate, which screening does not bias; `candidates` and `scored` count rows; see `Rate`."""
-    rate = weighted(hits, weight, game)
-    return {**rate.figures("candidates", "scored"), "few_drawn": rate.few_drawn}
+def _with_q(read: Columns, members: Flags | bool = True) -> Columns:
+    """The rows among the `members` that have a disagreement."""
+    has_both = ~np.isnan(read["disagreement"]) & members
+    return {name: column[has_both] for name, column in read.items()}
 
 
-# -- lines ------------------------------------------------------------------------------------------------------------
-
-# A share is printed as a number out of the first of these that makes it at least 5: 13 of 10,000, not 1 of 1,000.
-_OUT_OF = (1_000, 10_000, 100_000, 1_000_000)
-_FEWEST = 5
-
-
-def headline(figures: dict[str, Any]) -> str:
-    """The main result of `store_figures` in one sentence: the rate of candidates at the threshold, by weight.
-
-    "22 of 1,000 positions of these games are misjudged by 0.55 or more (19 to 26)", with the 95 % interval of the
-    rate in brackets; empty if no position has both values.
-    """
-    scored = figures["scored"]
-    if scored is None:
-        return ""
-    threshold, row = scored["threshold"], _at_threshold(scored)
-    if row["rate"] is None:
-        return ""
-    misjudged = f"misjudged by {threshold:g} or more"
-    if not row["candidates"]:
-        most = _out_of(row["high"])
-        return f"No position of these games was found to be {misjudged} (at most {row['high'] * most:,.0f} of {most:,})"
-    per = _out_of(row["rate"])
-    count, low, high = (f"{row[name] * per:,.0f}" for name in ("rate", "low", "high"))
-    return f"{count} of {per:,} positions of these games are {misjudged} ({low} to {high})"
+def _rate(rows: Columns, threshold: float, members: Flags | slice = slice(None), sign: int = 0) -> Rate:
+    """The rate of candidates among the `members`, of this sign unless it is 0."""
+    off, weight, game = (rows[name][members] for name in ("disagreement", "weight", "game_id"))
+    hits = is_candidate(off, threshold)
+    return weighted(hits & (np.sign(off) == sign) if sign else hits, weight, game)
 
 
-def _at_threshold(scored: dict[str, Any]) -> dict[str, Any]:
-    """The row of the question's own threshold."""
-    return next(row for row in scored["by_threshold"] if row["threshold"] == scored["threshold"])
+def _by_alpha(store: Store, pair: Pair, threshold: float) -> tuple[dict[str, AlphaFit], Rates, dict[str, float]]:
+    """The fits of alpha; and at the default alpha, at the one in use (``now``) and at each fit, by its name, the rate
+    of candidates, and how many times as steep the net's Q becomes by training. All empty with too few scores."""
+    fits = {str(name): fit for name, fit in alphas.fits(store, pair).items()}
+    used = {"default": DEFAULT_ALPHA, "now": alphas.alpha(store, pair).value} if fits else {}
+    read = columns(store, pair, ("net_q", "weight", "game_id"))
+    rates, steeper = {}, {}
+    for name, alpha in (used | {name: fit.alpha for name, fit in fits.items()}).items():
+        net_q, deep_q = both_q(store, pair, alpha, "cp")
+        rates[name] = _rate(_with_q({**read, "disagreement": net_q - deep_q}), threshold)
+        steeper[name] = slope_of(net_q, deep_q, read["weight"], read["game_id"]).value
+    return fits, rates, steeper
 
 
-def _out_of(rate: float) -> int:
-    return next((per for per in _OUT_OF if rate * per >= _FEWEST), _OUT_OF[-1])
+def label_shares(frame: pd.DataFrame, threshold: float, labels: pd.DataFrame) -> dict[str, Rates]:
+    """The shares of the candidates at `threshold` in `frame`, whose rows have these `labels`, weighted by the frame's
+    weights: by ``label`` (all of `labels.NAMES`), and by opening ``family`` and ``pieces``, the most frequent ones.
 
-
-def stats_lines(figures: dict[str, Any]) -> list[str]:
-    """The figures as text for a terminal."""
-    sentence = headline(figures)
-    few_drawn = _at_threshold(figures["scored"])["few_drawn"] if sentence else None
-    why_loose = [f"  ({loose_bound_words(few_drawn)})"] if few_drawn else []  # on the interval's upper bound
-    screening = (figures["scored"] or {}).get("screening")
-    if screening and screening["left_out"] and not screening["audits"]:
-        sentence = (
-            f"screening is not finished: {screening['left_out']:,} positions were left out, and none of them audited, "
-            "so that rates count the doubtful ones alone; run the same vr mine again"
-        )
-    lines = [
-        *([sentence, *why_loose, ""] if sentence else []),
-        f"{figures['store']}: {figures['positions']:,} positions from {figures['games']:,} games; "
-        f"files: {figures['sources']:,}, runs: {len(figures['runs'])}",
-    ]
-    counts = [("net    ", net["name"], net["sha256"], "evaluated", net) for net in figures["nets"]]
-    counts += [("judge  ", judge["label"], judge["digest"], "scored", judge) for judge in figures["oracles"]]
-    for kind, name, digest, done, row in counts:
-        failed = f", {row['failed']:,} failed" if row.get("failed") else ""
-        lines.append(f"  {kind} {name}  {digest[:12]}  {row[done]:,} {done}{failed}")
-    scored = figures["scored"]
-    if scored is None:
-        return [*lines, "Nothing is scored yet. Next: vr mine ARCHIVE"]
-    return [*lines, "", *_scored_lines(scored)]
-
-
-def _scored_lines(scored: dict[str, Any]) -> list[str]:
-    source = values.Alpha(**scored["alpha"]).source(scored["q_from"])
-    lines = [
-        f"{scored['net']['name']} against {scored['oracle']['label']}, {source}",
-        "; ".join([f"{scored['positions']:,} positions scored in full", *_cost(scored)]),
-    ]
-    if scored["without_q"]:
-        lines.append(f"{scored['without_q']:,} of them have no Q of the requested kind and are left out below")
-    if scored["training_scale"] is not None:
-        lines.append(f"training: {scored['training_scale']['words']}")
-    lines += _table("threshold", scored["by_threshold"], lambda row: f"{row['threshold']:g}")
-    at = f"at {scored['threshold']:g}"
-    sides = {"w": "White to move", "b": "Black to move"}
-    lines += _table(f"phase {at}", scored["by_phase"], lambda row: str(row["phase"]))
-    lines += _table(f"side {at}", scored["by_side"], lambda row: sides[row["side"]])
-    lines += _table(f"sign {at}", scored["by_sign"], lambda row: str(row["sign"]))
-    if scored["beside"]:
-        games_rate = _at_threshold(scored)["rate"]
-        against = "" if games_rate is None else f", against {100 * games_rate:.2f} % in the games"
-        lines += _table(f"beside the games {at}{against}", scored["beside"], lambda row: str(row["kind"]))
-    return lines
-
-
-def _cost(scored: dict[str, Any]) -> list[str]:
-    """The cost of the searches; recorded values often have neither time nor nodes."""
-    if not scored["search_seconds"]:
-        return [format_nodes(scored["nodes"])] if scored["nodes"] else []
-    time = f"{format_nodes(scored['nodes'])} in {format_duration(scored['search_seconds'])} of searching"
-    return [f"{time}, {format_rate(scored['nodes_per_second'])} an engine" if scored["nodes_per_second"] else time]
-
-
-def _table(title: str, rows: list[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> list[str]:
-    return rate_lines(title, ((name(row), Rate.of_figures(row, "candidates", "scored")) for row in rows))
-
-
-def sections(store: Store, frame: pd.DataFrame, threshold: float, labels: pd.DataFrame | None = None) -> dict[str, Any]:
-    """The sections `labels`, `confirmed` and `played` of `vr stats`, JSON-able.
-
-    `frame` has the candidates at `threshold` (`view.candidates`), `labels` their labels (`labels_of`), if already
-    computed.
-    """
-    labels = labels_of(store, frame) if labels is None else labels
-    return {
-        "labels": label_figures(frame, threshold, labels),
-        "confirmed": verdict.figures(store, frame, threshold),
-        "played": outcome_figures(store, frame),
-    }
-
-
-def section_lines(sections: dict[str, Any]) -> list[str]:
-    """The sections as text for a terminal; empty without candidates."""
-    confirmed = verdict.lines(sections["confirmed"])
-    return [
-        *label_lines(sections["labels"]),
-        *([""] if confirmed and confirmed[0] else []),
-        *confirmed,
-        *outcome_lines(sections["played"]),
-    ]
-
-
-# The number of families and signatures to show, the most frequent ones.
-MOST_SHOWN = 6
-
-
-def label_figures(frame: pd.DataFrame, threshold: float, labels: pd.DataFrame) -> dict[str, Any]:
-    """The shares of labels among the candidates at `threshold` in `frame`, whose rows have these `labels`, JSON-able.
-
-    `rates`, `openings` and `pieces` (the most frequent families of both) have for each label `count`, `total`, `rate`,
-    `low` and `high`: the share of the candidates with the label, weighted by the frame's weights, and its 95 %
-    interval, by games. The three labels of blindness are shares of the `with_policy` candidates where the net's policy
-    and the judge's move are known.
+    The three labels of blindness are shares of the candidates where the net's policy and the judge's move are known.
     """
     rows = frame[is_candidate(frame["disagreement"], threshold)]
     labels = labels.loc[rows.index]
     weights, game = rows["weight"].to_numpy(np.float64), rows["game_id"].to_numpy(np.int64)
-    by_label, has_policy = masks(labels), labels["blind"].notna().to_numpy()
-    everywhere = np.ones(len(rows), np.bool_)
-    return {
-        "threshold": threshold,
-        "candidates": len(rows),
-        "with_policy": int(has_policy.sum()),
-        "rates": [
-            _label_rate(name, by_label[name], has_policy if name in OF_POLICY else everywhere, weights, game)
-            for name in NAMES
-        ],
-        "openings": _frequent("family", labels, weights, game),
-        "pieces": _frequent("pieces", labels, weights, game),
+    has_policy = labels["blind"].notna().to_numpy()
+
+    def share(hits: Flags, among: Flags | slice = slice(None)) -> Rate:
+        return weighted(hits[among], weights[among], game[among])
+
+    shares: dict[str, Rates] = {
+        "label": {
+            name: share(mask, has_policy) if name in OF_POLICY else share(mask) for name, mask in masks(labels).items()
+        }
     }
+    for kind, column in KINDS.items():
+        words = labels[column].to_numpy(object)
+        counts = Counter(word for word in words if word)
+        often = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_FAMILIES]
+        shares[kind] = {word: share(np.asarray(words == word, np.bool_)) for word in often}
+    return shares
 
 
-def label_lines(figures: dict[str, Any]) -> list[str]:
-    """The figures as text for a terminal; empty without candidates."""
-    if not figures["candidates"]:
-        return []
-    title = f"label, of {quantity(figures['candidates'], 'candidate')} at {figures['threshold']:g}"
-    lines = rate_lines(title, ((row["label"], Rate.of_figures(row)) for row in figures["rates"] if row["count"]), 24)
-    if 0 < figures["with_policy"] < figures["candidates"]:
-        lines.append(f"  the policy's blindness is known of {figures['with_policy']:,} of them")
-    for key, title in (("openings", "opening family"), ("pieces", "pieces besides pawns")):
-        several = [(row["label"].partition(":")[2], Rate.of_figures(row)) for row in figures[key] if row["count"] > 1]
-        if several:
-            lines += rate_lines(title, several, 24)
-    return lines
-
-
-def _label_rate(name: str, hits: Flags, rows: Flags, weights: Floats, game: Ids) -> dict[str, Any]:
-    rate = weighted(hits[rows], weights[rows], game[rows])
-    return {"label": name, **rate.figures("count", "total")}
-
-
-def _frequent(prefix: str, labels: pd.DataFrame, weights: Floats, game: Ids) -> list[dict[str, Any]]:
-    words = labels[KINDS[prefix]].to_numpy(object)
-    counts = Counter(word for word in words if word)
-    first = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_SHOWN]
-    everywhere = np.ones(len(words), np.bool_)
-    return [
-        _label_rate(f"{prefix}:{word}", np.asarray(words == word, np.bool_), everywhere, weights, game)
-        for word in first
-    ]
-
-
-def label_rows(store: Store, frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """One JSON-able object for each row of a frame (`view.candidates`): the position, its values and its labels.
-
-    `labels` are the words of `labels.names`; missing numbers are None.
-    """
-    if not len(frame):
-        return []
-    labels = labels_of(store, frame)
-    rows = []
-    for row, label, words in zip(frame.to_dict("records"), labels.to_dict("records"), names(labels), strict=True):
-        numbers = {name: label[name] for name in ("judge_move_p", "judge_move_rank")}
-        rows.append(
-            {
-                "position_id": row["position_id"],
-                "fen": row["fen"],
-                "net_q": row["net_q"],
-                "deep_q": row["deep_q"],
-                "net_best": row["net_best"],
-                "deep_best": row["deep_best"],
-                **json_fields(numbers),
-                "opening": label["opening"],
-                "labels": sorted(words),
-            }
-        )
-    return rows
-
-
-def label_table(rows: list[dict[str, Any]]) -> list[str]:
-    """The rows as text for a terminal, two lines each; Q of the side to move, p of the search's best move."""
-    if not rows:
-        return []
-    lines = ["net Q  deep Q  search's best, its prior (rank)"]
-    for row in rows:
-        p, rank = row["judge_move_p"], row["judge_move_rank"]
-        prior = (
-            ("not of the best 8" if "policy-blind" in row["labels"] else "prior not known")
-            if p is None
-            else f"{100 * p:.1f} % ({rank:.0f})"
-        )
-        words = ", ".join(word for word in row["labels"] if ":" not in word)
-        lines.append(f"{row['net_q']:+.2f}  {row['deep_q']:+.2f}   {row['deep_best'] or '-':<6}{prior:<16}{words}")
-        lines.append(f"       {row['fen']}" + (f"  {row['opening']}" if row["opening"] else ""))
-    return lines
-
-
-def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
-    """Compares the results Z of games from the candidates in `frame` with Q_net and Q_deep; None without games.
-
-    A position counts once, with the mean Z of its decided games, for its side to move. `deep_nearer` is the share with
-    Q_deep nearer to Z than Q_net, with Wilson's interval. `net_error` and `deep_error` are mean squares of Z - Q,
-    `gain` their difference with the normal interval over positions (`gain_low`, `gain_high`: None for one position).
-    """
+def played_from(store: Store, frame: pd.DataFrame) -> Played | None:
+    """The results of the games from the rows of `frame` (`view.candidates`); None without decided games."""
     results = outcomes(store)
     usable = frame[~np.isnan(frame["disagreement"])].set_index("position_id")
     in_frame = np.isin(results.ids, usable.index.to_numpy())
@@ -425,36 +324,210 @@ def outcome_figures(store: Store, frame: pd.DataFrame) -> dict[str, Any] | None:
         return None
     rows = usable.loc[results.ids[in_frame]]
     z, net, deep = results.z[in_frame], rows["net_q"].to_numpy(), rows["deep_q"].to_numpy()
-    nearer = wilson(int(np.count_nonzero(np.abs(z - deep) < np.abs(z - net))), len(z))
-    errors = (z - net) ** 2 - (z - deep) ** 2
-    gain = mean(errors, np.ones(len(errors)), results.ids[in_frame])
-    return {
-        "positions": len(z),
-        "games": int(results.games[in_frame].sum()),
-        "z": float(z.mean()),
-        "net_q": float(net.mean()),
-        "deep_q": float(deep.mean()),
-        "deep_nearer": nearer.figures("count"),
-        "net_error": float(((z - net) ** 2).mean()),
-        "deep_error": float(((z - deep) ** 2).mean()),
-        "gain": gain.difference,
-        "gain_low": finite(gain.low),
-        "gain_high": finite(gain.high),
-    }
+    net_errors, deep_errors = (z - net) ** 2, (z - deep) ** 2
+    return Played(
+        positions=len(z),
+        games=int(results.games[in_frame].sum()),
+        deep_nearer=wilson(int(np.count_nonzero(np.abs(z - deep) < np.abs(z - net))), len(z)),
+        net_error=float(net_errors.mean()),
+        deep_error=float(deep_errors.mean()),
+        gain=mean(net_errors - deep_errors, np.ones(len(z)), results.ids[in_frame]),
+    )
 
 
-def outcome_lines(figures: dict[str, Any] | None) -> list[str]:
-    """The figures as text; empty without games."""
-    if figures is None:
-        return []
-    rate = Rate.of_figures({**figures["deep_nearer"], "total": figures["positions"]})
-    lines = [
-        "",
-        f"games from candidates: {figures['games']:,} decided from {figures['positions']:,} positions "
-        f"(mean Z {figures['z']:+.3f}, Q_net {figures['net_q']:+.3f}, Q_deep {figures['deep_q']:+.3f})",
-        f"  Z nearer to Q_deep than to Q_net: {rate}",
+def _worst(frame: pd.DataFrame, labels: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows, JSON-able: position, values and labels (`labels.names`)."""
+    facts = ("position_id", "fen", "net_q", "deep_q", "net_best", "deep_best")
+    numbers = ("judge_move_p", "judge_move_rank")
+    rows = zip(frame.to_dict("records"), labels.to_dict("records"), names(labels), strict=True)
+    return [
+        {**{name: row[name] for name in facts}, **{name: finite(label[name]) for name in numbers}}
+        | {"opening": label["opening"], "labels": sorted(words)}
+        for row, label, words in rows
     ]
-    gain = f"  mean square of Z - Q: net {figures['net_error']:.3f}, deep {figures['deep_error']:.3f}"
-    if figures["gain_low"] is not None:
-        gain += f"; less by {figures['gain']:+.3f} (95 %: {figures['gain_low']:+.3f} to {figures['gain_high']:+.3f})"
-    return [*lines, gain]
+
+
+# -- the first lines --------------------------------------------------------------------------------------------------
+
+# A share is printed as a number out of the first of these that makes it at least 5: 13 of 10,000, not 1 of 1,000.
+_OUT_OF = (1_000, 10_000, 100_000, 1_000_000)
+_FEWEST = 5
+_OTHERS = (0.3, 0.55, 0.8)  # of these thresholds the two nearest to the one asked for are shown, too
+_MOST_LABELS = 3
+
+
+def headline(scored: Scored) -> str:
+    """The main result in one sentence: the rate of candidates at the threshold, by weight.
+
+    "22 of 1,000 positions of these games are misjudged by 0.55 or more (19 to 26)", with the 95 % interval of the
+    rate in brackets; empty if no position has both values.
+    """
+    screening, rate = scored.screening, scored.rate
+    if screening is not None and screening.left_out and not screening.audits:
+        return (
+            f"screening is not finished: {screening.left_out:,} positions were left out, and none of them audited, "
+            "so that rates count the doubtful ones alone; run the same vr mine again"
+        )
+    if not rate.total:
+        return ""
+    where = "off these games" if scored.is_off_games else "of these games"
+    misjudged = f"misjudged by {scored.threshold:g} or more"
+    if not rate.count:
+        most = _out_of(rate.high)
+        return f"No position {where} was found to be {misjudged} (at most {rate.high * most:,.0f} of {most:,})"
+    per = _out_of(rate.rate)
+    count, low, high = (f"{share * per:,.0f}" for share in (rate.rate, rate.low, rate.high))
+    return f"{count} of {per:,} positions {where} are {misjudged} ({low} to {high})"
+
+
+def _out_of(rate: float) -> int:
+    return next((per for per in _OUT_OF if rate * per >= _FEWEST), _OUT_OF[-1])
+
+
+def first_lines(stats: StoreStats, scored: Scored) -> list[str]:
+    """At most twelve lines: which net and judge; how often, how sure, where, what kind, who was right, at what cost."""
+    net, judge = printable(scored.attrs["net"]["name"]), printable(scored.attrs["oracle"]["label"])
+    near = sorted({*_OTHERS} - {scored.threshold}, key=lambda limit: abs(limit - scored.threshold))[:2]
+    lines = {
+        "thresholds": _words({f"at {limit:g}": scored.rates["threshold"][limit] for limit in sorted(near)}),
+        "sample": _sample(scored, stats),
+        "phase": _words(scored.rates["phase"]),
+        "side": _words(scored.rates["side"]),
+        "sign": _words(scored.rates["sign"]),
+        "off games": _words(scored.rates["origin"]),
+        "labels": _label_words(scored),
+        "second looks": _second_looks(scored.confirmed),
+        "games": _games(scored.played),
+        "searches": _cost(scored),
+    }
+    return [
+        f"{net} against {judge}; threshold {scored.threshold:g}; {scored.source}",
+        *filter(None, [headline(scored)]),
+        *(f"{name:<12}  {words}" for name, words in lines.items() if words),
+    ]
+
+
+def _held(stats: StoreStats) -> str:
+    return f"{positions_of_games(stats.positions, stats.games)} in {quantity(stats.sources, 'file')}"
+
+
+def _share(rate: Rate) -> str:
+    """In per cent, with the interval."""
+    if not rate.total:
+        return "none scored"
+    share, low, high = (f"{100 * end:.{1 if end >= 0.1 else 2}f}" for end in (rate.rate, rate.low, rate.high))
+    return f"{share} % ({low} to {high})"
+
+
+def _words(rates: Rates) -> str:
+    return ", ".join(f"{name} {_share(rate)}" for name, rate in rates.items())
+
+
+def _sample(scored: Scored, stats: StoreStats) -> str:
+    """How many positions the rates are of, and how far to trust them."""
+    searched = f"{scored.positions:,} searched in full, of {positions_of_games(stats.positions, stats.games)}"
+    words = [f"{quantity(scored.rate.count, 'candidate')} among {searched}"]
+    words += [f"{scored.without_q:,} without a Q of the requested kind left out"] if scored.without_q else []
+    loose = f", wide above: only {quantity(few, 'audit')}" if (few := scored.rate.few_drawn) else ""
+    return "; ".join([*words, f"in brackets 95 %, by games{loose}"])
+
+
+def _label_words(scored: Scored) -> str:
+    """The most frequent labels besides sign and phase, which have lines of their own."""
+    others = {
+        name: rate for name, rate in scored.shares["label"].items() if name not in (*scored.rates["sign"], *PHASES)
+    }
+    often = sorted((name for name, rate in others.items() if rate.count), key=lambda name: -others[name].rate)
+    return f"{_words({name: others[name] for name in often[:_MOST_LABELS]})} of the candidates" if often else ""
+
+
+def _second_looks(confirmed: Mapping[str, Any]) -> str:
+    if not confirmed["looked"]:
+        return "no second look yet (vr confirm)" if confirmed["candidates"] else ""
+    right = Rate.of_figures(confirmed["rates"][verdict.SEARCH_RIGHT])
+    first = ", the worst first" if confirmed["looked"] < confirmed["candidates"] else ""
+    looked = f"{confirmed['looked']:,} of {quantity(confirmed['candidates'], 'candidate')}{first}"
+    return f"search right {_share(right)} of {looked}, by {printable(confirmed['second']['label'])}"
+
+
+def _games(played: Played | None) -> str:
+    if played is None:
+        return ""
+    nearer = f"result nearer to the search than to the net {_share(played.deep_nearer)}"
+    return f"{nearer} of {quantity(played.positions, 'candidate')}, {quantity(played.games, 'game')}"
+
+
+def _cost(scored: Scored) -> str:
+    """What the searches took, of which recorded values often say nothing; and what screening saved and lost."""
+    time = f" in {format_duration(scored.search_seconds)}" if scored.search_seconds else ""
+    words = [f"{format_nodes(scored.nodes)}{time}"] if scored.nodes else []
+    words += [f"{scored.failed:,} failed"] if scored.failed else []
+    if scored.screening is not None and scored.screening.positions:
+        words += [line.strip() for line in scored.screening.lines()]
+    return "; ".join(words)
+
+
+def worst_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Two lines for each of these candidates; Q of the side to move, p of the search's best move."""
+    lines = ["", "net Q  deep Q  search's best, its prior (rank)"] if rows else []
+    for row in rows:
+        p, rank = row["judge_move_p"], row["judge_move_rank"]
+        unknown = "not of the best 8" if "policy-blind" in row["labels"] else "prior not known"
+        prior = unknown if p is None else f"{100 * p:.1f} % ({rank:.0f})"
+        words = ", ".join(word for word in row["labels"] if ":" not in word)
+        lines.append(f"{row['net_q']:+.2f}  {row['deep_q']:+.2f}   {row['deep_best'] or '-':<6}{prior:<16}{words}")
+        lines.append(f"       {row['fen']}" + (f"  {row['opening']}" if row["opening"] else ""))
+    return lines
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def rest_lines(scored: Scored) -> list[str]:
+    """Tables of all that is known of a net and a judge; of families those that several candidates share."""
+    lines = []
+    for name, table in {**scored.rates, **scored.shares}.items():
+        least = {"label": 1, "family": 2, "pieces": 2}.get(name, 0)
+        title = name if name == "threshold" else f"{name} at {scored.threshold:g}"
+        rows = [(str(word), rate) for word, rate in table.items() if rate.count >= least]
+        lines += rate_lines(title, rows) if rows and name != "alpha" else []
+    lines += ["", *verdict.lines(scored.confirmed)]
+    if (played := scored.played) is not None:
+        lines += [
+            "",
+            f"games from candidates: {played.games:,} decided, from {quantity(played.positions, 'position')}",
+            f"  Z nearer to deep Q than to net Q: {played.deep_nearer}",
+            f"  mean square of Z - Q: net {played.net_error:.3f}, deep {played.deep_error:.3f}; less by {played.gain}",
+        ]
+    return lines + (["", *_alpha_lines(scored)] if scored.fits else [])
+
+
+def _alpha_lines(scored: Scored) -> list[str]:
+    """The fits of alpha beside the default."""
+    cells = {"default": ("default", f"{DEFAULT_ALPHA:.0f}", "", "")}
+    for name, fit in scored.fits.items():
+        interval = "" if math.isnan(fit.low) else f"{fit.low:.0f} to {fit.high:.0f}"
+        cells[name] = (f"fit {name}", f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}")
+    heads = f":<11 | alpha:>6 | 95 % interval:<15 | residual:>8 | steeper:>8 | candidates at {scored.threshold:g}:<"
+    # A slope of 0 or less is no scale: deep Q does not rise with net Q.
+    steeper = {name: f"{slope:.2f}" if slope > 0 else "-" for name, slope in scored.steeper.items()}
+    rows = ((*row, steeper[name], scored.rates["alpha"][name]) for name, row in cells.items())
+    return [
+        f"alpha, by {scored.fits['slope'].n:,} positions with a centipawn score",
+        *table_lines(heads, rows),
+        "steeper: how many times as steep the net's Q becomes by training with this alpha",
+        "vr stats --use alpha=slope puts a fit in use",
+        *(f"{name}: the scores determine no alpha" for name, fit in scored.fits.items() if fit.at_bound),
+    ]
+
+
+def content_lines(stats: StoreStats) -> list[str]:
+    """The store's nets, judges and runs."""
+    rows = [("net", net["name"], net["sha256"], f"{net['evaluated']:,} evaluated") for net in stats.nets]
+    rows += [
+        ("judge", judge["label"], judge["digest"], f"{judge['scored']:,} scored, {judge['failed']:,} failed")
+        for judge in stats.oracles
+    ]
+    head = f"{stats.store}: {_held(stats)}, {quantity(len(stats.runs), 'run')}"
+    cells = ((kind, printable(name), digest[:12], done) for kind, name, digest, done in rows)
+    return ["", head, *table_lines(":<5 | :< | :< | :<", cells, "  ")]

@@ -13,9 +13,9 @@ import numpy as np
 
 from valuerepair.chess import values
 from valuerepair.engines.kinds import kind_of
-from valuerepair.errors import UsageError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.question import QFrom, Question
-from valuerepair.store.columns import both_q, columns
+from valuerepair.store.columns import both_q, columns, results
 from valuerepair.store.pairs import Pair, judge_of, net_key, pick
 from valuerepair.store.store import Store
 
@@ -59,6 +59,40 @@ def use_alpha(store: Store, pair: Pair, used: values.Alpha, q_from: QFrom = "cp"
         raise UsageError(f"alpha must be a positive number of centipawns, not {used.value:g}")
     names = {"net": net_key(store, pair[0]), "judge": judge_of(store, pair[1]).digest}
     store.use(alpha={**asdict(used), **names, "q_from": q_from})
+
+
+def fits(store: Store, pair: Pair) -> dict[values.FitTo, values.AlphaFit]:
+    """The fits of alpha by positions of games: to the ``slope`` of judge Q on net Q, and to the ``results`` of the
+    positions' games if enough of them have one. Empty with fewer than `values.AUTO_MIN_POSITIONS` scores in centipawns,
+    or if all are 0. Fits use the rows' weights; intervals are by games."""
+    scored = columns(store, pair, _TO_FIT)
+    cp = scored["cp"]
+    if np.count_nonzero(~np.isnan(cp)) < values.AUTO_MIN_POSITIONS or np.count_nonzero(np.nan_to_num(cp)) < 2:
+        return {}
+    found: dict[values.FitTo, values.AlphaFit] = {"slope": values.fit_alpha(*(scored[name] for name in _TO_FIT))}
+    result = results(store, pair)
+    if np.count_nonzero(~(np.isnan(result) | np.isnan(cp))) >= values.AUTO_MIN_POSITIONS:
+        found["results"] = values.fit_alpha_to_results(result, cp, scored["weight"], scored["game_id"])
+    return found
+
+
+def use_fit(store: Store, pair: Pair, name: values.FitTo) -> None:
+    """Puts a fit in use. Raises ValueRepairError if there are too few scores for it, or if it lies at a bound, where no
+    alpha is better than another."""
+    fit = fits(store, pair).get(name)
+    if fit is None:
+        of = " and a result" if name == "results" else ""
+        raise ValueRepairError(
+            f"not put in use: a fit to the {name} needs {values.AUTO_MIN_POSITIONS} positions with a score in "
+            f"centipawns{of}; mine more (those that screening left out do not count)"
+        )
+    if fit.at_bound:
+        low, high = values.ALPHA_BOUNDS
+        raise ValueRepairError(
+            f"not put in use: the {fit.n:,} scores determine no alpha between {low:g} and {high:g} ({name}); "
+            "mine more positions"
+        )
+    use_alpha(store, pair, values.Alpha(fit.alpha, f"fitted on {fit.n:,} positions ({name}), in use"))
 
 
 def for_training(store: Store, question: Question) -> tuple[Question, list[str]]:

@@ -27,7 +27,7 @@ export function drawSummary(words) {
     ["Mean |difference|", fixed(scored.mean_abs_disagreement, 4)],
     ["Recall", recall(stats)],
     ["Cost", cost(scored)],
-    ["Second looks", looks(stats.confirmed)],
+    ["Second looks", looks(scored.confirmed)],
   ];
   element("cards").replaceChildren(...cards.filter(([, text]) => text).map(([name, text]) => make("div", {}, make("dt", {}, name), make("dd", {}, text))));
   element("title").textContent = `Where ${scored.net.name} is blind`;
