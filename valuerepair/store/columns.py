@@ -23,7 +23,9 @@ WORDS = ("kind", "part")
 _WDL = ("deep_w", "deep_d", "deep_l")
 _OF_Q = ("net_q", "cp", "mate", "deep_own_q")
 # What most commands ask for is read at once: finding a row takes longer than reading a number.
-_USUAL = ("position_id", *_OF_Q, *"weight game_id side_code phase_code was_played nodes depth time_ms".split())
+_USUAL = (
+    "position_id", *_OF_Q, "weight", "game_id", "side_code", "phase_code", "was_played", "nodes", "depth", "time_ms",
+)  # fmt: skip
 _SQL = {"net_best": "policy", "screened": "judge_id <> :judge", "was_played": "played IS NOT NULL"}
 _FOR_WHITE = "CASE result WHEN '1-0' THEN 1.0 WHEN '0-1' THEN -1.0 WHEN '1/2-1/2' THEN 0.0 END"
 
