@@ -18,7 +18,7 @@ import pytest
 from tests.v6_records import positions_of, records_of, write_chunk
 from valuerepair.archives.options import SampleOptions, fits_time_control, speed
 from valuerepair.archives.rows import ReadReport
-from valuerepair.archives.sampling import read_games, sample
+from valuerepair.archives.sampling import read_whole_games, sample
 from valuerepair.archives.select import KeySet, in_share, lowest_of_each, scrambled
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
@@ -309,7 +309,8 @@ def test_the_key_of_a_game_is_its_moves(tmp_path: Path) -> None:
     text = game() + game(moves=longer) + game(moves=longer[:-1] + "5") + game(white="Cleo")
     drawn, _ = run(tmp_path, text)
     (tmp_path / "all.pgn").write_text(text)
-    batches = read_games({str(tmp_path / "all.pgn"): range(1, 5)}, ReadReport())
+    blocks = read_whole_games([str(tmp_path / "all.pgn")], SampleOptions(), ReadReport())
+    batches = [rows.batch(np.ones(len(rows.keys), np.bool_)) for rows in blocks]
     keys = {game.number: game.key for batch in batches for game in batch.origin.game}
     assert {p.origin.game: p.origin.game_key for p in drawn}.items() < keys.items()
     assert keys[1] == keys[4]
@@ -330,19 +331,6 @@ def test_equal_moves_from_another_start_are_another_game(tmp_path: Path) -> None
     without_h_pawns = '[SetUp "1"]\n[FEN "rnbqkbnr/ppppppp1/8/8/8/8/PPPPPPP1/RNBQKBNR w KQkq - 0 1"]\n'
     positions, _ = run(tmp_path, game() + without_h_pawns + game() + game(moves=SPANISH + " 9... h6"))
     assert [p.origin.game for p in positions] == [1, 2, 3]
-
-
-def test_games_are_read_again_from_pgn_alone(tmp_path: Path) -> None:
-    (tmp_path / "a.pgn").write_text(game() + game(white="Cleo") + game(white="Dora"))
-    (tmp_path / "a.epd").write_text('8/5pk1/6p1/8/8/1P4P1/5PK1/8 w - - id "x";\n')
-    (tmp_path / "a.fen").write_text("8/5pk1/6p1/8/8/1P4P1/5PK1/8 w - - 0 1\n")
-    (tmp_path / "a.jsonl").write_text('{"fen":"8/5pk1/6p1/8/8/1P4P1/5PK1/8 w - -","evals":[]}\n')
-    played = ["e2e4", "e7e5"]
-    write_chunk(tmp_path / "training.1.gz", records_of(positions_of(played), played))
-    wanted = {str(path): {2} for path in sorted(tmp_path.iterdir())}
-    positions = [p for batch in read_games(wanted, ReadReport()) for p in batch]
-    assert {(p.origin.source, p.origin.headers["White"]) for p in positions} == {(str(tmp_path / "a.pgn"), "Cleo")}
-    assert len(positions) == 17  # all in which a move was played
 
 
 def test_progress_counts_all_bytes_of_the_files(shared_data: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from valuerepair.archives.epd import LineBlock, LineSplitter, looks_like_epd
 from valuerepair.archives.evaluation_dump import DumpBlock, looks_like_dump
 from valuerepair.archives.headers import header_reject
 from valuerepair.archives.off_game import NetLines, beside
-from valuerepair.archives.open import Source, Stream, chunk_version, find_sources, looks_like_tar
+from valuerepair.archives.open import Source, chunk_version, find_sources, looks_like_tar
 from valuerepair.archives.options import CHUNKS, DUMP, EPD, EVAL, RECORD_KINDS, RecordedOptions, SampleOptions
 from valuerepair.archives.pgn import GameBlock, first_kind
 from valuerepair.archives.rows import ReadReport, Rows
@@ -64,29 +63,6 @@ def sample(
     sources = find_sources(paths)
     batches = _sample(sources, options, report, on_bytes)
     return _beside(batches, options, report, net) if options.shares_beside else batches
-
-
-def read_games(games_by_archive: Mapping[str, Collection[int]], report: ReadReport) -> Iterator[PositionBatch]:
-    """All positions of the wanted games in which a move was played, in batches of whole games, in order.
-
-    `games_by_archive` maps archives, named as in the `source` of a store's games, to the numbers of games, from 1;
-    archives that are not PGN yield nothing. All other games are skipped without parsing.
-
-    Raises UsageError for a missing file.
-    """
-    options = SampleOptions(per_game=None, min_ply=0)
-    sources = [Source(name, name) for name in games_by_archive]
-    for source in sources:
-        if not os.path.isfile(source.path):
-            raise UsageError(f"{source.path}: no such file")
-    sources = [source for source in sources if _has_games(source)]
-    numbers = {name: np.array(sorted(games), np.int64) for name, games in games_by_archive.items()}
-    with closing(_blocks(sources, options, report, None, numbers)) as blocks:
-        for rows in _parse(blocks, options):
-            rows.count(report)
-            report.positions += len(rows.keys)
-            if len(rows.keys):
-                yield rows.batch(np.ones(len(rows.keys), np.bool_))
 
 
 def read_whole_games(
@@ -147,15 +123,6 @@ def _growing(batches: Iterator[PositionBatch]) -> Iterator[PositionBatch]:
             begin, size = end, min(2 * size, BATCH_ROWS)
 
 
-def _has_games(source: Source) -> bool:
-    """Whether the archive is PGN, by its beginning; other archives may be large, and give no games."""
-    if holds_chunks(source):
-        return False
-    with Stream(source) as stream:
-        head = stream.read(_HEAD)
-    return not (looks_like_dump(head) or looks_like_epd(head))
-
-
 def _sample(
     sources: Sequence[Source],
     options: SampleOptions,
@@ -193,26 +160,17 @@ def _blocks(
     options: SampleOptions,
     report: ReadReport,
     on_bytes: Callable[[int], None] | None,
-    only: Mapping[str, NDArray[np.int64]] | None = None,
 ) -> Generator[Block, None, None]:
-    """The games to parse, in blocks; counts all others.
-
-    `only` maps names of archives to the numbers of the wanted games; None: all games.
-    """
+    """The games to parse, in blocks; counts all others."""
     for are_chunks, group in groupby(sources, holds_chunks):
         if are_chunks:
             yield from read_blocks(group, options, report, on_bytes)
         else:
             with Pieces(list(group), on_bytes, most=options.max_bytes) as pieces:
-                yield from _text_blocks(pieces, options, report, only)
+                yield from _text_blocks(pieces, options, report)
 
 
-def _text_blocks(
-    pieces: Pieces,
-    options: SampleOptions,
-    report: ReadReport,
-    only: Mapping[str, NDArray[np.int64]] | None,
-) -> Iterator[Block]:
+def _text_blocks(pieces: Pieces, options: SampleOptions, report: ReadReport) -> Iterator[Block]:
     """The games or lines of text archives."""
     games = Splitter()
     lines: LineSplitter | None = None
@@ -236,7 +194,7 @@ def _text_blocks(
             yield _lines_in_share(complete, options, report)
             continue
         for cut in games.feed(piece.buffer, piece.length, last=piece.last, cut=piece.broken is not None):
-            for i in _wanted_games(cut, piece, options, report, only):
+            for i in _wanted_games(cut, piece, options, report):
                 text, number, offset = cut.text(i), cut.first + i, cut.offset(i)
                 if (reason := header_reject(text, options)) is not None:
                     report.reject(reason, piece.source.path, offset)
@@ -259,19 +217,11 @@ def _line_splitter(source: Source, head: bytes) -> LineSplitter | None:
     return LineSplitter(source) if looks_like_epd(head) else None
 
 
-def _wanted_games(
-    games: SplitGames,
-    piece: Piece,
-    options: SampleOptions,
-    report: ReadReport,
-    only: Mapping[str, NDArray[np.int64]] | None,
-) -> list[int]:
-    """The indices of the complete games that are in the share to parse, and in `only`."""
+def _wanted_games(games: SplitGames, piece: Piece, options: SampleOptions, report: ReadReport) -> list[int]:
+    """The indices of the complete games that are in the share to parse."""
     report.games += len(games)
     numbers = np.arange(games.first, games.first + len(games))
     chosen = in_share(game_hashes(options.seed, piece.source.identity, numbers), options.game_share)
-    if only is not None:
-        chosen &= np.isin(numbers, only[piece.source.path])
     bad = len(games) - 1 if games.unfinished or games.overlong else None
     if bad is not None:
         reason = "longer than 8 MiB" if games.overlong else "cut off"
