@@ -24,10 +24,9 @@ from valuerepair.question import Question
 from valuerepair.store import alpha as alphas
 from valuerepair.store import view
 from valuerepair.store.columns import columns
-from valuerepair.store.export import table_of, write_file, write_stream
 from valuerepair.store.pairs import net_label, pick
 from valuerepair.store.store import Store
-from valuerepair.store.view import COLUMNS, Policy
+from valuerepair.store.view import COLUMNS, Policy, write_file, write_stream
 
 SCORED, SHORT = 480, 96
 SHORT_SEARCH = f"nodes={BRIEF.limits['nodes']}"
@@ -332,7 +331,7 @@ def test_exports_read_back_as_the_frame(path: Path, tmp_path: Path) -> None:
     with Store.open(path) as store:
         frame = view.frame(store)
     for kind in ("parquet", "jsonl", "csv"):
-        write_file(frame, table_of(f"x.{kind}"), str(tmp_path / f"x.{kind}"))
+        write_file(frame, str(tmp_path / f"x.{kind}"))
     parquet = pd.read_parquet(tmp_path / "x.parquet")
     assert parquet.attrs == frame.attrs
     assert parquet["cp"].dtype == "Int64"
@@ -353,11 +352,11 @@ def test_exports_read_back_as_the_frame(path: Path, tmp_path: Path) -> None:
 def test_an_export_that_fails_leaves_the_old_file(path: Path, tmp_path: Path) -> None:
     with Store.open(path) as store:
         frame = view.frame(store, text=False)
-    write_file(frame, "csv", str(tmp_path / "x.csv"))
+    write_file(frame, str(tmp_path / "x.csv"))
     old = (tmp_path / "x.csv").read_text()
     frame["cp"] = "not a number"
     with pytest.raises(ValueError, match=r"not a number|invalid|cannot"):
-        write_file(frame, "csv", str(tmp_path / "x.csv"))
+        write_file(frame, str(tmp_path / "x.csv"))
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("x.csv", old)]
 
 

@@ -23,7 +23,6 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.nets.net import NetIdentity, NetValues
 from valuerepair.nets.policy import BEST_MOVES
-from valuerepair.store.audits import weigh_audits
 from valuerepair.store.rows import DeepColumns, JudgeIdentity, RunRecord
 from valuerepair.store.store import Store
 
@@ -68,7 +67,7 @@ def make(path: str | Path, positions: int, archives: Sequence[str | Path] = (), 
             store.commit_if_due()
             if done == total:
                 break
-        weigh_audits(store, judge_id, short_id)
+        store.weigh_audits(judge_id, short_id)
 
 
 def draw(batch: PositionBatch, dice: np.random.Generator) -> tuple[NetValues, DeepColumns]:

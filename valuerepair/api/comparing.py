@@ -47,12 +47,12 @@ def compare(
     ValueRepairError if there is nothing to compare.
     """
     from valuerepair.measure.compare import compared, judged_again, wrong_positions
-    from valuerepair.store.export import table_of
+    from valuerepair.store.view import format_of
 
     net_words = paths_of(nets)
     # A wrong argument is reported before a net runs.
     if output is not None:
-        table_of(os.fspath(output))
+        format_of(os.fspath(output))
     if plot is not None:
         from valuerepair.report import style
 
@@ -102,10 +102,10 @@ def _with_all_values(
 
 
 def _write_rows(rows: pd.DataFrame, output: Path) -> None:
-    from valuerepair.store.export import table_of, write_file
+    from valuerepair.store.view import write_file
 
     path = os.fspath(output)
-    write_file(rows, table_of(path), path)
+    write_file(rows, path)
     log.info(f"{path}: {len(rows):,} positions")
 
 

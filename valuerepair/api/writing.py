@@ -149,14 +149,13 @@ def export(
     from valuerepair.books.write import candidate_epd
     from valuerepair.measure.labels import with_labels
     from valuerepair.measure.weights import weights_of
-    from valuerepair.store.export import format_of, write_stream
     from valuerepair.store.parts import FAMILIES, GAMES, HELD_OUT, TRAIN
-    from valuerepair.store.view import candidates, frame
+    from valuerepair.store.view import candidates, format_of, frame, write_stream
 
     check_word("--part", part or TRAIN, (TRAIN, GAMES, FAMILIES, "held-out"))
     file = None if path is None else os.fspath(path)
     # A wrong path of the file is reported before a large store is read.
-    form = "jsonl" if file is None else format_of(file)
+    form = "jsonl" if file is None else format_of(file, "epd")
     if file is not None:
         check_output(file)
     with opened_store(store) as opened:

@@ -27,8 +27,7 @@ from valuerepair.files import check_folder, written_whole
 from valuerepair.question import Question
 from valuerepair.store import db_option, view
 from valuerepair.store.columns import both_q
-from valuerepair.store.net_files import net_option, reason_missing
-from valuerepair.store.pairs import pick
+from valuerepair.store.pairs import net_option, pick, reason_missing
 from valuerepair.store.parts import split_of
 from valuerepair.store.store import Store
 from valuerepair.text import formatted, positions_of_games, quantity

@@ -24,8 +24,7 @@ from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import net_name, read_net_file
 from valuerepair.progress import Progress
 from valuerepair.store import db_option
-from valuerepair.store.net_files import net_option
-from valuerepair.store.pairs import judge_of, net_label, pick
+from valuerepair.store.pairs import judge_of, net_label, net_option, pick
 from valuerepair.store.parts import FAMILIES, GAMES, HELD_OUT, split_of
 from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store

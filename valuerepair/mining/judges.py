@@ -19,8 +19,7 @@ from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.open import open_judge
 from valuerepair.question import Question
-from valuerepair.store.net_files import net_option, reason_missing
-from valuerepair.store.pairs import judge_of, net_key, net_label, pick
+from valuerepair.store.pairs import judge_of, net_key, net_label, net_option, pick, reason_missing
 from valuerepair.store.rows import JudgeIdentity, StoredJudge
 from valuerepair.store.store import Store
 

@@ -28,7 +28,6 @@ from valuerepair.oracles.recorded import RecordedSource
 from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store.alpha import chosen_alpha
-from valuerepair.store.audits import weigh_audits
 from valuerepair.store.rows import JudgeIdentity, Run, RunRecord
 from valuerepair.store.store import Store
 
@@ -191,7 +190,7 @@ def audit(
     # Any weight above 1 marks an audit until all are weighed.
     tasks = (Task(number, positions[i], weight=2.0) for i, number in enumerate(missing))
     audits = search(store, run, judge, judge_id, tasks, progress)
-    weigh_audits(store, judge_id, screening.judge_id)
+    store.weigh_audits(judge_id, screening.judge_id)
     store.commit()
     done.searched += audits.searched
     done.failed += audits.failed

@@ -21,11 +21,10 @@ from valuerepair.chess import values
 from valuerepair.oracles.oracle import Judge
 from valuerepair.question import QFrom, is_candidate
 from valuerepair.rates import weighted
-from valuerepair.store.audits import LEFT
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.pairs import Pair, judge_of
 from valuerepair.store.rows import DeepResult, JudgeIdentity, unsigned
-from valuerepair.store.store import Store
+from valuerepair.store.store import LEFT, Store
 from valuerepair.text import quantity
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import Any
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import scratch_folder
 from valuerepair.store import parts
-from valuerepair.store.audits import weigh_audits
 from valuerepair.store.pairs import judges
 from valuerepair.store.store import Store, address_of
 
@@ -104,7 +103,7 @@ def _add(paths: Sequence[str], output: str, merged: Merged) -> None:
                     _merge(store, connection, merged.contradictions)
                     for judge in judges(store) if path == paths[-1] else ():
                         if judge.short_id is not None:
-                            weigh_audits(store, judge.id, judge.short_id)
+                            store.weigh_audits(judge.id, judge.short_id)
                 store.commit()
             except sqlite3.DatabaseError as error:
                 raise ValueRepairError(f"{path} into {output}: {error}; nothing of it was kept") from error

@@ -42,6 +42,13 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x56527374  # "VRst"; `file` and other tools show it
 VERSION = 11
 _CACHE_KIB = 65536
+# Positions that screening searched no further than its short search, as they are doubtful for no net that was mined
+# here: without a full search, or audited.
+LEFT = """
+FROM deep_values s JOIN positions p ON p.id = s.position_id
+LEFT JOIN deep_values f ON f.judge_id = :full AND f.position_id = s.position_id AND f.failed IS NULL
+WHERE s.judge_id = :short AND s.failed IS NULL AND (f.position_id IS NULL OR f.weight > 1)
+"""
 S = TypeVar("S", bound="Store")
 
 
@@ -356,6 +363,20 @@ class Store:
         """
         with self.writing() as connection:
             connection.execute(query, (judge_id, position_id, reason, run.id))
+
+    def weigh_audits(self, full_id: int, short_id: int) -> None:
+        """Has the audits of each run's positions of one origin stand for all of these that are not doubtful."""
+        with self.writing() as connection:
+            pair = {"full": full_id, "short": short_id}
+            query = f"SELECT p.run_id, p.origin, count(*), count(f.position_id) {LEFT} GROUP BY p.run_id, p.origin"
+            for run_id, origin, positions, audits in connection.execute(query, pair).fetchall():
+                if audits:
+                    audited = "f.position_id IS NOT NULL AND p.run_id = :run AND p.origin = :origin"
+                    connection.execute(
+                        "UPDATE deep_values SET weight = :weight WHERE judge_id = :full AND position_id IN "
+                        f"(SELECT p.id {LEFT} AND {audited})",
+                        {**pair, "run": run_id, "origin": origin, "weight": positions / audits},
+                    )
 
     def without_net_value(self, net_id: int, ids: Ids) -> Flags:
         """bool[n]: which of the positions `ids` [n] have no value of the net."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from valuerepair.arrays import Ids
 from valuerepair.chess import values
 from valuerepair.chess.positions import PHASES, decode_move, decode_moves
+from valuerepair.errors import UsageError
+from valuerepair.files import written_whole
 from valuerepair.question import Question, is_candidate
 from valuerepair.store import alpha as alphas
 from valuerepair.store.columns import FLAGS, KEYS, WHOLE, WORDS, both_q, cell_of, columns, parameters_of, rows_of
@@ -37,6 +40,9 @@ TEXTS = (
     "net_best", "deep_best", "pv", "policy",
 )  # fmt: skip
 
+# In a frame these columns are floats, because some numbers are missing; in a file they are integers or missing.
+_WHOLE = ("eval_cp", "eval_mate", "cp", "mate", "deep_w", "deep_d", "deep_l")
+_CHUNK_ROWS = 50_000
 _CODED = {"side": ("side_code", ("w", "b")), "phase": ("phase_code", PHASES)}
 _REPEATED = ("start_fen", "source", "white", "black", "event", "date", "result", "played", "deep_best", "kind", "part")
 _AT_ONCE = 10_000
@@ -155,6 +161,41 @@ def attrs(store: Store, pair: Pair, question: Question, alpha: values.Alpha) -> 
         "q_from": question.q_from,
         "beside": question.beside,
     }
+
+
+def format_of(output: str, *others: str) -> str:
+    """The form of a table by its file's ending: ``parquet``, ``jsonl``, ``csv``, or one of the `others`. Raises
+    UsageError for another ending."""
+    forms = ("parquet", "jsonl", "csv", *others)
+    if (form := os.path.splitext(output)[1].lower()[1:]) not in forms:
+        raise UsageError(f"{output}: the name ends in .{', .'.join(forms[:-1])} or .{forms[-1]}, which says the form")
+    return form
+
+
+def write_stream(frame: pd.DataFrame, form: str, stream: IO[bytes]) -> None:
+    """Writes `frame` to an open binary stream.
+
+    In Parquet the frame's attrs (net, oracle, alpha) are in the file's metadata, as pandas writes and reads them.
+    """
+    table = frame.astype({column: "Int64" for column in _WHOLE if column in frame})
+    if form == "parquet":
+        table.to_parquet(stream, index=False, compression="zstd")
+        return
+    for start in range(0, max(len(table), 1), _CHUNK_ROWS):
+        part = table.iloc[start : start + _CHUNK_ROWS]
+        if form == "csv":
+            text = part.to_csv(index=False, header=start == 0, lineterminator="\n")
+        else:
+            json_lines = part.to_json(orient="records", lines=True, double_precision=15, force_ascii=False)
+            # pandas escapes slashes, and a search for a FEN should find it; without rows it writes an empty line
+            text = json_lines.replace("\\/", "/") if len(part) else ""
+        stream.write(text.encode())
+
+
+def write_file(frame: pd.DataFrame, path: str) -> None:
+    """Writes `frame` to a file, whose ending says the form; it appears complete or not at all."""
+    with written_whole(path) as partial, partial.open("wb") as stream:
+        write_stream(frame, format_of(path), stream)
 
 
 class Policy(tuple[tuple[str, float], ...]):
