@@ -428,4 +428,4 @@ def test_what_is_exported_and_shown(mixed: Path, tmp_path: Path) -> None:
     with Store.open(mixed) as store:
         (number,) = store.connection.execute("SELECT min(id) FROM positions WHERE origin = 'random_move'").fetchone()
     done = here("show", str(number), "--db", str(mixed), cwd=tmp_path)
-    assert "reached   beside the game, by a random legal move (random_move)" in done.stdout.splitlines()
+    assert "(random_move)" in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import click
@@ -56,8 +55,7 @@ CONTEXT: dict[str, Any] = {
 
 @click.group(cls=Commands, sections=COMMANDS, modules=MODULES, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="vr", allow_from_autoenv=False)
-@click.pass_context
-def cli(context: click.Context) -> None:
+def cli() -> None:
     """Find the positions that a chess net badly misjudges, and turn them into games and training data that are
     meant to repair it.
 
@@ -70,5 +68,3 @@ def cli(context: click.Context) -> None:
       vr books --threshold 0.55
       vr --version
     """
-    if os.environ.get("NO_COLOR"):
-        context.color = False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from json import dumps
 from typing import Any
 
 import click
@@ -57,8 +55,7 @@ def show(position: tuple[str, ...], svg: str | None, json: bool, db: str, questi
     """Show a position of the store: the board, what net and search say of it, and where it came from.
 
     The position is its number (position_id in vr export) or a FEN, quoted or not. Values are from the side to move.
-    The squares of the net's best move are orange on a coloured board, the search's blue, those of both green; in the
-    SVG these are arrows, with the move played.
+    The SVG has arrows for the best moves of net and search, and for the move played.
 
     \b
     Example:
@@ -66,14 +63,7 @@ def show(position: tuple[str, ...], svg: str | None, json: bool, db: str, questi
       vr show 17 --svg board.svg
       vr show "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3" --json
     """
-    position_shown = vr.show(db, " ".join(position), question, svg=svg)
-    if json:
-        click.echo(dumps(position_shown.as_json(), indent=2))
-        return
-    wanted = click.get_current_context().color  # by NO_COLOR and similar variables
-    coloured = sys.stdout.isatty() if wanted is None else wanted
-    # Without `color` click may strip the escape sequences, which only the board has.
-    click.echo("\n".join(position_shown.lines(colours=coloured)), color=coloured)
+    print_result(lambda: vr.show(db, " ".join(position), question, svg=svg), json)
 
 
 HELP = """Draw a store, a match, an experiment or a training: KIND is one of those below, scatter unless given.

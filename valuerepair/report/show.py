@@ -1,4 +1,4 @@
-"""All that a store has of one position: as JSON-able data, and as lines for a terminal."""
+"""All that a store has of one position: as JSON-able data, and as ten lines below a board."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import chess
 import numpy as np
 
 from valuerepair.chess import values
-from valuerepair.chess.origins import GAME, Kind
 from valuerepair.chess.position_text import read_argument
 from valuerepair.chess.positions import PHASES, Position, decode_moves
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.measure.labels import KINDS
+from valuerepair.measure.labels import NAMES
 from valuerepair.nets.policy import BEST_MOVES
 from valuerepair.question import Question, is_candidate
 from valuerepair.report.boards import board_svg, legal_move
@@ -28,17 +27,17 @@ from valuerepair.store.pairs import Pair, judge_of, pair_of
 from valuerepair.store.parts import HELD_OUT
 from valuerepair.store.rows import signed
 from valuerepair.store.store import Store
-from valuerepair.text import finite, printable
+from valuerepair.text import finite, printable, quantity
 
-_ORIGIN = ("source", "game", "white", "black", "event", "date", "result", "eval_cp", "eval_mate")
 _MOST_DIGITS = 18  # any such number fits into an integer of SQLite
 _FACTS = ("position_id", "fen", "start_fen", "moves", "history_known", "ply", "side", "phase", "pieces", "part")
+_FACTS_OF_GAME = ("source", "game", "white", "black", "event", "date", "result")
 _ROW = """
 SELECT p.id AS position_id, p.fen, p.start_fen, p.moves, p.ply, p.side, p.phase, p.pieces, p.history_known,
-    p.origin AS kind, p.part, p.parent_id, p.played, p.eval_cp, p.eval_mate, p.game_id,
+    p.origin AS kind, p.part, p.parent_id, p.played, p.game_id,
     g.source, g.number AS game, g.white, g.black, g.event, g.date, g.result,
     n.q AS net_q, n.w AS net_w, n.d AS net_d, n.l AS net_l, n.policy,
-    v.cp, v.mate, v.w AS deep_w, v.d AS deep_d, v.l AS deep_l, v.q AS deep_own_q, v.nodes, v.depth, v.time_ms,
+    v.cp, v.mate, v.w AS deep_w, v.d AS deep_d, v.l AS deep_l, v.q AS deep_own_q, v.nodes, v.depth,
     v.best_move AS deep_best, v.pv, v.weight, v.failed, s.nodes AS short_nodes
 FROM positions p JOIN games g ON g.id = p.game_id
 LEFT JOIN net_values n ON n.net_id = :net AND n.position_id = p.id
@@ -47,6 +46,13 @@ LEFT JOIN deep_values s ON s.judge_id = :short AND s.position_id = p.id AND s.fa
 WHERE p.id = :id
 """
 _GAMES = "SELECT g.white, g.black, g.z FROM plays g JOIN positions p ON p.key = g.key WHERE p.id = ?"
+_REACHED = {
+    "random_move": "off the game by a random legal move (random_move)",
+    "policy_move": "off the game by one of the policy's 3rd to 6th moves (policy_move)",
+    "search_node": "off the game in a short search of the net (search_node)",
+    "neighbour": "by vr expand from position {}",
+}
+_NAME = 60  # the most characters to show of a player or an event
 
 
 @dataclass(frozen=True)
@@ -55,15 +61,13 @@ class ShownPosition:
 
     facts: dict[str, Any]
 
-    def lines(self, *, colours: bool = False) -> list[str]:
-        """The board, with the best moves' squares in colour by escape sequences, and the facts.
-
-        Replaces characters that standard output cannot encode.
-        """
-        net, deep = self._best("net"), self._best("deep")
-        board = board_lines(self.facts["fen"], colours=colours, unicode=can_show("♔♚·"), net=net, deep=deep)
-        text = [*board, "", *fact_lines(self.facts)]
-        return [encodable(line) for line in text]
+    def lines(self) -> list[str]:
+        """The board, and at most ten lines below it, in characters that standard output can encode."""
+        encoding = sys.stdout.encoding or "ascii"
+        text = [*board_lines(self.facts["fen"]), "", *fact_lines(self.facts)]
+        if "♔".encode(encoding, "ignore") == b"":
+            text = [line.translate(_LETTERS) for line in text]
+        return [line.encode(encoding, "backslashreplace").decode(encoding) for line in text]
 
     def as_json(self) -> dict[str, Any]:
         """The facts, JSON-able."""
@@ -71,15 +75,12 @@ class ShownPosition:
 
     def write_svg(self, path: str | os.PathLike[str]) -> None:
         """Writes the board as SVG, with arrows for the moves of net and search and the played move."""
-        played = (self.facts["origin"]["played"] or {}).get("uci")
-        drawn = board_svg(self.facts["fen"], played=played, net=self._best("net"), deep=self._best("deep"))
+        net, deep, played = (
+            ((self.facts[source] or {}).get(name) or {}).get("uci")
+            for source, name in (("net", "best"), ("deep", "best"), ("origin", "played"))
+        )
         with written_whole(path) as partial:
-            partial.write_text(drawn, "utf-8")
-
-    def _best(self, source: str) -> str | None:
-        """The best move of net or search (UCI)."""
-        move: Mapping[str, str] = (self.facts[source] or {}).get("best") or {}
-        return move.get("uci")
+            partial.write_text(board_svg(self.facts["fen"], played=played, net=net, deep=deep), "utf-8")
 
 
 def find_position(store: Store, words: str) -> tuple[Position, int]:
@@ -104,57 +105,31 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     """All that the store has of a position: `words` are its position_id, a FEN or an EPD line.
 
     A FEN means the position with the same board key: clocks do not matter. Values are from the side to move. Keys:
-    those of the position; `net`, `deep`, `verdict`, `games`: dicts, or None; `without_net`, `without_deep`: the reasons
-    for missing values; the `disagreement`, whether it is a `candidate` at the `threshold`, `labels` of a candidate,
-    `opening`, `priors` of the judge's and the played move, `weight`, `alpha`, `q_from`; `origin`: the game; `kind`: how
-    it was reached; `parent_id`: of a neighbour, the candidate that it was reached from. A move is
-    ``{"uci": .., "san": ..}``.
+    those of the position; `kind`, how it was reached, and `parent_id` of a neighbour; `origin`, the game and the move
+    `played` there; `games`, those played from it; `net` and `deep` with their values, None if missing, and `missing`
+    with the reason; `disagreement`, whether it is a `candidate` at the `threshold`, its `weight`, the `alpha` and
+    `q_from`; `opening`, and of a candidate `labels`; `verdict`, the second look. A move is
+    ``{"uci": .., "san": .., "p": .., "rank": ..}`` with the net's prior and rank, None if it is not known.
 
     Raises UsageError for an illegal position, ValueRepairError for one that the store does not have.
     """
     position, position_id = find_position(store, words)
     if not position_id:
         raise ValueRepairError(f'the position is not in {store.path}; vr eval "{position.fen}" asks a net')
-    pair, alpha, attrs = pair_of(store, question.net, question.oracle), None, dict[str, Any]()
+    pair = pair_of(store, question.net, question.oracle)
     row = _row_of(store, position_id, pair)
-    if pair is not None:
-        alpha = alphas.alpha(store, pair, question.alpha)
-        attrs = view.attrs(store, pair, question, alpha)
     board, policy = chess.Board(row["fen"]), view.Policy.of(row["policy"])
-    is_searched = row["nodes"] is not None and row["failed"] is None
-    row["deep_q"] = _deep_q(row, alpha.value, question) if alpha is not None and is_searched else None
-    both = row["net_q"] is not None and row["deep_q"] is not None
-    disagreement = row["net_q"] - row["deep_q"] if both else None
-    candidate = disagreement is not None and is_candidate(disagreement, question.threshold)
-    judged: dict[str, Any] = {"labels": [], "opening": None, "verdict": None}
-    if disagreement is not None:
-        judged = _judged(store, row, attrs, disagreement, candidate)
-    return {
-        **{name: row[name] for name in _FACTS},
-        "net": None if row["net_q"] is None else _net_of(attrs["net"], row, policy, board),
-        "deep": _deep_of(attrs["oracle"], row, board) if is_searched else None,
-        "without_net": "has not evaluated it" if pair and row["net_q"] is None else None,
-        "without_deep": _without_deep(row) if pair and not is_searched else None,
-        "disagreement": disagreement,
+    facts = {
+        **{name: row[name] for name in (*_FACTS, "kind", "parent_id")},
+        "origin": {name: row[name] for name in _FACTS_OF_GAME} | {"played": _move(board, row["played"], policy)},
+        "games": _games_from(store, position_id),
+        **dict.fromkeys(("net", "deep", "missing", "disagreement", "weight", "alpha", "opening", "verdict")),
         "threshold": question.threshold,
-        "candidate": candidate,
-        **judged,
-        "priors": {
-            chooser: prior
-            for chooser, move in _CHOOSERS.items()
-            if (prior := _prior(policy, row[move])) is not None or (row[move] and len(policy) == BEST_MOVES)
-        },
-        "weight": row["weight"] if is_searched else None,
-        "alpha": None if alpha is None else asdict(alpha),
+        "candidate": False,
         "q_from": question.q_from,
-        "origin": {**{name: row[name] for name in _ORIGIN}, "played": _move(board, row["played"])},
-        "kind": row["kind"],
-        "parent_id": row["parent_id"],
-        "games": _games_of(store, position_id),
+        "labels": [],
     }
-
-
-_CHOOSERS = {"judge": "deep_best", "played": "played"}
+    return facts if pair is None else facts | _judged(store, pair, question, row, board, policy)
 
 
 def _row_of(store: Store, position_id: int, pair: Pair | None) -> dict[str, Any]:
@@ -172,50 +147,84 @@ def _row_of(store: Store, position_id: int, pair: Pair | None) -> dict[str, Any]
     }
 
 
-def _prior(policy: view.Policy, move: str | None) -> dict[str, Any] | None:
-    """Prior and rank of a move; None if it is not among the net's best."""
-    rank = policy.rank(move)
-    return None if rank is None else {"p": policy[rank - 1][1], "rank": rank}
+def _judged(
+    store: Store, pair: Pair, question: Question, row: dict[str, Any], board: chess.Board, policy: view.Policy
+) -> dict[str, Any]:
+    """What net and judge say of the position."""
+    alpha = alphas.alpha(store, pair, question.alpha)
+    attrs = view.attrs(store, pair, question, alpha)
+    judged: dict[str, Any] = {"alpha": asdict(alpha)}
+    if row["net_q"] is not None:
+        best = _move(board, policy[0][0] if policy else None, policy)
+        judged["net"] = {**attrs["net"], "q": row["net_q"], "wdl": _shares(row, "net"), "best": best}
+    if row["nodes"] is None or row["failed"] is not None:
+        return judged | {"missing": _why_missing(row)}
+    scores = np.array([row[name] for name in ("cp", "mate", "deep_w", "deep_d", "deep_l", "deep_own_q")], np.float64)
+    deep_q = finite(float(values.deep_q(scores, alpha.value, question.q_from)))
+    judged["weight"] = row["weight"]
+    judged["deep"] = {
+        **attrs["oracle"],
+        "q": deep_q,
+        "wdl": _shares(row, "deep"),
+        "best": _move(board, row["deep_best"], policy),
+        "pv_san": pv_san(board, row["pv"]),
+        **{name: row[name] for name in ("cp", "mate", "pv", "nodes", "depth")},
+    }
+    if row["net_q"] is None or deep_q is None:
+        return judged
+    disagreement = row["net_q"] - deep_q
+    candidate = is_candidate(disagreement, question.threshold)
+    of_frame = {**row, "moves": " ".join(row["moves"]), "deep_q": deep_q, "disagreement": disagreement}
+    labels, opening, verdict = _as_of_frame(store, of_frame, attrs, board, policy)
+    of_both = {"disagreement": disagreement, "candidate": candidate, "opening": opening, "verdict": verdict}
+    return judged | of_both | {"labels": labels if candidate else []}
 
 
-def _deep_q(row: dict[str, Any], alpha: float, question: Question) -> float | None:
-    scores = [row[name] for name in ("cp", "mate", "deep_w", "deep_d", "deep_l", "deep_own_q")]
-    return finite(float(values.deep_q(np.array(scores, np.float64), alpha, question.q_from)))
+def _as_of_frame(
+    store: Store, row: dict[str, Any], attrs: dict[str, Any], board: chess.Board, policy: view.Policy
+) -> tuple[list[str], str | None, dict[str, Any] | None]:
+    """Labels, opening and second look, computed as for all candidates: from a frame of one row with these attrs."""
+    import pandas as pd
+
+    from valuerepair.measure.labels import labels_of, names
+    from valuerepair.mining.verdict import evidence
+
+    words, numbers = ("fen", "start_fen", "moves", "phase", "deep_best"), ("net_q", "deep_q", "disagreement")
+    used = ("position_id", "game_id", *words, *numbers)
+    frame = pd.DataFrame({name: pd.Series([row[name]], dtype=object if name in words else None) for name in used})
+    frame.attrs.update(attrs)
+    labels, looks = labels_of(store, frame), evidence(store, frame)
+    look = looks.to_dict("records")[0]
+    verdict = None
+    if look["looked"]:
+        verdict = {"verdict": look["verdict"], "second": looks.attrs["second"]["label"], "q": finite(look["second_q"])}
+        verdict |= {"best": _move(board, look["second_best"], policy), "nodes": look["second_nodes"]}
+    return sorted(names(labels)[0]), labels["opening"].iloc[0], verdict
 
 
 def _shares(row: dict[str, Any], source: str) -> list[float] | None:
-    """Wins, draws and losses by the net or the deep search; None unless all three are known."""
+    """Shares of wins, draws and losses by the net or the deep search; None unless all three are known."""
     shares = [row[f"{source}_{outcome}"] for outcome in "wdl"]
-    return None if None in shares else shares
+    return None if None in shares else [share / (1000 if source == "deep" else 1) for share in shares]
 
 
-def _net_of(net: dict[str, str], row: dict[str, Any], policy: view.Policy, board: chess.Board) -> dict[str, Any]:
-    best, best_p = policy[0] if policy else (None, None)
-    facts = {"name": net["name"], "sha256": net["sha256"], "q": row["net_q"], "wdl": _shares(row, "net")}
-    return facts | {"best": _move(board, best), "best_p": best_p}
-
-
-def _deep_of(oracle: dict[str, str], row: dict[str, Any], board: chess.Board) -> dict[str, Any]:
-    wdl = _shares(row, "deep")
-    facts = {"oracle": oracle["label"], "digest": oracle["digest"], "q": row["deep_q"]}
-    facts |= {"cp": row["cp"], "mate": row["mate"], "wdl": wdl}
-    facts |= {"best": _move(board, row["deep_best"]), "pv": row["pv"], "pv_san": pv_san(board, row["pv"])}
-    return facts | {name: row[name] for name in ("nodes", "depth", "time_ms")}
-
-
-def _without_deep(row: dict[str, Any]) -> str:
+def _why_missing(row: dict[str, Any]) -> str:
     """The reason for a missing deep value."""
     if row["failed"] is not None:
         return f"the search failed: {row['failed']}"
-    if row["short_nodes"] is not None:
-        return f"left out by screening, after {row['short_nodes']:,} nodes"
-    return "not searched"
+    return (
+        "not searched" if row["short_nodes"] is None else f"left out by screening, after {row['short_nodes']:,} nodes"
+    )
 
 
-def _move(board: chess.Board, uci: str | None) -> dict[str, str] | None:
-    """A move as UCI and SAN; None without a move, or for an illegal one."""
+def _move(board: chess.Board, uci: str | None, policy: view.Policy) -> dict[str, Any] | None:
+    """A move as UCI and SAN, with its prior and rank in a policy; None without a move, or for an illegal one."""
     move = legal_move(board, uci)
-    return {"uci": move.uci(), "san": board.san(move)} if move is not None else None
+    if move is None:
+        return None
+    rank = policy.rank(uci)
+    prior = policy[rank - 1][1] if rank is not None else None
+    return {"uci": move.uci(), "san": board.san(move), "p": prior, "rank": rank}
 
 
 def pv_san(board: chess.Board, pv: list[str]) -> str:
@@ -229,47 +238,7 @@ def pv_san(board: chess.Board, pv: list[str]) -> str:
     return board.variation_san(legal) if legal else ""
 
 
-def _judged(
-    store: Store, row: dict[str, Any], attrs: dict[str, Any], disagreement: float, candidate: bool
-) -> dict[str, Any]:
-    """Labels, opening and verdict, computed as for all candidates: from a frame of one row with these attrs."""
-    import pandas as pd
-
-    from valuerepair.measure.labels import labels_of, names
-    from valuerepair.mining.verdict import evidence
-
-    cells = {name: row.get(name) for name in view.COLUMNS}
-    cells |= {"moves": " ".join(row["moves"]), "pv": " ".join(row["pv"]), "disagreement": disagreement}
-    numbers = ("cp", "mate", "net_w", "net_d", "net_l", "deep_w", "deep_d", "deep_l")
-    cells |= {name: np.nan if row[name] is None else float(row[name]) for name in numbers}
-    frame = pd.DataFrame(
-        {name: pd.Series([cell], dtype=None if cell is not None else object) for name, cell in cells.items()}
-    )
-    frame.attrs.update(attrs)
-    labels = labels_of(store, frame)
-    return {
-        "labels": sorted(names(labels)[0]) if candidate else [],
-        "opening": labels["opening"].iloc[0],
-        "verdict": _verdict_of(evidence(store, frame)),
-    }
-
-
-def _verdict_of(evidence: Any) -> dict[str, Any] | None:
-    """The verdict of `vr confirm`; None without a second look."""
-    row = evidence.to_dict("records")[0]
-    if not row["looked"]:
-        return None
-    second = evidence.attrs["second"]["label"]
-    return {
-        "verdict": row["verdict"],
-        "second": second,
-        "q": finite(row["second_q"]),
-        "best": row["second_best"],
-        "nodes": row["second_nodes"],
-    }
-
-
-def _games_of(store: Store, position_id: int) -> dict[str, Any] | None:
+def _games_from(store: Store, position_id: int) -> dict[str, Any] | None:
     """The games played from the position, and their results for its side to move; None without games."""
     played = store.connection.execute(_GAMES, (position_id,)).fetchall()
     if not played:
@@ -286,215 +255,116 @@ def _games_of(store: Store, position_id: int) -> dict[str, Any] | None:
     }
 
 
-_NAME = 60  # the most characters to show of a player or an event
+# -- as lines ---------------------------------------------------------------------------------------------------------
 
-
-def fact_lines(facts: dict[str, Any]) -> list[str]:
-    """The facts of `describe`, one per line, without the board. Texts of headers and engines are safe to print."""
-    side = "White" if facts["side"] == "w" else "Black"
-    lines = [
-        f"position {facts['position_id']}: {side} to move, ply {facts['ply']}, {facts['phase']}, {facts['pieces']} men",
-        facts["fen"],
-        "",
-        *_net_lines(facts),
-        *_deep_lines(facts),
-        *_disagreement(facts),
-        *_verdict_lines(facts),
-        *_labels(facts),
-        *_origin(facts),
-        *_game_lines(facts),
-    ]
-    return [printable(line, 2000) for line in lines]
-
-
-def _line(name: str, text: str) -> str:
-    return f"{name:<9} {text}"
-
-
-def _net_lines(facts: dict[str, Any]) -> list[str]:
-    net = facts["net"]
-    if net is None:
-        return [_line("net", facts["without_net"] or "has not evaluated it")]
-    words = [f"{printable(net['name'], _NAME)}: Q {net['q']:+.3f}"]
-    if net["wdl"] is not None:
-        words.append("W/D/L {:.1f} / {:.1f} / {:.1f} %".format(*(100 * share for share in net["wdl"])))
-    if net["best"] is not None:
-        prior = "" if net["best_p"] is None else f" (prior {100 * net['best_p']:.1f} %)"
-        words.append(f"best {net['best']['san']}{prior}")
-    return [_line("net", ", ".join(words))]
-
-
-def _deep_lines(facts: dict[str, Any]) -> list[str]:
-    deep = facts["deep"]
-    if deep is None:
-        return [_line("search", facts["without_deep"] or "has not searched it")]
-    words = [f"{printable(deep['oracle'], _NAME)}: " + ("no Q" if deep["q"] is None else f"Q {deep['q']:+.3f}")]
-    if deep["mate"] is not None:
-        words.append(f"mate in {deep['mate']}" if deep["mate"] > 0 else f"mated in {-deep['mate']}")
-    elif deep["cp"] is not None:
-        words.append(f"{deep['cp']:+d} cp")
-    if deep["wdl"] is not None:
-        words.append("W/D/L {:.1f} / {:.1f} / {:.1f} %".format(*(per_mille / 10 for per_mille in deep["wdl"])))
-    if deep["best"] is not None:
-        words.append(f"best {deep['best']['san']}{_prior_words(facts, 'judge')}")
-    depth = f"depth {deep['depth']}" if deep["depth"] else ""
-    nodes = f"{deep['nodes']:,} nodes" if deep["nodes"] else ""  # a recorded value may have neither
-    words += [" to ".join(word for word in (nodes, depth) if word)] if nodes or depth else []
-    return [_line("search", ", ".join(words)), *([_line("line", deep["pv_san"])] if deep["pv_san"] else [])]
-
-
-def _prior_words(facts: dict[str, Any], chooser: str) -> str:
-    """What the net's policy thinks of a move, in brackets; nothing without a policy."""
-    if chooser not in facts["priors"]:
-        return ""
-    prior = facts["priors"][chooser]
-    if prior is None:
-        return f" (not of the net's {BEST_MOVES} best)"
-    return f" (the net's prior {100 * prior['p']:.1f} %, rank {prior['rank']})"
-
-
-def _disagreement(facts: dict[str, Any]) -> list[str]:
-    disagreement = facts["disagreement"]
-    if disagreement is None:
-        return []
-    words = [f"{disagreement:+.3f}, not a candidate at {facts['threshold']:g}"]
-    if facts["candidate"]:
-        errs = "too optimistic" if disagreement > 0 else "too pessimistic"
-        words = [f"{disagreement:+.3f}, a candidate at {facts['threshold']:g}: the net is {errs}"]
-    is_mate = facts["deep"]["mate"] is not None
-    words.append("Q of a mate" if is_mate else Alpha(**facts["alpha"]).source(facts["q_from"]))
-    weight = facts["weight"]
-    if weight != 1:
-        words.append(
-            f"represents {weight:.3g} positions (screening)" if weight else "represents no position (screening)"
-        )
-    return [_line("net-deep", "; ".join(words))]
-
-
-def _verdict_lines(facts: dict[str, Any]) -> list[str]:
-    verdict = facts["verdict"]
-    if verdict is None:
-        return [_line("confirmed", "no second look yet (vr confirm)")] if facts["candidate"] else []
-    q = "no Q" if verdict["q"] is None else f"Q {verdict['q']:+.3f}"
-    best = f", best {_san(facts['fen'], verdict['best'])}" if verdict["best"] else ""
-    second = printable(verdict["second"], _NAME)
-    return [_line("confirmed", f"{verdict['verdict']}, says {second}: {q}{best}, {verdict['nodes']:,} nodes")]
-
-
-def _labels(facts: dict[str, Any]) -> list[str]:
-    # Families and signatures are for selecting; a reader has the board and the opening's name.
-    words = [word for word in facts["labels"] if word.partition(":")[0] not in KINDS]
-    lines = [_line("labels", ", ".join(words))] if words else []
-    return lines + ([_line("opening", facts["opening"])] if facts["opening"] else [])
-
-
-_BESIDE: dict[Kind, str] = {
-    "random_move": "beside the game, by a random legal move (random_move)",
-    "policy_move": "beside the game, by one of the policy's 3rd to 6th moves (policy_move)",
-    "search_node": "beside the game, in a short search of the net (search_node)",
+_LETTERS = {ord(chess.Piece.from_symbol(letter).unicode_symbol()): letter for letter in "PNBRQKpnbrqk"} | {
+    ord("·"): "."
 }
 
 
-def _origin(facts: dict[str, Any]) -> list[str]:
+def board_lines(fen: str) -> list[str]:
+    """The board, eight ranks and the files' letters, the side to move below."""
+    board = chess.Board(fen)
+    ranks, files = ("87654321", "abcdefgh") if board.turn else ("12345678", "hgfedcba")
+    rows = board.unicode(empty_square="·", orientation=board.turn).splitlines()
+    return [*(f" {rank}  {row}" for rank, row in zip(ranks, rows, strict=True)), f"    {' '.join(files)}"]
+
+
+def fact_lines(facts: Mapping[str, Any]) -> list[str]:
+    """The facts of `describe`, at most ten lines, without the board. Texts of headers and engines are safe to print."""
+    side = "White" if facts["side"] == "w" else "Black"
+    has_policy = bool(facts["net"] and facts["net"]["best"])
+    lines = {
+        "net": _judge_words(facts["net"], has_policy) if facts["net"] else "has not evaluated it",
+        "search": _judge_words(facts["deep"], has_policy)
+        if facts["deep"]
+        else facts["missing"] or "has not searched it",
+        "line": facts["deep"] and facts["deep"]["pv_san"],
+        "net-deep": _disagreement_words(facts),
+        "confirmed": _verdict_words(facts),
+        # Families and signatures are for selecting: a reader has the board and the opening's name.
+        "labels": "; ".join(filter(None, [", ".join(w for w in facts["labels"] if w in NAMES), facts["opening"]])),
+        "from": _origin_words(facts),
+        "played": _played_words(facts, has_policy),
+    }
+    where = f"ply {facts['ply']}, {facts['phase']}, {facts['pieces']} men"
+    told = [f"position {facts['position_id']}: {side} to move, {where}", facts["fen"]]
+    told += [f"{name:<9} {words}" for name, words in lines.items() if words]
+    return [printable(line, 2000) for line in told]
+
+
+def _judge_words(judge: Mapping[str, Any], has_policy: bool) -> str:
+    """What the net or the search says."""
+    words = [f"{printable(judge.get('name') or judge['label'], _NAME)}: {_q_words(judge['q'])}"]
+    if (mate := judge.get("mate")) is not None:
+        words.append(f"mate in {mate}" if mate > 0 else f"mated in {-mate}")
+    elif judge.get("cp") is not None:
+        words.append(f"{judge['cp']:+d} cp")
+    if judge["wdl"] is not None:
+        words.append("W/D/L {:.1f} / {:.1f} / {:.1f} %".format(*(100 * share for share in judge["wdl"])))
+    if judge["best"] is not None:
+        words.append(f"best {_move_words(judge['best'], has_policy)}")
+    nodes, depth = judge.get("nodes"), judge.get("depth")  # a recorded value may have neither
+    searched = [f"{nodes:,} nodes" if nodes else "", f"depth {depth}" if depth else ""]
+    return ", ".join(filter(None, [*words, " to ".join(filter(None, searched))]))
+
+
+def _q_words(q: float | None) -> str:
+    return "no Q" if q is None else f"Q {q:+.3f}"
+
+
+def _move_words(move: Mapping[str, Any], has_policy: bool) -> str:
+    """A move, and what the net's policy thinks of it; the store has its eight best moves."""
+    unknown = f" (not of the net's {BEST_MOVES} best)" if has_policy else ""
+    san = str(move["san"])
+    return san + (f" (prior {100 * move['p']:.1f} %, rank {move['rank']})" if move["rank"] else unknown)
+
+
+def _disagreement_words(facts: Mapping[str, Any]) -> str:
+    disagreement, weight = facts["disagreement"], facts["weight"]
+    if disagreement is None:
+        return ""
+    at = f"candidate at {facts['threshold']:g}"
+    errs = "optimistic" if disagreement > 0 else "pessimistic"
+    is_mate = facts["deep"]["mate"] is not None
+    words = [f"{disagreement:+.3f}, " + (f"a {at}: the net is too {errs}" if facts["candidate"] else f"not a {at}")]
+    words.append("Q of a mate" if is_mate else Alpha(**facts["alpha"]).source(facts["q_from"]))
+    return "; ".join([*words, *([] if weight == 1 else [f"stands for {weight:.3g} positions (screening)"])])
+
+
+def _verdict_words(facts: Mapping[str, Any]) -> str:
+    verdict = facts["verdict"]
+    if verdict is None:
+        return "no second look yet (vr confirm)" if facts["candidate"] else ""
+    best = f", best {verdict['best']['san']}" if verdict["best"] else ""
+    second = printable(verdict["second"], _NAME)
+    return f"{verdict['verdict']}, says {second}: {_q_words(verdict['q'])}{best}, {verdict['nodes']:,} nodes"
+
+
+def _origin_words(facts: Mapping[str, Any]) -> str:
+    """The game, how the position was reached beside it, and whether it is held out."""
     origin = facts["origin"]
-    held = f", held out ({facts['part']})" if facts["part"] in HELD_OUT else ""
-    where = f"{printable(origin['source'])}, game {origin['game']:,}, ply {facts['ply']}{held}"
-    how = _BESIDE.get(facts["kind"], f"by vr expand from position {facts['parent_id']}")
-    lines = [*([_line("reached", how)] if facts["kind"] != GAME else []), _line("from", where)]
-    white, black, event, date = (
-        printable(origin[name] or "", _NAME).strip() for name in ("white", "black", "event", "date")
-    )
+    names = ("white", "black", "event", "date", "result")
+    white, black, event, date, result = (printable(origin[name] or "", _NAME).strip() for name in names)
+    words = f"{printable(origin['source'])}, game {origin['game']:,}, ply {facts['ply']}"
     if white or black:
         occasion = ", ".join(word for word in (event, date) if word and word not in ("?", "????.??.??"))
-        result = f" {printable(origin['result'], 10)}" if origin["result"] else ""
-        lines.append(_line("", f"{white or '?'} - {black or '?'}{result}" + (f" ({occasion})" if occasion else "")))
-    if origin["played"] is not None:
-        move = f"{_numbered(facts['fen'])}{origin['played']['san']}"
-        lines.append(_line("played", f"{move}{_prior_words(facts, 'played')}"))
-    return lines
+        words += f": {white or '?'} - {black or '?'} {result}".rstrip() + (f" ({occasion})" if occasion else "")
+    reached = _REACHED.get(facts["kind"], "").format(facts["parent_id"])
+    held_out = f"held out ({facts['part']})" if facts["part"] in HELD_OUT else ""
+    return "; ".join(filter(None, [words, reached, held_out]))
 
 
-def _game_lines(facts: dict[str, Any]) -> list[str]:
-    games = facts["games"]
-    if games is None:
-        return []
-    decided = f"+{games['wins']} -{games['losses']} ={games['draws']} for the side to move"
-    mean = f", mean Z {games['z']:+.2f}" if games["z"] is not None else ""
-    undecided = f", {games['undecided']:,} undecided" if games["undecided"] else ""
-    players = " and ".join(printable(name, _NAME) for name in games["players"][:2])
-    return [_line("games", f"{games['games']:,} played from here by {players}: {decided}{mean}{undecided}")]
-
-
-def _numbered(fen: str) -> str:
-    """The number before a move: ``12.`` or ``12...``."""
-    fields = fen.split()
-    return f"{fields[5]}{'. ' if fields[1] == 'w' else '... '}"
-
-
-def _san(fen: str, uci: str) -> str:
-    """A move in SAN; the text itself if it is illegal."""
-    move = _move(chess.Board(fen), uci)
-    return uci if move is None else move["san"]
-
-
-# 256-colour numbers: black ink on grey squares, which is legible on light and on dark terminals. A piece's shape
-# (outlined, filled) shows its side, not its colour.
-_INK, _LIGHT, _DARK = 16, 255, 250
-# Squares of the net's move, the search's, and of both; close to vermillion, blue and green of the plots.
-NET, DEEP, BOTH = 216, 117, 150
-
-
-def board_lines(
-    fen: str,
-    *,
-    colours: bool = False,
-    unicode: bool,
-    net: str | None = None,
-    deep: str | None = None,
-) -> list[str]:
-    """The board, eight ranks and the files' letters, the side to move below.
-
-    With `colours` escape sequences colour the squares, also those of the moves `net` and `deep` (UCI). Without
-    `unicode` pieces are letters, White's in upper case.
-    """
-    board = chess.Board(fen)
-    marks = _marks(net, deep) if colours else {}
-    order = range(8) if board.turn else range(7, -1, -1)  # of files from the left, and of ranks from below
-    lines = []
-    for rank in reversed(order):
-        cells = [_cell(board, chess.square(file, rank), colours, unicode, marks) for file in order]
-        end = "\x1b[0m" if colours else ""
-        lines.append(f" {rank + 1} " + "".join(cells) + end)
-    return [*lines, "   " + "".join(f" {chess.FILE_NAMES[file]} " for file in order)]
-
-
-def _marks(net: str | None, deep: str | None) -> dict[int, int]:
-    """Squares of the moves and their colours."""
-    marks: dict[int, int] = {}
-    for colour, move in ((NET, net), (DEEP, deep)):
-        for name in (move[:2], move[2:4]) if move else ():
-            square = chess.parse_square(name)
-            marks[square] = BOTH if square in marks else colour
-    return marks
-
-
-def _cell(board: chess.Board, square: int, colours: bool, unicode: bool, marks: Mapping[int, int]) -> str:
-    piece = board.piece_at(square)
-    empty = " " if colours else "·" if unicode else "."
-    text = empty if piece is None else piece.unicode_symbol() if unicode else piece.symbol()
-    if not colours:
-        return f" {text} "
-    light = bool(chess.BB_SQUARES[square] & chess.BB_LIGHT_SQUARES)
-    ground = marks.get(square, _LIGHT if light else _DARK)
-    return f"\x1b[38;5;{_INK};48;5;{ground}m {text} "
-
-
-def can_show(text: str) -> bool:
-    """Whether standard output can encode these characters."""
-    return encodable(text) == text
-
-
-def encodable(text: str) -> str:
-    """`text` with escapes for characters that standard output cannot encode."""
-    encoding = sys.stdout.encoding or "ascii"
-    return text.encode(encoding, "backslashreplace").decode(encoding)
+def _played_words(facts: Mapping[str, Any], has_policy: bool) -> str:
+    """The move that was played in the game, and the games that were played from here."""
+    played, games, words = facts["origin"]["played"], facts["games"], []
+    if played is not None:
+        _, turn, *_, number = facts["fen"].split()
+        words.append(f"{number}{'. ' if turn == 'w' else '... '}{_move_words(played, has_policy)}")
+    if games is not None:
+        players = " and ".join(printable(name, _NAME) for name in games["players"][:2])
+        decided = f"+{games['wins']} -{games['losses']} ={games['draws']} for the side to move"
+        mean = f", mean Z {games['z']:+.2f}" if games["z"] is not None else ""
+        undecided = f", {games['undecided']:,} undecided" if games["undecided"] else ""
+        words.append(f"{quantity(games['games'], 'game')} from here by {players}: {decided}{mean}{undecided}")
+    return "; ".join(words)
