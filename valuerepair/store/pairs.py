@@ -61,20 +61,18 @@ def fitting_nets(store: Store, net: str | None) -> list[tuple[int, str, str]]:
     nets: list[tuple[int, str, str]] = store.connection.execute("SELECT id, sha256, name FROM nets").fetchall()
     if net is None:
         return nets
-    digest = file_sha256(net) if os.path.isfile(net) else None  # nets before and after training often share a name
-    fits = [row for row in nets if row[1] in (net.lower(), digest)]
-    fits = fits or [row for row in nets if (row[1].startswith(digest) if digest else _is_net(net, row[2], row[1]))]
+    if os.path.isfile(net):  # nets before and after training often share a name
+        begin = file_sha256(net)
+        fits = [row for row in nets if row[1].startswith(begin)]
+    else:
+        begin, bare = net.lower() if len(net) >= 6 else "none", _bare(net)
+        fits = [row for row in nets if row[1].startswith(begin) or _bare(row[2]) == bare]
+    # A key without a precision is also the beginning of those with one.
+    fits = [row for row in fits if row[1] == begin] or fits
     if not fits:
         has = ", ".join(sorted({net_label(store, i) for i, _, _ in nets})) or "none"
         raise ValueRepairError(f"no net {net} in {store.path}; it has {has}")
     return fits
-
-
-def _is_net(words: str, name: str, sha256: str) -> bool:
-    """Whether the words are the net's name, a path ending in it, or the beginning of its SHA-256."""
-    lowered = words.lower()
-    begins = len(lowered) >= 6 and sha256.startswith(lowered)
-    return lowered == name.lower() or _bare(words) == _bare(name) or begins
 
 
 def _bare(name: str) -> str:

@@ -85,17 +85,13 @@ class Split:
             return 0
         if self.openings and families_on_the_way(game.headers.get("ECO"), board.keys(placed)) & self.openings:
             return 0
-        held = self._of(families_of_boards(placed), self.materials)
+        held = _among(families_of_boards(placed), self.materials)
         return int(np.argmax(held)) if held.any() else len(placed)
 
     def of_held_families(self, placed: Boards) -> Flags:
         """bool[n]: which boards of a game, given from its first on, have a held-out opening or material."""
-        openings = self._of(families_of_plies(board.keys(placed)), self.openings)
-        return openings | self._of(families_of_boards(placed), self.materials)
-
-    @staticmethod
-    def _of(names: Sequence[str], held: frozenset[str]) -> Flags:
-        return np.array([name in held for name in names], np.bool_)
+        openings = _among(families_of_plies(board.keys(placed)), self.openings)
+        return openings | _among(families_of_boards(placed), self.materials)
 
 
 def split_of(store: Store) -> Split | None:
@@ -122,7 +118,11 @@ def choose(store: Store, *, games: float = DEFAULT_GAMES, families: float = DEFA
         if not 0 <= share < 1:
             raise UsageError(f"{name} {share:g}: a share to hold out lies in [0, 1)")
     openings, materials = frozenset[str](), frozenset[str]()
-    of_openings, of_materials = _families(store)
+    of_openings, of_materials = list[str](), list[str]()
+    for rows in _read(store, None):
+        of_games = [i for i, row in enumerate(rows) if row.origin == GAME]
+        for families_of, found in zip(_families(rows), (of_openings, of_materials), strict=True):
+            found += [sys.intern(families_of[i]) for i in of_games]
     n = len(of_openings)
     if not n:
         raise ValueRepairError(f"{store.path}: has no positions of games to split by; mine first")
@@ -155,17 +155,6 @@ def ensured(store: Store) -> tuple[Split, str]:
         split = choose(store, families=0)
     store.commit()
     return split, f"{split} (the default of vr split)"
-
-
-def _families(store: Store) -> tuple[list[str], list[str]]:
-    """The opening and the material family of each position of a game."""
-    openings: list[str] = []
-    materials: list[str] = []
-    for part in _read(store, None):
-        rows = [row for row in part if row.origin == GAME]
-        openings += map(sys.intern, _opening_families(rows))
-        materials += (sys.intern(material_family(row.fen)) for row in rows)
-    return openings, materials
 
 
 def _draw(families: Sequence[str], held: Flags, wanted: float, largest: float, seed: int) -> frozenset[str]:
@@ -229,26 +218,24 @@ def _read(store: Store, game_ids: Iterable[int] | None) -> Iterator[list[_Row]]:
 
 def _parts(split: Split, rows: Sequence[_Row]) -> list[str]:
     """The part of each position; the rows are whole games."""
-    family = np.zeros(len(rows), np.bool_)
-    if split.openings:
-        family |= Split._of(_opening_families(rows), split.openings)
-    if split.materials:
-        family |= Split._of([material_family(row.fen) for row in rows], split.materials)
-    held_games = split.holds_games(unsigned([row.game_key for row in rows])).tolist()
-    with_family = {row.game_id for row, of_family in zip(rows, family, strict=True) if of_family and row.origin == GAME}
-
-    def part(row: _Row, of_family: bool, is_held: bool) -> str:
-        if row.game_id in with_family:
-            return FAMILIES if of_family else NEITHER
-        if is_held:
-            return GAMES
-        return NEITHER if of_family else TRAIN
-
-    return [part(*cells) for cells in zip(rows, family.tolist(), held_games, strict=True)]
+    openings, materials = _families(rows)
+    of_family = _among(openings, split.openings) | _among(materials, split.materials)
+    games, of_game = np.array([row.game_id for row in rows]), np.array([row.origin == GAME for row in rows])
+    with_family = np.isin(games, games[of_family & of_game])
+    is_held = split.holds_games(unsigned([row.game_key for row in rows]))
+    in_parts = [with_family & of_family, with_family, is_held, of_family]
+    parts: list[str] = np.select(in_parts, [FAMILIES, NEITHER, GAMES, NEITHER], TRAIN).tolist()
+    return parts
 
 
-def _opening_families(rows: Sequence[_Row]) -> list[str]:
-    """The opening family of each position, by the ECO code of its game's header, else by its moves."""
+def _families(rows: Sequence[_Row]) -> tuple[list[str], list[str]]:
+    """The opening family of each position, by the ECO code of its game's header, else by its moves; and its material
+    family."""
     first = (np.frombuffer(row.moves, "<u2")[:MAX_PLIES] for row in rows)
     moves: list[Any] = [() if row.eco else decode_moves(packed) for row, packed in zip(rows, first, strict=True)]
-    return opening_families([row.eco for row in rows], [row.start_fen for row in rows], moves)
+    openings = opening_families([row.eco for row in rows], [row.start_fen for row in rows], moves)
+    return openings, [material_family(row.fen) for row in rows]
+
+
+def _among(names: Sequence[str], held: frozenset[str]) -> Flags:
+    return np.array([name in held for name in names], np.bool_)
