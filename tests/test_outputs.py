@@ -16,7 +16,6 @@ from tests.cli_tree import LEAVES, SAMPLE, options_of, vr
 from valuerepair.cli.files import Output
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import MADE_AGAIN, check_folder, check_output, claimed, whole_folder, written_whole
-from valuerepair.store.store import Store
 
 Captured = pytest.CaptureFixture[str]
 MUCH = b"mine" + bytes(1 << 20)
@@ -169,12 +168,3 @@ def test_where_the_file_system_has_no_locks_it_is_said(tmp_path: Path, monkeypat
     with pytest.raises(ValueRepairError, match="no locks"), claimed(tmp_path / "lock"):
         pytest.fail("began")
     assert os.listdir(tmp_path) == []
-
-
-def test_no_store_is_made_of_another_file(tmp_path: Path) -> None:
-    target = tmp_path / "mine.db"
-    for content in (b"theirs " * 999, b"SQLite format 3\0" + bytes(4080)):
-        target.write_bytes(content)
-        with pytest.raises(ValueRepairError, match=r"mine\.db"):
-            Store.open(target, create=True)
-        assert tree(tmp_path) == {"mine.db": content}

@@ -1,8 +1,10 @@
-"""Opening stores: files that are none, versions, locks, full disks, read-only places; what is written, and how."""
+"""Opening stores: files that are none, versions, locks, full disks, read-only places; what is written; faults."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -14,11 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cli_tree import SAMPLE
 from tests.merge_stores import Row, contents, write_store
 from tests.scale.million import FULL, NET
 from valuerepair.chess.origins import Kind, Origin
 from valuerepair.chess.positions import Position, PositionBatch
+from valuerepair.doctor import check_file
 from valuerepair.errors import ValueRepairError
+from valuerepair.store.check import faults
 from valuerepair.store.rows import DeepResult, Run, RunRecord
 from valuerepair.store.store import APPLICATION_ID, VERSION, Store
 
@@ -105,21 +110,6 @@ def test_one_writer_at_a_time_but_readers_any(path: Path, tmp_path: Path) -> Non
             writer.commit()
             assert reader.setting("threshold") == 0.4
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.db", "link.db"]
-
-
-def test_a_snapshot_is_of_its_beginning(path: Path) -> None:
-    with Store.open(path, write=True) as writer, Store.open(path) as reader, reader.snapshot():
-        writer.use(threshold=0.4)
-        writer.commit()
-        assert reader.setting("threshold") is None
-
-
-def test_readers_leave_no_files_and_cannot_write(path: Path, tmp_path: Path) -> None:
-    with Store.open(path) as store:
-        assert store.counts()["positions"] == 1
-        with pytest.raises(sqlite3.OperationalError, match="readonly"):
-            store.use(threshold=0.4)
-    assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
 
 
 def test_a_killed_writer_keeps_what_it_committed_and_no_lock(path: Path) -> None:
@@ -257,3 +247,46 @@ def test_nets_and_judges_are_known_by_their_content(path: Path) -> None:
         assert store.add_judge(FULL) == judge != short
         query = "SELECT name, path, (SELECT short_id FROM judges WHERE id = ?) FROM nets WHERE id = ?"
         assert store.connection.execute(query, (judge, net)).fetchone() == ("drawn-net", "/nets/a.pb.gz", short)
+
+
+# -- `vr doctor` of a store --------------------------------------------------------------------------------------------
+
+
+def test_the_sample_is_sound() -> None:
+    checked = check_file(SAMPLE)
+    assert checked.sound
+    assert checked.figures["positions"] == 1500
+    assert checked.lines()[1].startswith("  1,500 positions, 2,776 net values, 704 deep values")
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("DELETE FROM positions WHERE id = 7", "a row of .*_values points to none of positions"),
+        ("UPDATE positions SET fen = 'nonsense w - - 0 1' WHERE id = 7", "position 7: row 6: .*nonsense"),
+        ("UPDATE positions SET key = key + 1 WHERE id = 7", "position 7: .* its key is another's"),
+        ("UPDATE positions SET moves = substr(moves, 3) WHERE id = 7", "position 7: row 6, move 0 .*: not legal"),
+        ("UPDATE positions SET moves = substr(moves, 1, length(moves) - 4) WHERE id = 7", "position 7: its moves lead"),
+        ("UPDATE positions SET moves = x'ff' WHERE id = 7", "position"),
+    ],
+)
+def test_each_fault_is_found(statement: str, found: str, tmp_path: Path) -> None:
+    db = shutil.copy(SAMPLE, tmp_path / "v.db")
+    with closing(sqlite3.connect(db)) as connection:
+        connection.execute(statement)
+        connection.commit()
+    checked = check_file(db)
+    assert not checked.sound
+    assert len(checked.details) == 1
+    assert re.search(found, checked.details[0])
+
+
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    content = bytearray(SAMPLE.read_bytes())
+    for page in range(20, 60):
+        content[4096 * page + 100 : 4096 * page + 300] = b"\xff" * 200
+    (tmp_path / "v.db").write_bytes(content)
+    with Store.open(tmp_path / "v.db") as store:
+        (line,) = faults(store)
+    assert line.startswith("the file is damaged: ")
+    assert "\n" not in line

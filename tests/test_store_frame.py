@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import shutil
@@ -26,7 +25,7 @@ from valuerepair.store import view
 from valuerepair.store.columns import columns
 from valuerepair.store.pairs import net_label, pick
 from valuerepair.store.store import Store
-from valuerepair.store.view import COLUMNS, Policy, write_file, write_stream
+from valuerepair.store.view import COLUMNS, Policy, write_file
 
 SCORED, SHORT = 480, 96
 SHORT_SEARCH = f"nodes={BRIEF.limits['nodes']}"
@@ -130,6 +129,7 @@ def test_positions_beside_games_only_when_asked(copy: Path) -> None:
         every = view.frame(store)
         with store.writing() as connection:
             connection.execute("UPDATE positions SET origin = 'neighbour', parent_id = 1 WHERE id % 3 = 0")
+            connection.execute("UPDATE positions SET part = 'families' WHERE id % 5 = 0")
         games, beside = view.frame(store), view.frame(store, Question(beside=True))
         fitted = alphas.alpha(store, pick(store))
     assert games["position_id"].tolist() == [i for i in every["position_id"] if i % 3]
@@ -137,16 +137,9 @@ def test_positions_beside_games_only_when_asked(copy: Path) -> None:
     assert {*games["kind"]} == {"game"}
     assert {*beside["kind"]} == {"game", "neighbour"}
     assert (beside["parent_id"].notna() == (beside["kind"] == "neighbour")).all()
+    assert ((beside["part"] == "families") == (beside["position_id"] % 5 == 0)).all()
     assert beside.attrs["beside"]
     assert games.attrs["alpha"] == beside.attrs["alpha"] == {"value": fitted.value, "origin": fitted.origin}
-
-
-def test_parts_are_words_of_the_frame(copy: Path) -> None:
-    with Store.open(copy, write=True) as store:
-        with store.writing() as connection:
-            connection.execute("UPDATE positions SET part = 'families' WHERE id % 5 = 0")
-        frame = view.frame(store, text=False)
-    assert ((frame["part"] == "families") == (frame["position_id"] % 5 == 0)).all()
 
 
 def test_alpha_is_given_or_in_use_or_fitted_or_the_default(copy: Path) -> None:
@@ -347,6 +340,9 @@ def test_exports_read_back_as_the_frame(path: Path, tmp_path: Path) -> None:
                 assert (other[~blank] == frame[name][~blank]).all(), name
                 assert (frame[name][blank].isna() | (frame[name][blank] == "")).all(), name
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.csv", "x.jsonl", "x.parquet"]
+    for kind, empty in (("csv", ",".join(COLUMNS) + "\n"), ("jsonl", "")):
+        write_file(frame.iloc[:0], str(tmp_path / f"x.{kind}"))
+        assert (tmp_path / f"x.{kind}").read_text() == empty
 
 
 def test_an_export_that_fails_leaves_the_old_file(path: Path, tmp_path: Path) -> None:
@@ -358,18 +354,6 @@ def test_an_export_that_fails_leaves_the_old_file(path: Path, tmp_path: Path) ->
     with pytest.raises(ValueError, match=r"not a number|invalid|cannot"):
         write_file(frame, str(tmp_path / "x.csv"))
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("x.csv", old)]
-
-
-def test_an_empty_frame_is_exported_too(path: Path) -> None:
-    with Store.open(path) as store:
-        frame = view.candidates(store, Question(threshold=2.0))
-    assert len(frame) == 0
-    stream = io.BytesIO()
-    write_stream(frame, "csv", stream)
-    assert stream.getvalue().decode() == ",".join(COLUMNS) + "\n"
-    stream = io.BytesIO()
-    write_stream(frame, "jsonl", stream)
-    assert stream.getvalue() == b""
 
 
 def test_a_frame_says_which_question_it_answers(path: Path) -> None:

@@ -71,11 +71,6 @@ def rate_lines(title: str, rates: Iterable[tuple[str, Rate]], width: int = 12) -
     return ["", title, *table_lines(f":<{width} | :<", rates, "  ")]
 
 
-def loose_bound_words(few_drawn: int) -> str:
-    """Why the upper bound of a rate is loose (`Rate.few_drawn`), as a clause; empty if it is not."""
-    return "the upper bound is loose because few screened-out positions were searched in full" if few_drawn else ""
-
-
 def wilson(count: int, total: int) -> Rate:
     """The rate with Wilson's 95 % score interval (E. B. Wilson, JASA 22, 1927), which holds for rare candidates too."""
     if total == 0:
