@@ -25,7 +25,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.measure.labels import labels_of, names
 from valuerepair.rates import weighted
 from valuerepair.report import figures, style
-from valuerepair.report.results import BINS
+from valuerepair.report.plots import BINS
 from valuerepair.store import view
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import RunRecord

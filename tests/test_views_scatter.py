@@ -21,8 +21,9 @@ from tests.figure_parts import has, line, words
 from valuerepair.arrays import Floats
 from valuerepair.chess.values import cp_to_q
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.report import scatter, style
-from valuerepair.report.drawing import LOWESS_FRACTION, LOWESS_MIN_POSITIONS, copied, lowess_line
+from valuerepair.report import style
+from valuerepair.report.lowess import FRACTION, MIN_POSITIONS, copied, lowess_line
+from valuerepair.report.plots import scatter_of
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
@@ -48,7 +49,7 @@ def scored(n: int, seed: int = 0, slope: float = 1.0) -> pd.DataFrame:
 @pytest.mark.parametrize("threshold", [0.2, 0.55, 1.3])
 def test_every_position_is_drawn_once_and_candidates_by_sign(threshold: float) -> None:
     frame = scored(3000)
-    figure = scatter.draw(frame, threshold)
+    figure = scatter_of(frame, threshold)
     difference = (frame.net_q - frame.deep_q).to_numpy()
     for gid, rows in (
         ("optimistic", difference >= threshold),
@@ -64,25 +65,25 @@ def test_every_position_is_drawn_once_and_candidates_by_sign(threshold: float) -
 
 def test_a_disagreement_of_exactly_the_threshold_is_a_candidate() -> None:
     frame = pd.DataFrame({"net_q": [0.5, -0.5, 0.25], "deep_q": [0.0, 0.0, 0.0]})
-    figure = scatter.draw(frame, 0.5)
+    figure = scatter_of(frame, 0.5)
     assert [len(line(figure, gid)[0]) for gid in ("optimistic", "pessimistic")] == [1, 1]
 
 
 def test_rows_without_a_deep_q_are_left_out_and_counted() -> None:
     frame = scored(100)
     frame.loc[:9, "deep_q"] = np.nan
-    assert "10 without a deep score" in words(scatter.draw(frame))
+    assert "10 without a deep score" in words(scatter_of(frame))
     frame["deep_q"] = np.nan
     with pytest.raises(ValueRepairError, match="100 positions"):
-        scatter.draw(frame)
+        scatter_of(frame)
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf", "PNG"])
 @pytest.mark.slow
 def test_files(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"plot.{ending}"
-    style.save(scatter.draw(scored(50)), path)  # an older plot, which is replaced
-    style.save(scatter.draw(scored(500)), path)
+    style.save(scatter_of(scored(50)), path)  # an older plot, which is replaced
+    style.save(scatter_of(scored(500)), path)
     content = path.read_bytes()
     assert content.startswith(MAGIC[ending.lower()])
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
@@ -90,12 +91,12 @@ def test_files(tmp_path: Path, ending: str) -> None:
         assert {"lowess", "diagonal", "band"} <= {
             element.get("id") for element in ElementTree.fromstring(content).iter()
         }
-    style.save(scatter.draw(scored(500)), path)
+    style.save(scatter_of(scored(500)), path)
     assert path.read_bytes() == content
 
 
 def test_points_are_pixels_in_vector_files(tmp_path: Path) -> None:
-    style.save(scatter.draw(scored(40_000)), tmp_path / "plot.svg")
+    style.save(scatter_of(scored(40_000)), tmp_path / "plot.svg")
     content = (tmp_path / "plot.svg").read_bytes()
     assert b"data:image/png;base64" in content
     assert len(content) < 2_000_000
@@ -104,30 +105,30 @@ def test_points_are_pixels_in_vector_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["plot.jpg", "plot", "plot.png.gz"])
 def test_another_ending_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match=name):
-        style.save(scatter.draw(scored(10)), tmp_path / name)
+        style.save(scatter_of(scored(10)), tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("threshold", [0, -1, 2.1, float("nan")])
 def test_threshold_out_of_range(threshold: float) -> None:
     with pytest.raises(UsageError, match="threshold"):
-        scatter.draw(scored(10), threshold)
+        scatter_of(scored(10), threshold)
 
 
 def test_a_users_settings_are_neither_used_nor_changed(tmp_path: Path) -> None:
-    style.save(scatter.draw(scored(200)), tmp_path / "a.png")
+    style.save(scatter_of(scored(200)), tmp_path / "a.png")
     with mpl.rc_context({"axes.facecolor": "black", "font.size": 30}):
         before = dict(mpl.rcParams)
-        style.save(scatter.draw(scored(200)), tmp_path / "b.png")
+        style.save(scatter_of(scored(200)), tmp_path / "b.png")
         assert dict(mpl.rcParams) == before
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_it_needs_no_display_and_no_pyplot(tmp_path: Path) -> None:
     program = (
-        "import sys, numpy, pandas\nfrom valuerepair.report import scatter, style\n"
+        "import sys, numpy, pandas\nfrom valuerepair.report import plots, style\n"
         "q = numpy.linspace(-1, 1, 50)\nframe = pandas.DataFrame({'net_q': q, 'deep_q': q})\n"
-        "style.save(scatter.draw(frame, 0.55), sys.argv[1])\nassert 'matplotlib.pyplot' not in sys.modules\n"
+        "style.save(plots.scatter_of(frame, 0.55), sys.argv[1])\nassert 'matplotlib.pyplot' not in sys.modules\n"
     )
     environment = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY", "MPLBACKEND")}
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "a.png")], check=True, env=environment)
@@ -140,16 +141,16 @@ def test_it_needs_no_display_and_no_pyplot(tmp_path: Path) -> None:
 def test_the_line_is_statsmodels_lowess() -> None:
     """With delta 0 every point has its own local fit: the slow, exact answer is the judge of the quick one."""
     frame = scored(1500, slope=0.6)
-    x, y = line(scatter.draw(frame), "lowess")
-    exact = lowess(frame.net_q, frame.deep_q, LOWESS_FRACTION, it=3, delta=0.0)
+    x, y = line(scatter_of(frame), "lowess")
+    exact = lowess(frame.net_q, frame.deep_q, FRACTION, it=3, delta=0.0)
     assert (x[0], x[-1]) == (frame.deep_q.min(), frame.deep_q.max())
     places, first = np.unique(exact[:, 0], return_index=True)
     np.testing.assert_allclose(y, np.interp(x, places, exact[first, 1]), atol=0.01)
 
 
-@pytest.mark.parametrize("frame", [scored(LOWESS_MIN_POSITIONS - 1), scored(50).assign(deep_q=1.0)])
+@pytest.mark.parametrize("frame", [scored(MIN_POSITIONS - 1), scored(50).assign(deep_q=1.0)])
 def test_too_little_for_a_line_gives_none(frame: pd.DataFrame) -> None:
-    assert not has(scatter.draw(frame), "lowess")
+    assert not has(scatter_of(frame), "lowess")
 
 
 @pytest.mark.filterwarnings("error")
@@ -160,7 +161,7 @@ def test_where_many_scores_are_alike_the_line_goes_through_their_middle(alike: f
     drawn = rng.random(1000) < alike
     frame.loc[drawn, "deep_q"] = 0.0
     frame.loc[drawn, "net_q"] = rng.normal(0, 0.1, drawn.sum())
-    x, y = line(scatter.draw(frame), "lowess")
+    x, y = line(scatter_of(frame), "lowess")
     assert np.isfinite(y).all()
     assert y[np.abs(x) < 0.02] == pytest.approx(0, abs=0.04)
 
@@ -169,7 +170,7 @@ def test_where_many_scores_are_alike_the_line_goes_through_their_middle(alike: f
 def test_a_net_that_is_the_deep_search_gives_the_diagonal() -> None:
     frame = scored(300)
     frame["net_q"] = frame["deep_q"]
-    x, y = line(scatter.draw(frame), "lowess")
+    x, y = line(scatter_of(frame), "lowess")
     np.testing.assert_allclose(y, x, atol=1e-6)
 
 
@@ -191,7 +192,7 @@ def test_whole_weights_are_rows_repeated() -> None:
     x, y = curve(400)
     weights = np.random.default_rng(1).integers(1, 9, 400).astype(float)
     rows = np.repeat(np.arange(400), weights.astype(int))
-    exact = lowess(y[rows], x[rows], LOWESS_FRACTION, it=3, delta=0.0)
+    exact = lowess(y[rows], x[rows], FRACTION, it=3, delta=0.0)
     places, first = np.unique(exact[:, 0], return_index=True)
     grid = np.linspace(-0.95, 0.95, 80)
     wanted = np.interp(grid, places, exact[first, 1])
@@ -205,7 +206,7 @@ def brute_force(x: Floats, y: Floats, weights: Floats) -> Floats:
         for i, place in enumerate(x):
             far = np.abs(x - place)
             order = np.argsort(far)
-            inside = np.searchsorted(np.cumsum(weights[order]), LOWESS_FRACTION * weights.sum())
+            inside = np.searchsorted(np.cumsum(weights[order]), FRACTION * weights.sum())
             kernel = np.clip(1 - (far / far[order][inside]) ** 3, 0, None) ** 3
             design = sm.add_constant(x - place, has_constant="add")
             fitted[i] = sm.WLS(y, design, weights=kernel * robust * weights).fit().params[0]

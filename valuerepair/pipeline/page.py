@@ -386,11 +386,11 @@ def _held_out(repair: Repair) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def _before_and_after(repair: Repair) -> str:
     """Net Q against deep Q of each net, on the positions of held-out games."""
-    from valuerepair.report import scatter
+    from valuerepair.report import plots
 
     settings, images, names = repair.settings, [], []
     for net, frame in _held_out(repair):
-        figure = scatter.draw(frame, settings.threshold)
+        figure = plots.scatter_of(frame, settings.threshold)
         images.append(_image(figure, f"{net}: {figure.description}"))
         names.append(net)
     words = f'<p class="small">All positions of games that were held out: {escape(", ".join(names))}.</p>'

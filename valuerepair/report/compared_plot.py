@@ -12,7 +12,7 @@ from valuerepair.chess import values
 from valuerepair.measure.compare import CATEGORIES, Compared, Comparison, categories
 from valuerepair.measure.labels import shown_labels
 from valuerepair.report import style
-from valuerepair.report.scatter import point_of
+from valuerepair.report.plots import point_of
 
 if TYPE_CHECKING:
     from valuerepair.rates import Interval

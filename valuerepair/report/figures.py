@@ -40,9 +40,9 @@ class PlotKind:
 
 KINDS: Mapping[str, PlotKind] = MappingProxyType(
     {
-        "scatter": PlotKind("Net Q against deep Q, one point a position, lowess.", STORE, "scatter:drawing"),
-        "rates": PlotKind("Rates by threshold, phase, side, men; shares of labels.", STORE, "rates:drawing"),
-        "results": PlotKind("Results of games played against both Q, binned.", STORE, "results:drawing"),
+        "scatter": PlotKind("Net Q against deep Q, one point a position, lowess.", STORE, "plots:scatter"),
+        "rates": PlotKind("Rates by threshold, phase, side, men; shares of labels.", STORE, "plots:rates"),
+        "results": PlotKind("Results of games played against both Q, binned.", STORE, "plots:results"),
         "training": PlotKind("The curve of a training.", TRAINING, "training:drawing"),
         "match": PlotKind("Elo with its interval over the games of a match.", MATCH_PGN, "match:drawing"),
         "sweep": PlotKind("W/D/L by settings of the search.", EXPERIMENT, "experiment:drawing"),

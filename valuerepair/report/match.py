@@ -15,7 +15,6 @@ from valuerepair.play.elo import Estimate, elo_interval, elo_words, few_words
 from valuerepair.play.pgn import read_written
 from valuerepair.play.standing import Played, Standing
 from valuerepair.report import style
-from valuerepair.report.drawing import for_figure
 from valuerepair.text import printable, quantity
 
 _POINTS = 300
@@ -38,7 +37,7 @@ def drawing(path: str) -> style.Drawing:
     ValueRepairError for a file that `vr match` did not write, and for one without a decided game.
     """
     standing, course = course_of(path)
-    first, second = (for_figure(name) for name in standing.names)
+    first, second = (style.for_figure(name) for name in standing.names)
     last = elo_interval(standing.results, 0.95)
     score = standing.tally.score
     words = f"{quantity(standing.games, 'game')}, {score}: Elo {elo_words(last)} at 0.95, of {standing.unit}"

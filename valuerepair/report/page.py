@@ -28,7 +28,7 @@ from valuerepair.measure.weights import copies_by_weight
 from valuerepair.mining.verdict import VERDICTS, evidence
 from valuerepair.question import Question, is_candidate, no_deep_score
 from valuerepair.report import static_page, stats
-from valuerepair.report.drawing import lowess_line
+from valuerepair.report.lowess import lowess_line
 from valuerepair.report.static_page import template_part
 from valuerepair.store import view
 from valuerepair.store.store import Store

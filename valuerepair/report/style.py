@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from cycler import cycler
@@ -19,17 +20,18 @@ from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter
 
 from valuerepair.errors import UsageError
 from valuerepair.files import PLOTS, written_whole
+from valuerepair.text import printable
 
 ORANGE, SKY, GREEN, BLUE, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00"
 INK, GREY, PALE = "#222222", "#8A8A8A", "#EDEDED"
 
 DPI = 150
 _SMALL = 7.5  # font size (points) of the lines below a title
+_LETTERS_AN_INCH = 14  # of this size, with what is to the left of the axes
 RC: dict[Any, Any] = {
     "axes.prop_cycle": cycler(color=[BLUE, VERMILLION, GREEN, ORANGE, SKY]),
     "font.size": 9,
@@ -83,6 +85,11 @@ def new_figure(width: float, height: float) -> tuple[Drawing, Axes]:
     return figure, figure.add_subplot()
 
 
+def for_figure(text: str) -> str:
+    """`printable`, with escaped ``$``: matplotlib would parse the text between two ``$`` as mathematics."""
+    return printable(text, 80).replace("$", r"\$")
+
+
 def in_percent(axis: Axis) -> None:
     """Labels the ticks of an axis in per cent; its values are shares."""
     axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
@@ -93,7 +100,8 @@ def title(axes: Axes, text: str, *lines: str) -> None:
 
     Wraps lines that are wider than the figure, which would be cut off and make the plot narrower.
     """
-    wrapped = [part for line in lines for part in _wrapped(line, axes.figure.bbox.width / axes.figure.dpi * 72)]
+    room = round(_LETTERS_AN_INCH * axes.figure.bbox.width / axes.figure.dpi)
+    wrapped = [part for line in lines for part in wrap(line, room, break_long_words=False)]
     axes.set_title(text, pad=8 + 11 * len(wrapped))
     for i, line in enumerate(reversed(wrapped)):
         annotation = axes.annotate(
@@ -105,29 +113,6 @@ def title(axes: Axes, text: str, *lines: str) -> None:
             fontsize=_SMALL,
         )
         annotation.set_in_layout(False)  # the title's pad makes room for it; the text's length must not change the plot
-
-
-def _wrapped(line: str, figure_width: float) -> list[str]:
-    """A small line in parts that fit a figure of this width (points), broken at blanks, after punctuation if possible.
-
-    The labels to the left of the axes take a tenth of the figure and rarely more than an inch.
-    """
-    room = figure_width - max(0.1 * figure_width, 72) if figure_width > 500 else 0.85 * figure_width
-    parts: list[str] = []
-    while _width(line) > room:
-        blanks = [i for i, letter in enumerate(line) if letter == " " and _width(line[:i]) <= room]
-        after_marks = [i for i in blanks if line[i - 1] in "·,;:"]
-        if not blanks:
-            break  # one long word stays whole
-        cut = max(after_marks or blanks)
-        parts.append(line[:cut].removesuffix(" ·"))
-        line = line[cut + 1 :]
-    return [*parts, line]
-
-
-def _width(line: str) -> float:
-    """The width in points of a small line below a title."""
-    return float(TextPath((0, 0), line, size=_SMALL).get_extents().width) if line.strip() else 0.0
 
 
 def format_of(path: str | os.PathLike[str]) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from valuerepair.report import style
-from valuerepair.report.drawing import for_figure
 from valuerepair.text import printable
 from valuerepair.training.train import Training, read_curve
 
@@ -40,7 +39,7 @@ def drawing(path: str) -> style.Drawing:
             panel.set_xlabel("step")
             if about.get("written") is not None:
                 panel.axvline(about["written"]["step"], color=style.GREY, lw=0.9, ls="--", gid="written")
-        style.title(panels[0], "Training", f"{for_figure(net)} to {for_figure(output)}", summary)
+        style.title(panels[0], "Training", f"{style.for_figure(net)} to {style.for_figure(output)}", summary)
     return figure.described(f"{printable(net)} to {printable(output)}: {printable(summary)}")
 
 
