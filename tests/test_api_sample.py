@@ -106,4 +106,4 @@ def test_the_fit_of_alpha_has_the_weights_of_screening() -> None:
     assert told.fits["slope"].alpha == pytest.approx(by_weight, abs=0.01)
     assert abs(by_weight - without) > 3  # else this would show nothing
     share = frame["weight"][frame["disagreement"].abs() >= 0.35].sum() / frame["weight"].sum()
-    assert told.rates["alpha"]["now"].rate == pytest.approx(share)
+    assert told.rate.rate == pytest.approx(share)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from valuerepair.arrays import Flags
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
-from valuerepair.chess.values import DEFAULT_ALPHA, Alpha, AlphaFit, slope_of
+from valuerepair.chess.values import DEFAULT_ALPHA, Alpha, AlphaFit
 from valuerepair.measure.labels import KINDS, OF_POLICY, labels_of, masks, names
 from valuerepair.mining import verdict
 from valuerepair.mining.screening import Screened, screened_of
@@ -83,9 +83,8 @@ class Scored:
     ``sign``, ``origin`` (off the games) and ``alpha``. All but those by origin count positions of games; only if a
     store has none, those off the games (`is_off_games`). Positions without a Q of the requested kind count only in
     `without_q`. `shares` are those of the candidates with each ``label``, ``family`` and ``pieces`` (`label_shares`).
-    `fits` are those of alpha; `steeper` says by alpha how many times as steep the net's Q becomes by training.
-    `confirmed` are the second looks (`verdict.figures`), `played` is None without games from candidates, `worst` has
-    the largest disagreements.
+    `fits` are those of alpha (`alpha.fits`), `confirmed` the second looks (`verdict.figures`), `played` is None without
+    games from candidates, `worst` has the largest disagreements.
     """
 
     attrs: Mapping[str, Any]  # of a frame (`view.attrs`): net, oracle, alpha, q_from
@@ -101,7 +100,6 @@ class Scored:
     nodes: int
     search_seconds: float
     fits: Mapping[str, AlphaFit]
-    steeper: Mapping[str, float]
     confirmed: Mapping[str, Any]
     played: Played | None
     worst: Sequence[Mapping[str, Any]]
@@ -218,7 +216,7 @@ def _scored(
     failed = "SELECT count(*) FROM deep_values v JOIN positions p ON p.id = v.position_id AND p.origin = 'game'"
     candidates, labels = labelled or (view.candidates(store, question), None)
     labels = labels_of(store, candidates) if labels is None else labels
-    fits, by_alpha, steeper = _by_alpha(store, pair, threshold)
+    fits = {str(name): fit for name, fit in alphas.fits(store, pair).items()}
     return Scored(
         attrs=view.attrs(store, pair, question, used),
         threshold=threshold,
@@ -234,7 +232,7 @@ def _scored(
             "side": rates("side_code", ("White", "Black")),
             "sign": {"optimistic": _rate(rows, threshold, sign=1), "pessimistic": _rate(rows, threshold, sign=-1)},
             "origin": {kind: _rate(_with_q(beside, beside["kind"] == kind), threshold) for kind in present},
-            "alpha": by_alpha,
+            "alpha": _by_alpha(store, pair, threshold, fits),
         },
         shares=label_shares(candidates, threshold, labels),
         mean_abs_disagreement=float(np.abs(off) @ rows["weight"] / rows["weight"].sum()) if len(off) else None,
@@ -242,7 +240,6 @@ def _scored(
         nodes=int(read["nodes"].sum()),
         search_seconds=float(read["time_ms"].sum()) / 1000,
         fits=fits,
-        steeper=steeper,
         confirmed=verdict.figures(store, candidates, threshold),
         played=played_from(store, candidates),
         worst=_worst(candidates.head(worst), labels.head(worst)),
@@ -274,18 +271,14 @@ def _rate(rows: Columns, threshold: float, members: Flags | slice = slice(None),
     return weighted(hits & (np.sign(off) == sign) if sign else hits, weight, game)
 
 
-def _by_alpha(store: Store, pair: Pair, threshold: float) -> tuple[dict[str, AlphaFit], Rates, dict[str, float]]:
-    """The fits of alpha; and at the default alpha, at the one in use (``now``) and at each fit, by its name, the rate
-    of candidates, and how many times as steep the net's Q becomes by training. All empty with too few scores."""
-    fits = {str(name): fit for name, fit in alphas.fits(store, pair).items()}
-    used = {"default": DEFAULT_ALPHA, "now": alphas.alpha(store, pair).value} if fits else {}
-    read = columns(store, pair, ("net_q", "weight", "game_id"))
-    rates, steeper = {}, {}
-    for name, alpha in (used | {name: fit.alpha for name, fit in fits.items()}).items():
+def _by_alpha(store: Store, pair: Pair, threshold: float, fits: Mapping[str, AlphaFit]) -> dict[str, Rate]:
+    """The rates of candidates at the default alpha and at each fit; none without fits."""
+    read, rates = columns(store, pair, ("weight", "game_id")), {}
+    used = {"default": DEFAULT_ALPHA} | {name: fit.alpha for name, fit in fits.items()} if fits else {}
+    for name, alpha in used.items():
         net_q, deep_q = both_q(store, pair, alpha, "cp")
         rates[name] = _rate(_with_q({**read, "disagreement": net_q - deep_q}), threshold)
-        steeper[name] = slope_of(net_q, deep_q, read["weight"], read["game_id"]).value
-    return fits, rates, steeper
+    return rates
 
 
 def label_shares(frame: pd.DataFrame, threshold: float, labels: pd.DataFrame) -> dict[str, Rates]:
@@ -504,20 +497,15 @@ def rest_lines(scored: Scored) -> list[str]:
 
 def _alpha_lines(scored: Scored) -> list[str]:
     """The fits of alpha beside the default."""
-    cells = {"default": ("default", f"{DEFAULT_ALPHA:.0f}", "", "")}
+    cells = {"default": (f"{DEFAULT_ALPHA:.0f}", "", "")}
     for name, fit in scored.fits.items():
         interval = "" if math.isnan(fit.low) else f"{fit.low:.0f} to {fit.high:.0f}"
-        cells[name] = (f"fit {name}", f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}")
-    heads = f":<11 | alpha:>6 | 95 % interval:<15 | residual:>8 | steeper:>8 | candidates at {scored.threshold:g}:<"
-    # A slope of 0 or less is no scale: deep Q does not rise with net Q.
-    steeper = {name: f"{slope:.2f}" if slope > 0 else "-" for name, slope in scored.steeper.items()}
-    rows = ((*row, steeper[name], scored.rates["alpha"][name]) for name, row in cells.items())
+        cells[name] = (f"{fit.alpha:.0f}", interval, f"{fit.residual:.4f}")
+    heads = f"fit:<10 | alpha:>6 | 95 % interval:<15 | residual:>8 | candidates at {scored.threshold:g}:<"
     return [
-        f"alpha, by {scored.fits['slope'].n:,} positions with a centipawn score",
-        *table_lines(heads, rows),
-        "steeper: how many times as steep the net's Q becomes by training with this alpha",
-        "vr stats --use alpha=slope puts a fit in use",
-        *(f"{name}: the scores determine no alpha" for name, fit in scored.fits.items() if fit.at_bound),
+        f"alpha, by {scored.fits['slope'].n:,} scores in centipawns; vr stats --use alpha=slope puts a fit in use",
+        *table_lines(heads, ((name, *row, scored.rates["alpha"][name]) for name, row in cells.items()), "  "),
+        *(f"  {name}: the scores determine no alpha" for name, fit in scored.fits.items() if fit.at_bound),
     ]
 
 

@@ -31,7 +31,7 @@ INK, GREY, PALE = "#222222", "#8A8A8A", "#EDEDED"
 
 DPI = 150
 _SMALL = 7.5  # font size (points) of the lines below a title
-_LETTERS_AN_INCH = 14  # of this size, with what is to the left of the axes
+_LETTERS_AN_INCH = 16  # of this size, with what is to the left of the axes
 RC: dict[Any, Any] = {
     "axes.prop_cycle": cycler(color=[BLUE, VERMILLION, GREEN, ORANGE, SKY]),
     "font.size": 9,
