@@ -1,12 +1,6 @@
 """A device's values against ONNX Runtime's CPU at float32, on real positions: the table of docs/performance.md.
 
-    python -m tests.parity.device_parity --device f16-on-cpu --net maia-1900
-
-How many candidates become others, from a store that was mined twice, with the device and without:
-
-    vr mine data/games.pgn.zst --positions 5000 --screen off --deep stockfish:nodes=5000 --db five.db
-    vr mine data/games.pgn.zst --positions 5000 --screen off --deep stockfish:nodes=5000 --db five.db --device cuda:f16
-    python -m tests.parity.device_parity --db five.db --net maia-1900 --net maia-1900-f16
+python -m tests.parity.device_parity --device f16-on-cpu --net maia-1900
 """
 
 from __future__ import annotations
@@ -28,14 +22,10 @@ from valuerepair.nets.net import Net, NetIdentity, NetValues, Priors, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import Session
 from valuerepair.nets.weights import read_net_file
-from valuerepair.question import Question
-from valuerepair.store import view
-from valuerepair.store.store import Store
 
 GAMES = Path(__file__).parents[2] / "data" / "games.pgn.zst"
 POSITIONS = 5000
 HALF = "f16-on-cpu"
-THRESHOLD = 0.55
 HEADER = (
     "| net | device | positions | largest \\|ΔQ\\| | 99.9 % | mean | largest \\|Δprior\\| | other best moves |\n"
     "|---|---|---|---|---|---|---|---|"
@@ -80,19 +70,6 @@ def differences(ours: tuple[NetValues, Priors], theirs: tuple[NetValues, Priors]
     return Apart(len(q), float(q.max()), float(np.quantile(q, 0.999)), float(q.mean()), prior, moved)
 
 
-def flipped(db: str, net: str, other: str) -> tuple[int, int, int]:
-    """(positions with both values, candidates by the first, those of which only one of both makes a candidate).
-
-    The nets are named as the store has them: ``maia-1900``, ``maia-1900-f16``; alpha is the first one's for both.
-    """
-    with Store.open(db) as store:
-        first = view.frame(store, Question(net=net))
-        second = view.frame(store, Question(net=other, alpha=first.attrs["alpha"]["value"]))
-    both = first.merge(second, on="position_id", suffixes=("", "_other"))
-    wrong = [np.abs(both[name].to_numpy()) >= THRESHOLD for name in ("disagreement", "disagreement_other")]
-    return len(both), int(wrong[0].sum()), int((wrong[0] != wrong[1]).sum())
-
-
 def on_the_cpu(name: str) -> Net:
     """The file that GPUs get at f16, run by the CPU: weights and the output of every layer are float16 there, too."""
     file = read_net_file(locate(name))
@@ -108,12 +85,7 @@ def main() -> None:
     parser.add_argument("--net", action="append")
     parser.add_argument("--archive", default=str(GAMES))
     parser.add_argument("--positions", type=int, default=POSITIONS)
-    parser.add_argument("--db")
     given = parser.parse_args()
-    if given.db is not None:
-        scored, candidates, other = flipped(given.db, *given.net)
-        print(f"{scored:,} positions, {candidates:,} candidates at {THRESHOLD}; {other:,} decided otherwise")
-        return
     batch = real_positions(given.archive, given.positions)
     print(HEADER)
     for name in given.net or ["maia-1900"]:

@@ -1,10 +1,11 @@
-"""Runs lc0 in its plain deterministic mode on the 300 positions and writes what it found as the golden file.
+"""lc0's searches of 300 positions in its plain deterministic mode, and lc0 run on them again for a new golden file.
 
     python -m tests.parity.search_goldens --raw /tmp/goldens.jsonl        (about an hour of one core; may be resumed)
     python -m tests.parity.search_goldens --raw /tmp/goldens.jsonl --pack
 
-The raw file is appended to, one search a line, and searches that it has are not made again. `--pack` makes the
-committed file of it: gzip, one position a line.
+The positions and what is searched of each are those of the committed file, gzip, one position a line: openings,
+middlegames and endgames of `data/games.pgn.zst`, mates, stalemates, endings, repetitions, clocks of 90 to 99. The raw
+file is appended to, one search a line, and searches that it has are not made again; `--pack` makes the new file of it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from typing import IO, Any
 import chess
 
 from tests import lc0_oracle
-from tests.parity.search_positions import TABLE, Case, positions
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.params import SearchParams
 from valuerepair.nets.registry import locate
@@ -57,6 +57,16 @@ _LINE = re.compile(
     r"(?:\(U:\s*([-\d.]+)\) \(S:\s*([-\d.]+)\).*)?$"
 )
 
+
+@dataclass(frozen=True)
+class Case:
+    """One position to search: `name` is unique and stable; ``A`` to ``D`` were also measured by hand."""
+
+    name: str
+    category: str
+    position: Position
+
+
 Job = tuple[str, int, Case]
 
 
@@ -75,17 +85,11 @@ class Golden:
         return mean
 
 
-def jobs(cases: list[Case]) -> list[Job]:
-    """All searches as (configuration, nodes, position), the quick ones first."""
-    table = [case for case in cases if case.category == "table"]
-    ends = [c for c in cases if c.category in ("repetition", "mate", "stalemate", "fifty", "ending")]
-    some = (table + ends[::3] + [c for c in cases if c not in ends][:: len(TABLE) + 1])[:60]
-    few = [c for i, c in enumerate(cases) if i % 10 == 0]
-    searches = [("default", nodes, case) for nodes in (100, 800) for case in cases]
-    searches += [("plain", nodes, case) for nodes in (100, 800) for case in some]
-    searches += [(name, 800, case) for name in list(CONFIGS)[2:4] for case in some[:30]]
-    searches += [(name, 800, case) for name in list(CONFIGS)[4:] for case in few]
-    return searches + [("default", 3000, case) for case in cases]
+def jobs() -> list[Job]:
+    """All searches of the committed file as (configuration, nodes, position), the quick ones first."""
+    searches = [(config, nodes, golden.case) for golden in load() for config, nodes in golden.searches]
+    order = list(CONFIGS)
+    return sorted(searches, key=lambda job: (job[1] > 800, order.index(job[0]), job[1]))
 
 
 @contextmanager
@@ -137,9 +141,8 @@ def _score(info: str) -> dict[str, Any]:
 
 
 def run(raw: Path, net: Path) -> None:
-    cases = positions()
     done = {(r["config"], r["nodes"], r["name"]) for r in _read(raw)} if raw.exists() else set()
-    left = [job for job in jobs(cases) if (job[0], job[1], job[2].name) not in done]
+    left = [job for job in jobs() if (job[0], job[1], job[2].name) not in done]
     with raw.open("a", encoding="utf-8") as out:
         while left:
             config = left[0][0]
@@ -156,10 +159,10 @@ def pack(raw: Path, net: Path) -> None:
     for record in _read(raw):
         by_name.setdefault(record.pop("name"), []).append(record)
     backend = lc0_oracle.backend(net)
-    GOLDENS.parent.mkdir(exist_ok=True)
+    cases = [golden.case for golden in load()]
     # No time stamp: the same searches give the same file.
     with gzip.GzipFile(GOLDENS, "wb", mtime=0) as out:
-        for case in positions():
+        for case in cases:
             answer = backend.evaluate(lc0_oracle.game_state(case.position).as_input(backend))[0]
             line = {
                 "name": case.name,
