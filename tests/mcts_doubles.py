@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,14 +52,12 @@ PLANE_WORDS: Words = mixed(np.arange(1, 113, dtype=np.uint64)) | np.uint64(1)
 class FakeNet(LeafEvaluator):
     """An evaluator whose answer is a hash of a leaf's planes: cheap, and the same whatever else is in the batch.
 
-    Values lie in [-spread, spread], logits in [-sharpness, sharpness]; those of `liked` moves (policy indices) are 9
-    higher. `colour_blind`, it answers the same when a position is turned over. `sizes` are the rows of calls.
+    Values lie in [-spread, spread], logits in [-sharpness, sharpness]. `colour_blind`, it answers the same when a
+    position is turned over. `sizes` are the rows of calls.
     """
 
-    def __init__(
-        self, *, sharpness: float = 2.0, spread: float = 0.6, liked: Iterable[int] = (), colour_blind: bool = False
-    ) -> None:
-        self.sharpness, self.spread, self.liked = F(sharpness), F(spread), np.array([*liked], np.uint16)
+    def __init__(self, *, sharpness: float = 2.0, spread: float = 0.6, colour_blind: bool = False) -> None:
+        self.sharpness, self.spread = F(sharpness), F(spread)
         self.words = PLANE_WORDS.copy()
         if colour_blind:
             self.words[COLOUR_PLANE] = 0
@@ -74,7 +71,7 @@ class FakeNet(LeafEvaluator):
         d = (F(1) - np.abs(q)) * unit(words + np.uint64(1))
         m = F(100) * unit(words + np.uint64(2))
         moves = np.repeat(words, np.diff(leaves.offsets)) + leaves.indices * GOLDEN
-        logits = self.sharpness * (F(2) * unit(moves) - F(1)) + F(9) * np.isin(leaves.indices, self.liked)
+        logits = self.sharpness * (F(2) * unit(moves) - F(1))
         return Evaluations(q, d, m, logits.astype(np.float32))
 
 
@@ -104,15 +101,6 @@ class PlainSearch(Lc0Search):
     def __init__(self, evaluator: FakeNet, position: Position, params: SearchParams) -> None:
         super().__init__(None, position, params)
         self.evaluator = evaluator
-
-    def advance(self, *moves: str) -> None:
-        """Plays moves and keeps what is below them; none of the nodes there may be proven."""
-        for uci in moves:
-            move = chess.Move.from_uci(uci)
-            self.root = self.root.children[self.root.moves.index(move)]
-            self.root.parent, self.root_turn = None, not self.root_turn
-            self._push(move)
-            self.position = after(self.position, uci)
 
     def _select(self, node: Node, depth: int) -> int:
         if self.params.lc0_floats:
@@ -238,11 +226,6 @@ def position(fen: str = STARTPOS_FEN, moves: str = "") -> Position:
     for move in moves.split():
         board.push_uci(move)
     return Position(board.fen(), fen, tuple(moves.split()), board.ply(), history_known=bool(moves))
-
-
-def after(start: Position, *moves: str) -> Position:
-    """The position of the same game some moves later."""
-    return position(start.start_fen, " ".join([*start.moves, *moves]))
 
 
 def searched(

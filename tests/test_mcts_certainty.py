@@ -64,16 +64,9 @@ def check_proofs(start: Position, nodes: int, options: dict[str, Any]) -> int:
 # --- Proofs are right, and all that the tree holds are found
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=ids)
 @pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS, ids=ids)
 def test_bounds_are_those_of_minimax_over_what_was_tried(options: dict[str, Any]) -> None:
-    proofs = sum(check_proofs(start, 250, options) for start in endings(MEN, (0, 0, 90, 97, 98), 12, 7))
-    assert proofs > 50
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", OPTIONS, ids=ids)
-def test_bounds_are_those_of_minimax_over_what_was_tried_in_many_positions(options: dict[str, Any]) -> None:
     proofs = sum(check_proofs(start, 600, options) for start in endings(MEN, (0, 0, 80, 90, 94, 97), 60, 8))
     assert proofs > 1500
 
@@ -102,19 +95,12 @@ def assert_solved(start: Position, seen: dict[str, int], **options: Any) -> bool
     return solved
 
 
-@pytest.mark.parametrize("lookahead", [False, True])
 @pytest.mark.slow
-def test_searches_to_the_end_find_the_value_of_exhaustive_play(lookahead: bool) -> None:
+@pytest.mark.parametrize(("forced", "count", "enough"), [(False, 80, 60), (True, 2000, 1200)])
+def test_searches_to_the_end_find_the_value_of_exhaustive_play(forced: bool, count: int, enough: int) -> None:
     seen: dict[str, int] = {}
-    starts = endings(SHORT, (97, 98, 99), 80, 1)
-    assert sum(assert_solved(start, seen, lookahead=lookahead) for start in starts) > 60
-
-
-@pytest.mark.slow
-def test_searches_to_the_end_find_the_value_of_exhaustive_play_in_thousands_of_positions() -> None:
-    seen: dict[str, int] = {}
-    starts = endings(SHORT, (96, 97, 98, 99), 2000, 2)
-    assert sum(assert_solved(start, seen, lookahead=True, auto_extend=True) for start in starts) > 1200
+    starts = endings(SHORT, (96, 97, 98, 99), count, 2)
+    assert sum(assert_solved(start, seen, lookahead=forced, auto_extend=forced) for start in starts) > enough
 
 
 # --- What certainty does to visits and values

@@ -1,4 +1,4 @@
-"""What is played and what the options of the root do: temperature, noise, draw score, first-play urgency, cpuct."""
+"""What is played and what the options of the root do: temperature, noise, draw score."""
 
 from __future__ import annotations
 
@@ -149,33 +149,6 @@ def test_a_proven_win_is_never_turned_down_nor_a_proven_loss_picked(
         assert chosen.certain != -1
 
 
-def test_a_search_orders_its_moves_so_that_proofs_decide() -> None:
-    """White mates on d8; Black is mated there after most moves."""
-    winning = searched(position("6k1/5ppp/8/8/8/8/q4PPP/3R2K1 w - - 0 1"), 300, certainty=True).result(0)
-    assert (winning.best_move, winning.mate, winning.certain) == ("d1d8", 1, 1)
-    assert shares(winning, 50, temperature=100.0) == {"d1d8": 1.0}
-    start = position("6k1/5ppp/8/8/8/8/1q3PPP/3R2K1 b - - 0 1")
-    losing = searched(start, 400, certainty=True, lookahead=True).result(0)
-    order = [m.certain for m in losing.moves]
-    assert order == sorted(order, key=lambda certain: certain == -1)
-    lost = {m.move for m in losing.moves if m.certain == -1}
-    mated = {m.move for m in losing.moves if m.mate == -1}
-    assert lost >= mated
-    assert len(mated) > 3
-    for name in mated:
-        board = chess.Board(start.fen)
-        board.push_uci(name)
-        assert any(_mates(board, reply) for reply in board.legal_moves)
-    assert not lost & set(shares(losing, 300, temperature=100.0, temp_visit_offset=100.0))
-
-
-def _mates(board: chess.Board, reply: chess.Move) -> bool:
-    board.push(reply)
-    mate = board.is_checkmate()
-    board.pop()
-    return mate
-
-
 # --- Noise
 
 
@@ -261,51 +234,6 @@ def test_a_draw_is_worth_its_score_to_white_and_the_opposite_to_black(score: flo
         assert taken.q == pytest.approx(worth)
 
 
-# --- First-play urgency, cpuct
-
-
-def test_first_play_urgency() -> None:
-    """A high absolute value looks at every move first; a strong reduction keeps to those it knows."""
-    nodes, moves = 40, 48
-
-    def opened(**changes: Any) -> int:
-        return sum(m.visits > 0 for m in searched(KIWIPETE, nodes, **changes).result(0).moves)
-
-    assert opened(fpu_strategy="absolute", fpu_value=2.0) == nodes - 1
-    assert opened(fpu_strategy="absolute", fpu_value=-5.0) == 1
-    assert opened(fpu_value=5.0) == 1
-    assert opened(fpu_value=0.0) > opened() > opened(fpu_value=1.0)
-    assert moves > nodes
-
-
-def test_the_root_may_have_its_own_urgency() -> None:
-    everything = searched(KIWIPETE, 120, fpu_strategy_at_root="absolute", fpu_value_at_root=2.0)
-    tree = tree_of(everything)
-    assert all(m.visits for m in everything.result(0).moves)
-    top = max((path for path in tree if len(path) == 1), key=lambda path: tree[path].n)
-    assert sum(len(path) == 2 and path[:1] == top for path in tree) < tree[top].n - 1  # but not at every reply
-    same = searched(KIWIPETE, 120, fpu_value_at_root=2.0)  # of no use while the strategy is "same"
-    assert tree_of(same) == tree_of(searched(KIWIPETE, 120))
-
-
-def test_cpuct_spreads_visits_and_grows_with_them() -> None:
-    def most(**changes: Any) -> int:
-        return max(m.visits for m in searched(KIWIPETE, 300, **changes).result(0).moves)
-
-    assert most(cpuct=0.3) > most() > most(cpuct=6.0)
-    assert most(cpuct_base=10.0) < most()  # ln((300 + 10) / 10) makes it larger
-    assert most(cpuct_base=10.0, cpuct_factor=0.0) == most(cpuct_factor=0.0)
-
-
-def test_the_root_may_have_its_own_cpuct() -> None:
-    own: dict[str, Any] = {"root_has_own_cpuct_params": True, "cpuct_at_root": 8.0}
-    plain, wide = searched(KIWIPETE, 300), searched(KIWIPETE, 300, **own)
-    assert tree_of(searched(KIWIPETE, 300, cpuct_at_root=8.0)) == tree_of(plain)  # not without the switch
-    assert max(m.visits for m in wide.result(0).moves) < max(m.visits for m in plain.result(0).moves)
-    everywhere = tree_of(searched(KIWIPETE, 300, cpuct=8.0))
-    assert sum(len(path) == 2 for path in tree_of(wide)) < sum(len(path) == 2 for path in everywhere)
-
-
 # --- Bad input
 
 
@@ -323,6 +251,9 @@ def test_the_root_may_have_its_own_cpuct() -> None:
         ("cpuct=-1", "0 to 100"),
         ("minibatch_size=0", "1 to 1024"),
         ("draw_score=1.5", "-1 to 1"),
+        ("moves_left_slope=1.5", "0 to 1"),
+        ("q_scale=0", "q_scale"),
+        ("q_scale=1000", "q_scale"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_in_a_line(setting: str, fact: str) -> None:

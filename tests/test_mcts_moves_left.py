@@ -13,7 +13,6 @@ from tests.mcts_doubles import POSITIONS, FakeNet, position
 from tests.parity import search_goldens
 from tests.parity.search_parity import Lc0Evaluator
 from valuerepair.chess.positions import Position
-from valuerepair.errors import UsageError
 from valuerepair.mcts.evaluator import LeafEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.params import SearchParams
@@ -135,9 +134,3 @@ def test_an_oracle_says_that_it_has_it(net: Path) -> None:
         with_it, without = (identity_of(opened, SearchParams(moves_left_max_effect=e), 9) for e in (0.0345, 0.0))
     assert with_it.options["moves_left"] == "1"
     assert "moves_left" not in without.options
-
-
-@pytest.mark.parametrize("name", ["max_effect", "threshold", "slope"])
-def test_values_out_of_lc0s_range_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"moves_left_{name}=1.5: must be from 0 to 1"):
-        SearchParams().with_settings({f"moves-left-{name.replace('_', '-')}": "1.5"})

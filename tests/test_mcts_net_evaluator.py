@@ -128,12 +128,6 @@ def test_the_arrays_are_the_callers(net: Net, batch: PositionBatch) -> None:
     assert [len(a) for a in evaluator(first_rows(leaves, 0))] == [0, 0, 0, 0]
 
 
-def test_what_it_says_of_the_net(net: Net) -> None:
-    evaluator = NetEvaluator(net)
-    assert evaluator.input_format == net.identity.input_format == 1
-    assert evaluator.streams == 2
-
-
 @pytest.mark.parametrize("streams", [1, 2, 3, 8])
 def test_leaves_spread_over_cores_get_the_same_values(streams: int) -> None:
     dice = np.random.default_rng(1)

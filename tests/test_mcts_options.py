@@ -1,4 +1,4 @@
-"""What the search's options change: forced chains, search-contempt, two-fold draws."""
+"""What the search's options change, forced chains, search-contempt, two-fold draws; and what the net itself said."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import chess
 import numpy as np
 import pytest
 
-from tests.mcts_doubles import FakeNet, position, searched, tree_of
+from tests.mcts_doubles import FakeNet, leaf_of, position, searched, tree_of
 from tests.search_trees import Node, boards_of
+from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import Evaluations, Leaves
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.layout import ENDED, OPEN, TWO_FOLD
@@ -200,3 +201,43 @@ def test_without_two_fold_draws_only_a_second_repetition_is_one() -> None:
     assert TWO_FOLD not in {node.kind for node in tree.walk()}
     assert {node.kind for node in tree.walk() if node.board.is_repetition(3)} == {ENDED}
     assert any(is_two_fold(node) and node.visits > 1 for node in tree.walk())
+
+
+# --- What a result says of the net itself, whatever the search made of it
+
+OPEN_GAME = position("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3")
+NEARLY_MATED = position("7k/8/8/8/8/1q6/2r5/K5R1 w - - 0 1")  # most moves of White are answered by mate on b2
+
+
+@pytest.mark.parametrize("changes", [{}, {"noise_epsilon": 0.5}, {"certainty": True, "lookahead": True}])
+@pytest.mark.parametrize("start", [STARTS[0], OPEN_GAME, NEARLY_MATED], ids=["start", "open", "nearly mated"])
+def test_the_nets_values_and_priors_are_its_answer(start: Position, changes: dict[str, Any]) -> None:
+    leaf, moves = leaf_of(start, SearchParams())
+    answer, result = FakeNet()(leaf), searched(start, 60, **changes).result(0)
+    assert result.net_q == pytest.approx(float(answer.q[0]), abs=1e-7)
+    assert result.net_d == pytest.approx(float(answer.d[0]), abs=1e-8)
+    assert result.net_m == pytest.approx(float(answer.m[0]), abs=1e-5)
+    powers = np.exp(answer.logits.astype(float) / SearchParams().policy_softmax_temp)
+    wanted = dict(zip(moves, (powers / powers.sum()).tolist(), strict=True))
+    assert {m.move: m.net_prior for m in result.moves} == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize(("start", "worth"), [(STARTS[0], 0.5), (OPEN_GAME, -0.5)])
+def test_the_nets_q_has_the_draw_score_as_that_of_the_search_has(start: Position, worth: float) -> None:
+    plain, scored = searched(start, 1).result(0), searched(start, 1, draw_score=0.5).result(0)
+    assert (scored.net_wl, scored.net_d) == (plain.net_q, plain.net_d)
+    assert scored.net_q == pytest.approx(plain.net_q + worth * plain.net_d)
+    assert scored.net_q == pytest.approx(scored.root_q)  # of a single visit
+
+
+def test_priors_with_noise_are_others() -> None:
+    noisy = searched(OPEN_GAME, 60, noise_epsilon=0.5).result(0)
+    assert max(abs(m.prior - m.net_prior) for m in noisy.moves) > 0.01
+    plain = searched(OPEN_GAME, 60).result(0)
+    assert [m.prior for m in plain.moves] == [m.net_prior for m in plain.moves]
+
+
+def test_a_move_proven_lost_keeps_what_the_net_said_of_it() -> None:
+    lost = [m for m in searched(NEARLY_MATED, 200).result(0).moves if m.certain == -1]
+    assert lost
+    assert all(m.prior < 1e-6 < m.net_prior for m in lost)

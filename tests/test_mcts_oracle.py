@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-import time
-from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 
 import chess
 import pytest
 
-import valuerepair as vr
 from tests.mining_doubles import dump, random_games
 from tests.vr_runs import here, in_a_process
 from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch
@@ -160,14 +157,6 @@ def test_the_identity_tells_what_changes_values_and_nothing_else(net: Net, share
     assert identity_of(net, SearchParams(certainty=True), 1000).label.endswith(" nodes=1000 certainty=1")
 
 
-def test_what_version_0_1_0_searched_is_gone_on_with(net: Net) -> None:
-    """The digest is what valuerepair 0.1.0 gave: with another one, stores, self-play and screens of its began anew."""
-    plain = identity_of(net, SearchParams(), 1000)
-    assert vr.__version__ != "0.1.0"
-    assert plain.digest == "94c82411d7b714e1a66a31224c62ad7a0f76dc5b4b17fa58b407544c986978af"
-    assert plain.label == "valuerepair search 1 maia-1900 nodes=1000"
-
-
 def test_the_shorter_judge_is_the_one_of_fewer_nodes(net: Net) -> None:
     dice = random.Random(5)
     positions = [random_position(dice) for _ in range(20)]
@@ -207,18 +196,6 @@ def test_the_net_is_shared_when_it_is_the_same_and_opened_when_it_is_another(net
     net.evaluate(PositionBatch.from_positions([bare(STARTPOS_FEN)]))
     with pytest.raises(RuntimeError):
         other._net.evaluate(PositionBatch.from_positions([bare(STARTPOS_FEN)]))
-
-
-def test_closing_with_cancel_gives_up_what_runs(net: Net) -> None:
-    judge = MctsJudge(net, SearchParams(), 1_000_000, 2)
-    running = [judge.submit(bare(STARTPOS_FEN)) for _ in range(3)]
-    time.sleep(0.3)
-    begun = time.monotonic()
-    judge.close(cancel=True)
-    assert time.monotonic() - begun < 3
-    for future in running:
-        with pytest.raises(CancelledError):
-            future.result(0)
 
 
 def test_memory_is_bounded(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ from tests.mcts_doubles import (
     searched,
     tree_of,
 )
-from valuerepair.errors import UsageError
 from valuerepair.mcts.evaluator import Evaluations, Leaves, NetEvaluator
 from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.layout import OPEN
@@ -70,16 +69,6 @@ def test_the_visits_are_those_of_a_plain_search_of_the_scaled_net(times: float, 
         assert ours == {path: n for path, (n, _, _) in plain.tree().items()}, start.uci
 
 
-@pytest.mark.parametrize("times", [0.25, 2.0])
-def test_a_net_of_another_scale_is_searched_as_the_first_one(times: float) -> None:
-    """Exact, as powers of 2 round nothing and no Q is cut off."""
-    for start in POSITIONS:
-        other = ScaledNet(times, spread=0.4)
-        mapped = searched(start, 300, other, q_scale=1 / times)
-        assert visits(mapped) == visits(searched(start, 300, FakeNet(spread=0.4)))
-        assert visits(mapped) != visits(searched(start, 300, other))
-
-
 @pytest.mark.parametrize("times", [0.5, 2.0])
 def test_scaling_q_is_scaling_cpuct_and_first_play_urgency(times: float) -> None:
     """Where nothing is proven: the rest of what is added to Q is in its units. `cpuct` alone is not the same."""
@@ -114,10 +103,3 @@ def test_a_net_of_onnx_is_searched_as_one_whose_file_has_the_scale(tmp_path: Pat
     old, scaled, plain = ([moves for of, moves in searches if of == name] for name in ("old", "scaled", "plain"))
     assert old == scaled
     assert all(a != b for a, b in zip(old, plain, strict=True))
-
-
-def test_a_scale_of_nothing_is_refused() -> None:
-    for text in ("0", "-1", "1000", "x"):
-        with pytest.raises(UsageError, match="q_scale"):
-            SearchParams().with_settings({"q_scale": text})
-    assert SearchParams().with_settings({"q-scale": "0.74"}).changes() == {"q_scale": "0.74"}
