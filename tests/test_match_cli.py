@@ -8,11 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import chess.pgn
 import psutil
 import pytest
 
@@ -112,30 +109,9 @@ def test_stockfish_against_itself(tmp_path: Path, stockfish: str) -> None:
     assert [row["level"] for row in result["elo"]] == [0.9, 0.95, 0.97, 0.99]
 
 
-def test_a_net_against_stockfish(tmp_path: Path, stockfish: str, shared_data: Path) -> None:
-    """By nodes the net is a search here, in the same process."""
-    result, games = net_match(tmp_path, f"{net_of(shared_data)},nodes=4", f"{stockfish},nodes=50")
-    assert result["games"] == len(games) == 2
-    assert Counter(game.headers["White"] for game in games)["maia-1900"] == 1
-
-
-def net_of(shared_data: Path) -> str:
-    return f"net={shared_data / 'nets' / 'maia-1900.pb.gz'}"
-
-
-def net_match(folder: Path, *arguments: str) -> tuple[dict[str, Any], list[chess.pgn.Game]]:
-    """One opening with both colours: the result as JSON, and the games."""
-    write_book(folder / "book.pgn", 1)
-    common = ("--openings", "book.pgn", "--jobs", "2", "--json", "-q")
-    done = here("match", f"max_plies=60,{arguments[0]}", *arguments[1:], *common, cwd=folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout), read_games(folder / "match.pgn")
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (("net=x", "stockfish", "--games", "3", "--nodes", "1"), 2, "--games 3: must be even"),
         (("nosuch", "nosuch", "--nodes", "1"), 1, "nosuch: no such engine"),
         (("net=x,nods=1", "stockfish"), 2, "did you mean nodes?"),
         pytest.param(("nosuch", "nosuch", "--openings", "no.pgn"), 2, "no.pgn: no such file", marks=pytest.mark.slow),
@@ -145,7 +121,6 @@ def net_match(folder: Path, *arguments: str) -> tuple[dict[str, Any], list[chess
             "elo0 and elo1 are needed",
             marks=pytest.mark.slow,
         ),
-        pytest.param(("nosuch", "nosuch", "--nodes", "1", "--jobs", "0"), 2, "--jobs 0", marks=pytest.mark.slow),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

@@ -66,21 +66,6 @@ def test_material() -> None:
     assert white_material(BLACK_GIVES) == 9
 
 
-def test_repeated_games() -> None:
-    twenty = [f"a{i}" for i in range(20)]
-    games = [
-        game(0, 0, "1-0", [*twenty, "x"]),
-        game(1, 0, "1-0", [*twenty, "x"]),  # whole
-        game(2, 0, "0-1", [*twenty, "y"]),  # to 20 plies
-        game(3, 0, "0-1", [*twenty[:10], "z"]),  # to 10 plies
-        game(4, 1, "0-1", [*twenty, "x"]),  # another opening: none
-    ]
-    row = row_of(games)
-    repeats = [row[f"repeats_{depth}"] for depth in (10, 20, 40, "whole")]
-    assert repeats == pytest.approx([1, 2 / 3, 1 / 3, 1 / 3])
-    assert row_of(games[-1:])["repeats_whole"] is None
-
-
 def test_move_numbers_make_no_game_a_new_one() -> None:
     """A position and its copies later in a game: all games after the first repeat it."""
     board, games = chess.Board(), []
@@ -121,12 +106,6 @@ def test_no_interval_is_without_width(result: str) -> None:
     assert ("+8 -0 =0" in text, "+0 -0 =8" in text) == (result == "1-0", result != "1-0")
     assert ("no draw      above 2.08" in text) == (result == "1-0")
     assert "inf" not in text
-
-
-def test_copies_of_decisive_games_add_nothing() -> None:
-    """Eight openings, ten times the same game of each."""
-    once = [game(i, i, "1-0") for i in range(8)]
-    assert ratio_of([game(i, i % 8, "1-0", ["e4", "e5"]) for i in range(80)]) == ratio_of(once)
 
 
 def test_games_of_one_opening_have_no_interval() -> None:

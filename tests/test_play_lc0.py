@@ -263,12 +263,8 @@ def test_death_in_the_middle_and_going_on(fake: Lc0Settings, tmp_path: Path) -> 
     (tmp_path / "script").write_text("die-after 2")
     running, done = play_with_lc0(OPENINGS, fake, chunks=Lc0Chunks(tmp_path / "chunks")), []
     done += [next(running).number, next(running).number]
-    with pytest.raises(ValueRepairError) as died:
+    with pytest.raises(ValueRepairError, match=r"SIGABRT: .*the backend fell over after 2 of 5 games"):
         next(running)
-    assert str(died.value) == (
-        "lc0 was killed by SIGABRT: Unhandled exception: the backend fell over after 2 of 5 games; "
-        "they are kept, and the same command resumes"
-    )
     assert done == [0, 1]
     assert sorted(path.name for path in (tmp_path / "chunks").iterdir()) == ["game_000000.gz", "game_000001.gz"]
     assert not processes_below()
@@ -295,19 +291,8 @@ def test_the_command_goes_on_after_a_death(fake: Lc0Settings, tmp_path: Path, mo
     (tmp_path / "book.epd").write_text(f"{STARTPOS_FEN}\n" * 5)
     (tmp_path / "script").write_text("die-after 2")
     output, chunks = tmp_path / "games.pgn", tmp_path / "chunks"
-    words = [
-        "selfplay",
-        str(tmp_path / "book.epd"),
-        "--engine",
-        "lc0",
-        "--net",
-        str(fake.weights),
-        "--nodes",
-        "4",
-        "--db",
-        str(tmp_path / "a.db"),
-    ]
-    words += ["-o", str(output), "--training", str(chunks), "-q"]
+    words = f"selfplay {tmp_path}/book.epd --engine lc0 --net {fake.weights} --nodes 4 --db {tmp_path}/a.db -q".split()
+    words += ["-o", str(output), "--training", str(chunks)]
     died = CliRunner().invoke(cli, words)
     assert isinstance(died.exception, ValueRepairError)
     assert "after 2 of 5 games; they are kept, and the same command resumes" in str(died.exception)
@@ -319,10 +304,6 @@ def test_the_command_goes_on_after_a_death(fake: Lc0Settings, tmp_path: Path, mo
     assert sorted(path.name for path in chunks.iterdir()) == [f"game_{i:06d}.gz" for i in range(5)]
     for game in read_written(output)[0]:  # rounds count from 1, lc0's files from 0: the tag says which is whose
         assert game.tags["Chunk"] == f"game_{int(game.tags['Round']) - 1:06d}.gz"
-    (tmp_path / "book.pgn").write_text("1. e4 (1. d4) e5 *\n")
-    refused = CliRunner().invoke(cli, ["selfplay", str(tmp_path / "book.pgn"), *words[2:]])
-    assert isinstance(refused.exception, ValueRepairError)
-    assert str(refused.exception).startswith(f"{tmp_path}/book.pgn:1: ")
 
 
 def test_a_dropped_game_comes_last_and_undecided(fake: Lc0Settings, tmp_path: Path) -> None:

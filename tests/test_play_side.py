@@ -103,7 +103,6 @@ def test_names_can_be_told_apart() -> None:
         (f"{FAKE},nodes=1", "is not executable"),
         (f"{sys.executable},arg={FAKE},option.Hsh=1,nodes=1", "has no option 'Hsh'; did you mean Hash"),
         (f"{sys.executable},arg={FAKE},arg=exit-at-once,nodes=1", "the engine exited with code 7"),
-        (f"{sys.executable},arg={FAKE},arg=silent,start-timeout=0.5,nodes=1", "did not answer 'uci'"),
     ],
 )
 def test_engines_that_do_not_work_are_known_before_the_first_game(text: str, complaint: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from valuerepair.chess.positions import Position
 from valuerepair.engines.uci import EngineSetup
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.play.game import CRASHED, ILLEGAL_MOVE, OUT_OF_TIME, Fault, GameRecord
 from valuerepair.play.openings import Opening, read_openings
 from valuerepair.play.referee import Rules
@@ -123,12 +123,6 @@ def test_what_an_engine_says_besides_changes_nothing(opened: Opener, openings: l
     assert {thought.cp for record in two for thought in record.thoughts} == {None}
 
 
-def test_any_white_space_is_before_and_in_the_name_of_an_engine(opened: Opener) -> None:
-    with chess.engine.SimpleEngine.popen_uci([sys.executable, FAKE, "tabs"]) as engine:
-        assert engine.id["name"].split() == ["Fake", "1.0"]
-    assert opened("play", "tabs").engine_name == "Fake 1.0"
-
-
 def test_an_engine_that_ends_between_two_moves_loses(opened: Opener, openings: list[Opening]) -> None:
     good, bad = opened("play", "salt=1"), opened("play", "die-after-on=moves e2e4", "at=3")
     for record in games(openings[:1], (good, bad)):
@@ -220,12 +214,6 @@ def test_what_our_own_engine_says_of_a_net_that_is_gone_is_known_at_once(tmp_pat
     setup = EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options)
     with pytest.raises(ValueRepairError, match=r"legal ones; it says: error: .*gone\.pb\.gz: no such net file"):
         UciPlayer(setup, {"movetime": 10}, 1.0)
-
-
-def test_an_option_it_does_not_have_is_refused() -> None:
-    setup = EngineSetup(sys.executable, (FAKE,), {"Hsh": "1"})
-    with pytest.raises(UsageError, match="has no option 'Hsh'; did you mean Hash"):
-        UciPlayer(setup, {"nodes": 1}, 1.0)
 
 
 def test_stockfish_plays_castling_as_the_king_s_move(stockfish: str) -> None:

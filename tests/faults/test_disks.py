@@ -1,25 +1,15 @@
-"""A full disk, two writers, archives that break off."""
+"""A full disk."""
 
 from __future__ import annotations
 
-import bz2
-import contextlib
-import gzip
-import lzma
 import os
-import random
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import zstandard
 
-from tests.mining_doubles import dump, mine_by_key, random_games, wait_for
-from valuerepair.archives.options import SampleOptions
-from valuerepair.archives.rows import ReadReport
-from valuerepair.archives.sampling import sample
+from tests.mining_doubles import dump, mine_by_key, random_games
 from valuerepair.errors import ValueRepairError
 
 pytestmark = pytest.mark.faults
@@ -65,39 +55,3 @@ def test_a_full_disk_in_mining(archive: Path, tmp_path: Path, disk: Callable[[st
     mine_by_key(archive, tmp_path / "whole.db")
     assert set(kept) <= set(dump(db)["deep_values"])
     assert dump(db)["deep_values"] == dump(tmp_path / "whole.db")["deep_values"]
-
-
-def test_two_writers(archive: Path, tmp_path: Path) -> None:
-    db = tmp_path / "a.db"
-    command = [sys.executable, "-m", "tests.mining_doubles", str(archive), str(db), "0.01"]
-    first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    wait_for(first, db, 1)
-    with pytest.raises(ValueRepairError, match=str(first.pid)):
-        mine_by_key(archive, db)
-    assert first.wait(120) == 0
-    mine_by_key(archive, tmp_path / "whole.db")
-    assert dump(db) == dump(tmp_path / "whole.db")
-
-
-PACK: dict[str, Callable[[bytes], bytes]] = {
-    ".gz": gzip.compress,
-    ".bz2": bz2.compress,
-    ".xz": lzma.compress,
-    ".zst": zstandard.ZstdCompressor(write_content_size=False).compress,
-}
-
-
-@pytest.mark.parametrize("ending", PACK)
-def test_archives_that_break_off(archive: Path, tmp_path: Path, ending: str) -> None:
-    options = SampleOptions(per_game=None, min_ply=0, threads=1)
-    whole = [position for batch in sample([str(archive)], options, ReadReport()) for position in batch]
-    packed, dice = PACK[ending](archive.read_bytes()), random.Random(7)
-    path = tmp_path / f"random.pgn{ending}"
-    for _ in range(25):
-        path.write_bytes(packed[: dice.randrange(20, len(packed))])
-        report, positions = ReadReport(), []
-        with contextlib.suppress(ValueRepairError):  # there may be no whole game before the cut
-            positions = [position for batch in sample([str(path)], options, report) for position in batch]
-        assert report.truncated, "not noticed"
-        assert [p.fen for p in positions] == [p.fen for p in whole[: len(positions)]]
-        assert "cut off" in report.rejected or not positions

@@ -1,4 +1,4 @@
-"""kill -9 at random moments in mining and self-play: the same command ends as if nothing had been."""
+"""kill -9 at random moments in self-play: the same command ends as if nothing had been."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 
 from tests.match_doubles import write_book
-from tests.mining_doubles import dump, mine_by_key, random_games
 from valuerepair.play.pgn import read_written
-from valuerepair.store.store import Store
 
 pytestmark = pytest.mark.faults
 ROOT = Path(__file__).parents[2]
@@ -51,22 +49,6 @@ def killed_often(start: Callable[[int], subprocess.Popen[str]], check: Callable[
 def start(*command: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     pipe: Any = subprocess.PIPE
     return subprocess.Popen([sys.executable, *command], stdout=pipe, stderr=pipe, text=True, cwd=cwd)
-
-
-def test_kill_9_in_mining(tmp_path: Path) -> None:
-    archive = random_games(tmp_path / "random.pgn", 100)
-    mine_by_key(archive, tmp_path / "whole.db")
-    whole = dump(tmp_path / "whole.db")
-
-    def mining(run: int) -> subprocess.Popen[str]:
-        return start("-m", "tests.mining_doubles", str(archive), str(tmp_path / f"{run}.db"), "0.01")
-
-    def check(run: int) -> None:
-        assert dump(tmp_path / f"{run}.db") == whole
-        with Store.open(tmp_path / f"{run}.db") as store:
-            assert store.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
-
-    killed_often(mining, check, within=9.0)
 
 
 def test_kill_9_in_self_play(tmp_path: Path, shared_data: Path) -> None:
