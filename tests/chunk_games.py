@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from valuerepair.archives.chunks import ChunkBlock
 from valuerepair.archives.open import Source, TarMember
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
+from valuerepair.chess import v6
 from valuerepair.chess.positions import Position, PositionBatch
 
 
@@ -58,3 +61,20 @@ def tar_of(path: Path, files: dict[str, bytes], form: int = tarfile.PAX_FORMAT) 
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     return path
+
+
+def packed_in(folder: Path) -> dict[str, bytes]:
+    """The packed chunks of a folder by name, those of its tars in order, read by Python's own library."""
+    found: dict[str, bytes] = {}
+    for path in sorted(folder.glob("*.tar")):
+        with tarfile.open(path) as tar:
+            for member in tar:
+                file = tar.extractfile(member)
+                assert file is not None
+                found[member.name] = file.read()
+    return found
+
+
+def records_in(folder: Path) -> dict[str, NDArray[np.void]]:
+    """The records of each of them."""
+    return {name: np.frombuffer(gzip.decompress(packed), v6.RECORD) for name, packed in packed_in(folder).items()}

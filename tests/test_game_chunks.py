@@ -11,7 +11,6 @@ import random
 import shutil
 import signal
 import sqlite3
-import tarfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 
 import valuerepair as vr
 from tests import lc0_rescorer
-from tests.chunk_games import run
+from tests.chunk_games import packed_in, records_in, run
 from tests.cli_tree import vr as run_vr
 from tests.held_out import hold_out, material_of, part_of, split, without_clocks
 from tests.mining_doubles import mine_by_key, random_games
@@ -36,7 +35,7 @@ from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess import v6
-from valuerepair.chess.positions import decode_move
+from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.planes import CLASSICAL, INPUT_FORMATS
 from valuerepair.progress import Progress
@@ -86,19 +85,6 @@ GAMES = """[White "castles"]
 """
 
 
-def packed_chunks(folder: Path) -> list[bytes]:
-    chunks: list[bytes] = []
-    for path in sorted(folder.glob("*.tar")):
-        with tarfile.open(path) as tar:
-            files = [tar.extractfile(member) for member in tar]
-            chunks += [file.read() for file in files if file is not None]
-    return chunks + [path.read_bytes() for path in sorted(folder.glob("*.gz"))]
-
-
-def chunks_in(folder: Path) -> list[Records]:
-    return [np.frombuffer(gzip.decompress(chunk), v6.RECORD) for chunk in packed_chunks(folder)]
-
-
 def write(archive: Path, out: Path, *given: Any, form: int = CLASSICAL, **named: Any) -> GameChunksSummary:
     """`write_game_chunks`, in this input format, without progress."""
     with pytest.MonkeyPatch.context() as patch:
@@ -116,7 +102,7 @@ def chunks_of(text: str, folder: Path, **named: Any) -> list[Records]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "games.pgn").write_text(text, "utf-8")
     write(folder / "games.pgn", folder / "out", **named)
-    return chunks_in(folder / "out")
+    return [*records_in(folder / "out").values()]
 
 
 def decided(text: str) -> Iterator[chess.pgn.Game]:
@@ -246,7 +232,7 @@ def test_evaluations_of_lichess(shared_data: Path, tmp_path: Path) -> None:
     path = tmp_path / "blitz.pgn"
     path.write_text("\n\n[Event ".join(games_of_all[:300]) + "\n", "utf-8")
     manifest = manifest_of(write(path, tmp_path / "out", question=Question(alpha=250.0)))
-    chunks, games = chunks_in(tmp_path / "out"), list(decided(path.read_text("utf-8")))
+    chunks, games = [*records_in(tmp_path / "out").values()], list(decided(path.read_text("utf-8")))
     assert len(chunks) == len(games) == manifest["chunks"] > 250
     evaluated = [check_evals(game, records, 250.0) for game, records in zip(games, chunks, strict=True)]
     assert sum(evaluated) == manifest["evaluated"] > 1000
@@ -350,7 +336,7 @@ def test_judged_values_and_moves(mined: tuple[Path, Path], tmp_path: Path, share
     with Store.open(db) as store:
         summary = write(archive, tmp_path / "out", store=store, **options)
     judged, seen = judged_rows(db), 0
-    for game, records in zip(decided(archive.read_text()), chunks_in(tmp_path / "out"), strict=True):
+    for game, records in zip(decided(archive.read_text()), records_in(tmp_path / "out").values(), strict=True):
         lc0_rescorer.check_valid(records)
         board = game.board()
         for record, move in zip(records, game.mainline_moves(), strict=True):
@@ -423,7 +409,7 @@ def test_the_policy_of_a_net(shared_data: Path, tmp_path: Path, share: float) ->
                 vr.Position(board.fen(), start, tuple(moves[:i]), ply=board.ply())
                 for i, board in enumerate(boards_of(game))
             ]
-            values, (_, cuts, priors) = opened.evaluate_with_priors(vr_batch(positions))
+            values, (_, cuts, priors) = opened.evaluate_with_priors(PositionBatch.from_positions(positions))
             assert records["orig_q"] == pytest.approx(values.q, abs=1e-5)
             assert records["orig_d"] == pytest.approx(values.wdl[:, 1], abs=1e-5)
             for i, record in enumerate(records):
@@ -446,12 +432,6 @@ def boards_of(game: chess.pgn.Game) -> list[chess.Board]:
     return boards
 
 
-def vr_batch(positions: Sequence[vr.Position]) -> Any:
-    from valuerepair.chess.positions import PositionBatch
-
-    return PositionBatch.from_positions(positions)
-
-
 # -- lc0's rescorer ---------------------------------------------------------------------------------------------------
 
 
@@ -463,14 +443,14 @@ def test_the_rescorer_takes_every_format(mined: tuple[Path, Path], tmp_path: Pat
     (tmp_path / "games.pgn").write_text(text)
     with Store.open(db) as store:
         write(tmp_path / "games.pgn", tmp_path / "in", form=form, policy="judge", policy_share=0.5, store=store)
-    assert len(chunks_in(tmp_path / "in")) == 65
+    assert len(records_in(tmp_path / "in")) == 65
     assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == len(list((tmp_path / "out").glob("*.gz"))) == 65
 
 
 @pytest.mark.parametrize("name", ["iccf-scca.pgn", "leela-ID352.pgn.gz", "tcec-lc0-s16.pgn.zst", "ugly"])
 def test_the_rescorer_takes_real_archives(shared_data: Path, tmp_path: Path, name: str) -> None:
     write(shared_data / "pgn" / name, tmp_path / "in", SampleOptions(max_bytes=300_000))
-    count = len(chunks_in(tmp_path / "in"))
+    count = len(records_in(tmp_path / "in"))
     assert lc0_rescorer.taken(tmp_path / "in", tmp_path / "out") == count > 0
 
 
@@ -480,21 +460,8 @@ def test_the_rescorer_takes_real_archives(shared_data: Path, tmp_path: Path, nam
 def test_fifty_moves_end_a_chunk(tmp_path: Path) -> None:
     """lc0's rescorer refuses more than 100 plies without a capture or a pawn's move; what follows is cut off."""
     board = chess.Board("4k3/8/8/8/8/8/4P3/R3K3 w - - 90 80")
-    for move in [
-        "a1a2",
-        "e8d8",
-        "a2a3",
-        "d8c8",
-        "a3a4",
-        "c8b8",
-        "a4a5",
-        "b8c8",
-        "a5a6",
-        "c8b8",
-        "a6c6",
-        "b8b7",
-        "c6c5",
-    ]:
+    moves = "a1a2 e8d8 a2a3 d8c8 a3a4 c8b8 a4a5 b8c8 a5a6 c8b8 a6c6 b8b7 c6c5"
+    for move in moves.split():
         board.push_uci(move)
     game = chess.pgn.Game.from_board(board)
     game.headers["Result"] = "1-0"
@@ -577,7 +544,7 @@ def test_the_command(mined: tuple[Path, Path], tmp_path: Path, capsys: Captured)
     summary = vr.write_chunks(archive, tmp_path / "python", store=db, question=Question(alpha=300.0))
     assert isinstance(summary, GameChunksSummary)
     assert manifest_of(summary)["judge"]["alpha"] == 300.0
-    assert len(packed_chunks(tmp_path / "python")) == 60
+    assert len(packed_in(tmp_path / "python")) == 60
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import gzip
 import json
 import math
 import sqlite3
-import tarfile
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -22,6 +21,7 @@ from scipy.special import rel_entr
 
 import valuerepair as vr
 from tests import lc0_rescorer, random_nets
+from tests.chunk_games import records_in
 from tests.cli_tree import SAMPLE
 from tests.cli_tree import vr as run_vr
 from tests.held_out import hold_out, part_of, split
@@ -186,20 +186,6 @@ def test_words_of_policy() -> None:
 # -- of a store -------------------------------------------------------------------------------------------------------
 
 
-def read_chunks(folder: Path) -> list[Records]:
-    """The records of each chunk of the tars in a folder, by Python's own reader of tars."""
-    chunks = []
-    for path in sorted(folder.glob("*.tar")):
-        with tarfile.open(path) as tar:
-            for member in tar:
-                file = tar.extractfile(member)
-                assert member.isreg()
-                assert len(member.name) < 100
-                assert file is not None
-                chunks.append(np.frombuffer(gzip.decompress(file.read()), v6.RECORD))
-    return chunks
-
-
 def write(db: Path, folder: Path, net: Path, question: Question | None = None, **named: Any) -> dict[str, Any]:
     """The manifest of the store's chunks; nothing of the sample is held out."""
     if db == SAMPLE:
@@ -231,7 +217,7 @@ def test_chunks_say_what_the_store_says(written: tuple[Path, dict[str, Any]]) ->
     """Read back by our decoder of chunks: boards, rights and clocks are the store's; values follow from its cells by
     the formula alone."""
     folder, manifest = written
-    chunks = read_chunks(folder)
+    chunks = [*records_in(folder).values()]
     assert [len(records) for records in chunks] == [1] * manifest["chunks"]
     assert manifest == json.loads((folder / "manifest.json").read_text())
     records = np.concatenate(chunks)
@@ -257,7 +243,7 @@ def test_chunks_say_what_the_store_says(written: tuple[Path, dict[str, Any]]) ->
 
 
 def test_positions_are_those_that_training_learns_from(written: tuple[Path, dict[str, Any]]) -> None:
-    chunks = np.concatenate(read_chunks(written[0]))
+    chunks = np.concatenate([*records_in(written[0]).values()])
     with Store.open(SAMPLE) as store:
         judged_positions = JudgedPositions(store, Question(alpha=ALPHA))
     np.testing.assert_allclose(np.sort(chunks["best_q"]), np.sort(judged_positions.deep_q), atol=1e-6)
@@ -284,7 +270,7 @@ def test_positions_beside_the_games_are_written_without_what_their_games_say(any
 def test_nothing_that_is_held_out_is_written(any_maia: Path, tmp_path: Path) -> None:
     db = hold_out(copy_of_sample(tmp_path), split(games=0.4, seed=1))
     write(db, tmp_path / "out", any_maia)
-    boards = {_board_of(record) for record in np.concatenate(read_chunks(tmp_path / "out"))}
+    boards = {_board_of(record) for record in np.concatenate([*records_in(tmp_path / "out").values()])}
     assert len(boards) > 50
     by_part: dict[str, set[bytes]] = {"train": set(), "games": set()}
     for fen, part in part_of(db).items():

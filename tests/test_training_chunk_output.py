@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.chunk_games import packed_in
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.training import chunk_output
 from valuerepair.training.chunk_output import ChunkOutput, TarShard
@@ -51,21 +51,9 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def unpacked(folder: Path) -> list[tuple[str, bytes]]:
-    """Names and contents of all chunks in order."""
-    found: list[tuple[str, bytes]] = []
-    for path in sorted(folder.glob("*.tar")):
-        with tarfile.open(path) as tar:
-            for member in tar:
-                file = tar.extractfile(member)
-                assert file is not None
-                found.append((member.name, file.read()))
-    return found
-
-
 def test_all_chunks_are_there_in_order(tmp_path: Path) -> None:
     manifest = write(tmp_path / "out")
-    names, chunks = zip(*unpacked(tmp_path / "out"), strict=True)
+    names, chunks = zip(*packed_in(tmp_path / "out").items(), strict=True)
     assert list(chunks) == CHUNKS
     assert names == tuple(f"game_{i:08d}.gz" for i in range(25))
     assert manifest == json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))
@@ -107,9 +95,9 @@ def test_stopped_runs_end_with_the_same_bytes(stops: Sequence[int]) -> None:
             with ChunkOutput(folder / "out", RUN) as output:
                 for i in range(output.chunks, max(stop, output.chunks)):
                     output.add(CHUNKS[i], 1 + i % 3)
-            left = unpacked(folder / "out")
+            left = list(packed_in(folder / "out").values())
             assert len(left) % 10 == 0
-            assert [chunk for _, chunk in left] == CHUNKS[: len(left)]
+            assert left == CHUNKS[: len(left)]
         write(folder / "out")
         assert content(folder / "out") == content(folder / "straight")
 
@@ -184,6 +172,6 @@ def test_a_full_disk_leaves_whole_tars(tmp_path: Path, monkeypatch: pytest.Monke
         patch.setattr(TarShard, "add", full)
         with pytest.raises(ValueRepairError, match="No space left on device"):
             write(tmp_path / "out")
-    assert [chunk for _, chunk in unpacked(tmp_path / "out")] == CHUNKS[:10]
+    assert [*packed_in(tmp_path / "out").values()] == CHUNKS[:10]
     write(tmp_path / "out")
-    assert [chunk for _, chunk in unpacked(tmp_path / "out")] == CHUNKS
+    assert [*packed_in(tmp_path / "out").values()] == CHUNKS

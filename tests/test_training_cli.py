@@ -252,7 +252,6 @@ def test_no_chunk_has_a_position_that_judges(db: Path, maia_file: str, tmp_path:
     ("words", "code", "fact"),
     [
         ([], 2, "--db"),
-        ([*STORE, "--lr", "-1"], 2, "--lr -1"),
         ([*STORE, "--only", "trunk"], 2, "'trunk'"),
         (["missing"], 2, "missing: "),
         (["--db", "missing.db"], 1, "missing.db"),

@@ -142,14 +142,6 @@ def test_value_weights_have_a_mean_of_1_and_follow_the_soft_weight() -> None:
     assert half.mean() == pytest.approx(1)
 
 
-def test_learning_rates() -> None:
-    cosine = TrainOptions(lr=0.01, steps=1000, warmup=10)
-    reference = optax.cosine_decay_schedule(0.01, 1000)
-    assert cosine.rate(0) == pytest.approx(0.001)
-    for step in (9, 500, 999):
-        assert cosine.rate(step) == pytest.approx(float(reference(step)), abs=1e-9)
-
-
 def test_steps_and_warm_up_follow_from_the_positions() -> None:
     """Six passes, at most 2,000 steps; what is given stays."""
     assert [TrainOptions().planned(n).steps for n in (10, 800, 4_000, 85_000, 10_000_000)] == [1, 19, 94, 1992, 2000]
@@ -172,21 +164,6 @@ def test_only_what_is_named_changes(samples: Samples, tmp_path: Path) -> None:
 
 
 # -- what is learned --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_128_positions_are_learned_by_heart(samples: Samples, tmp_path: Path) -> None:
-    dice = np.random.default_rng(1)
-    some = learn(samples.take(np.arange(128)), np.eye(3)[dice.integers(0, 3, 128)])
-    first = some.cuts[:-1]
-    some.shares[:] = 0
-    some.shares[first + dice.integers(0, np.diff(some.cuts))] = 1
-    some.moves_left[:] = dice.integers(0, 100, 128)
-    net = LinearNet(width=64)
-    outcome = run(some, tmp_path, net=net, batch=128, steps=150, every=50, lr=3e-2)
-    last = outcome.curve[-1]
-    assert outcome.curve[1]["train_loss"] > 0.1
-    assert last["train_loss"] < 0.01
 
 
 @pytest.mark.parametrize("value", ["wdl", pytest.param("scalar", marks=pytest.mark.slow)])
@@ -223,27 +200,6 @@ def test_it_stops_when_held_out_games_get_no_better(samples: Samples, tmp_path: 
     assert outcome.stopped == f"no better on held-out games since step {outcome.best_step}"
     assert len(losses) == best + 4 < 100
     assert outcome.curve[best]["step"] == outcome.best_step
-
-
-@pytest.mark.slow
-def test_a_learning_rate_of_0_changes_nothing(samples: Samples, tmp_path: Path) -> None:
-    net = LinearNet()
-    outcome = run(samples, tmp_path, samples.take(np.arange(100)), net, lr=0.0, policy_kl=1.0)
-    for name, value in net.parameters.items():
-        np.testing.assert_array_equal(outcome.parameters[name], value)
-    assert len({row["loss"] for row in outcome.curve}) == 1
-
-
-@pytest.mark.slow
-def test_the_old_policy_holds_back(samples: Samples, tmp_path: Path) -> None:
-    """Positions without visits leave the policy alone only as far as they are told to."""
-    labelled = learn(samples, by_side(samples))
-    held = labelled.take(np.arange(500, 700))
-    ends = {}
-    for kl in (0.0, 10.0):
-        (folder := tmp_path / str(kl)).mkdir()
-        ends[kl] = run(labelled.take(np.arange(500)), folder, held, policy_kl=kl, steps=50).curve[-1]
-    assert ends[10.0]["policy_kl"] < 0.1 * ends[0.0]["policy_kl"]
 
 
 @pytest.mark.slow
@@ -410,11 +366,6 @@ def test_a_loss_that_is_no_number_keeps_the_last_good_checkpoint(samples: Sample
         run(bad, tmp_path, steps=30)
     assert good.curve
     assert (tmp_path / "checkpoint").read_bytes() == before
-
-
-def test_held_out_positions_may_be_fewer_than_a_batch(samples: Samples, tmp_path: Path) -> None:
-    outcome = run(samples, tmp_path, samples.take(np.arange(3)), steps=10)
-    assert np.isfinite([row["loss"] for row in outcome.curve]).all()
 
 
 def test_a_net_without_a_value_head_is_refused(samples: Samples, tmp_path: Path) -> None:

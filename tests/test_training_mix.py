@@ -7,16 +7,19 @@ import json
 import os
 import re
 import shutil
+import tarfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from tests.chunk_games import records_in, tar_of
 from tests.cli_tree import vr
-from tests.mix_sides import Sides, folder_of, games_in, records, sides_in
+from valuerepair.chess import v6
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.training import mix as mixing
 from valuerepair.training.chunk_files import Archives, BrokenChunk, ChunkIndex, LeftOut, pack, unpack
@@ -24,9 +27,37 @@ from valuerepair.training.chunk_output import UNFINISHED
 from valuerepair.training.mix import Mixture, choose, mix, tolerance
 
 
+def records(n: int, seed: int, input_format: int = 1) -> NDArray[np.void]:
+    """n records that no game has, but whose layout is right."""
+    made = np.zeros(n, v6.RECORD)
+    made["version"], made["input_format"] = 6, input_format
+    made["visits"], made["plies_left"] = seed, np.arange(n, 0, -1)
+    return made
+
+
+def folder_of(path: Path, lengths: list[int], seed: int = 0, input_format: int = 1) -> str:
+    """Loose chunks of so many records."""
+    path.mkdir(parents=True)
+    for i, n in enumerate(lengths):
+        (path / f"game_{i:06d}.gz").write_bytes(pack(records(n, seed + i, input_format)))
+    return str(path)
+
+
+class Sides(NamedTuple):
+    """Folders to mix."""
+
+    repair: tuple[str, ...]
+    normal: tuple[str, ...]
+
+
 @pytest.fixture
 def sides(tmp_path: Path) -> Sides:
-    return sides_in(tmp_path)
+    """40 short repair games; 100 longer normal ones, half of them in a tar as lc0's server makes them."""
+    repair = folder_of(tmp_path / "repair", [3 + i % 5 for i in range(40)], seed=1000)
+    folder_of(tmp_path / "normal", [10 + i % 7 for i in range(50)], seed=2000)
+    files = {"run/LICENSE": b"text"} | {f"run/training.{i}.gz": pack(records(12, 3000 + i)) for i in range(50)}
+    tar_of(tmp_path / "normal" / "run.tar", files, tarfile.GNU_FORMAT)
+    return Sides((repair,), (str(tmp_path / "normal"),))
 
 
 def mixed(sides: Sides, out: Path, share: float = 0.4, seed: int = 0) -> Mixture:
@@ -41,7 +72,7 @@ def test_it_is_the_largest_mixture_of_whole_games_with_the_share(
     code, printed, err = vr(words, capsys)
     assert code == 0, err
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    games = games_in(tmp_path / "out")
+    games = records_in(tmp_path / "out")
     repair = [game for game in games.values() if game["visits"][0] < 2000]
     assert list(games) == [f"game_{i:08d}.gz" for i in range(100)]
     assert (manifest["games"], len(repair), manifest["share"]["games"]) == (100, 40, 0.4)
@@ -61,21 +92,6 @@ def test_it_is_the_largest_mixture_of_whole_games_with_the_share(
     assert set(written) <= contents
 
 
-def test_tars_are_such_as_the_loader_reads(sides: Sides, tmp_path: Path) -> None:
-    """csrc/loader/chunk_source/tar_chunk_source.cc: regular files, the name in 100 bytes, sizes in octal, .gz."""
-    mixed(sides, tmp_path / "out")
-    data, at, names = (tmp_path / "out" / "mix-00000.tar").read_bytes(), 0, []
-    while data[at]:
-        head = data[at : at + 512]
-        assert head[156:157] == b"0"
-        names.append(head[:100].rstrip(b"\0").decode())
-        size = int(head[124:136].rstrip(b"\0"), 8)
-        assert len(gzip.decompress(data[at + 512 : at + 512 + size])) % 8356 == 0
-        at += 512 + (size + 511) // 512 * 512
-    assert names == [f"game_{i:08d}.gz" for i in range(100)]
-    assert len(data) >= at + 1024
-
-
 def test_same_seed_same_bytes_whatever_the_dates_and_places(sides: Sides, tmp_path: Path) -> None:
     """Another seed draws other games, not only in another order: of 100 normal games 93 are not taken."""
     share = 0.85
@@ -89,7 +105,7 @@ def test_same_seed_same_bytes_whatever_the_dates_and_places(sides: Sides, tmp_pa
     for name in "abc":
         tars[name] = (tmp_path / name / "mix-00000.tar").read_bytes()
     assert tars["a"] == tars["b"] != tars["c"]
-    first, other = ({game.tobytes() for game in games_in(tmp_path / name).values()} for name in "ac")
+    first, other = ({game.tobytes() for game in records_in(tmp_path / name).values()} for name in "ac")
     assert len(first) == len(other) == 47
     assert 0 < len(first & other) < 47
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import chess
@@ -312,3 +314,22 @@ def test_our_reader_gives_the_games_back(form: int, tmp_path_factory: pytest.Tem
         assert (recorded.best_move, recorded.nodes) == (search.best_move, search.nodes)
         assert (recorded.q, recorded.net_q) == pytest.approx((search.best.wl, search.net_wl), abs=1e-6)
         assert recorded.net_d == pytest.approx(search.net_d)
+
+
+def test_a_file_a_game_named_as_lc0_does_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    """What a killed run left half-written goes; to go on, the folder may have files."""
+    first, last = (replace(fake_game(chess.STARTING_FEN, seed, plies=12), number=seed) for seed in (0, 1234567))
+    ChunkWriter(tmp_path, RecordFacts()).write(first)
+    with pytest.raises(UsageError, match="not empty"):
+        ChunkWriter(tmp_path, RecordFacts())
+    (tmp_path / ".game_000007.gz.part").write_bytes(b"half")
+    writer = ChunkWriter(tmp_path, RecordFacts(), resume=True)
+    assert writer.write(replace(first, result="*", ending=words.TOO_LONG, number=5)) is None
+    for game in (last, first):
+        path = writer.write(game)
+        assert path is not None
+        assert gzip.decompress(path.read_bytes()) == game_records(game, RecordFacts()).tobytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["game_000000.gz", "game_1234567.gz"]
+    for folder, error in ((tmp_path / "game_000000.gz", UsageError), (Path("/proc/chunks"), ValueRepairError)):
+        with pytest.raises(error, match=str(folder)):
+            ChunkWriter(folder, RecordFacts())
