@@ -171,7 +171,7 @@ def main() -> None:
     if "deaf" in OPTIONS:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    position, searched = "", 0
+    position = ""
     for line in sys.stdin:
         if "log" in OPTIONS:
             with open(OPTIONS["log"], "a", encoding="utf-8") as log:
@@ -189,9 +189,6 @@ def main() -> None:
             case ["position"]:
                 position = line.strip()
             case ["go"]:
-                searched += 1
-                if searched > int(OPTIONS.get("crash-after", 1 << 30)):
-                    os.kill(os.getpid(), signal.SIGKILL)
                 search(position, int(words[2]))
             case ["quit"] if "deaf" not in OPTIONS:
                 return

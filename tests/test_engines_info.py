@@ -45,20 +45,6 @@ def test_any_order_of_fields_reads_the_same(fields: list[str]) -> None:
     assert info == Info({"depth": 7, "nodes": 2000, "time": 6}, 34, None, (55, 943, 2), True, ("e2e4", "c7c5"))
 
 
-@given(st.text())
-def test_no_text_breaks_the_parser(text: str) -> None:
-    reader = SearchReader()
-    reader.add(text)
-    reader.add("info " + text)
-    parse_option("option name " + text)
-
-
-@given(st.lists(st.sampled_from([*STOCKFISH_LINE.split(), "mate", "-3", "x", "upperbound"]), max_size=30))
-def test_no_shuffled_words_break_the_parser(words: list[str]) -> None:
-    info = parse_info("info " + " ".join(words))
-    assert info is None or info.scored or info.numbers
-
-
 def _report(*lines: str) -> tuple[int | None, int | None, int, tuple[str, ...]]:
     reader = SearchReader()
     for line in lines:

@@ -129,14 +129,6 @@ def test_an_onnx_file_has_its_own_precision(maia_onnx: Path) -> None:
 # -- the canary -------------------------------------------------------------------------------------------------------
 
 
-def test_the_canarys_positions_are_unlike() -> None:
-    batch = canary.positions()
-    planes = encode(batch)
-    assert len(batch) == 8
-    assert {fen.split()[1] for fen in batch.fen} == {"w", "b"}
-    assert len({plane.tobytes() for plane in planes}) == len(batch)
-
-
 class NoiseSession:
     """Computes, and gives noise, zeros, or not a number."""
 

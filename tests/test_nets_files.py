@@ -13,14 +13,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, cache_folder, cache_root, claimed, written_whole
 from valuerepair.nets import conversion, weights
 from valuerepair.nets.registry import KNOWN_NETS, locate, pull_net
-from valuerepair.nets.weights import LC0_MAGIC, read_header, unpack
+from valuerepair.nets.weights import LC0_MAGIC, read_header
 
 NETS = ("maia-1900", "maia-1100", "meangirl-8")
 MAIA = KNOWN_NETS["maia-1900"]
@@ -50,39 +48,21 @@ def test_header_says_what_lc0_says(name: str, shared_data: Path, lc0: str) -> No
     assert (header.input_format, header.network) == (1, "SE-ResNet")
 
 
-@given(data=st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_damaged_headers_are_told_not_crashed(data: st.DataObject, shared_data: Path) -> None:
-    message = bytearray(unpack((shared_data / "nets" / "meangirl-8.pb.gz").read_bytes())[:3000])
-    for _ in range(data.draw(st.integers(0, 4))):
-        message[data.draw(st.integers(5, len(message) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        header = read_header(bytes(message[: data.draw(st.integers(5, len(message)))]))
-    except ValueError as error:
-        assert str(error)  # noqa: PT017 - either outcome is right, only another exception is not
-    else:
-        assert header.blocks >= 0
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("empty.pb.gz", b"", "{path}: is empty, not a net"),
-        ("note.txt", b"a text", "{path}: is not a net: neither lc0 weights (.pb.gz) nor an ONNX file"),
-        (
-            "junk.pb.gz",
-            gzip.compress(b"junk", mtime=0),
-            "{path}: is not a net: neither lc0 weights (.pb.gz) nor an ONNX file",
-        ),
-        ("cut.pb", LC0_MAGIC + b"\x52\xff\x01ab", "{path}: cannot be read as a net: its protobuf is damaged"),
+        ("empty.pb.gz", b"", "is empty"),
+        ("note.txt", b"a text", "is not a net"),
+        ("junk.pb.gz", gzip.compress(b"junk", mtime=0), "is not a net"),
+        ("half.pb.gz", gzip.compress(bytes(range(256)) * 99)[:200], "damaged gzip data"),
+        ("cut.pb", LC0_MAGIC + b"\x52\xff\x01ab", "its protobuf is damaged"),
     ],
 )
 def test_what_is_no_net(name: str, content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(ValueRepairError) as error:
+    with pytest.raises(ValueRepairError, match=f"{path}: .*{message}"):
         weights.read_net_file(path)
-    assert str(error.value) == message.format(path=path)
 
 
 @pytest.mark.parametrize(("encoding", "name"), [(2, "FLOAT16"), (3, "BFLOAT16"), (4, "FLOAT32")])
@@ -97,27 +77,11 @@ def test_weights_of_another_encoding_are_refused(encoding: int, name: str) -> No
     assert read_header(message[:-1] + b"\1").filters == 4
 
 
-def test_truncated_gzip_is_no_net(shared_data: Path, tmp_path: Path) -> None:
-    path = tmp_path / "half.pb.gz"
-    path.write_bytes((shared_data / "nets" / "meangirl-8.pb.gz").read_bytes()[:1000])
-    with pytest.raises(ValueRepairError, match=r"half\.pb\.gz: cannot be read as a net: damaged gzip data"):
-        weights.read_net_file(path)
-
-
 def test_missing_net_and_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueRepairError) as error:
+    with pytest.raises(ValueRepairError, match=r"gone\.pb\.gz: no such net file"):
         weights.read_net_file(tmp_path / "gone.pb.gz")
-    expected = f"{tmp_path / 'gone.pb.gz'}: no such net file"
-    assert str(error.value) == expected
     with pytest.raises(ValueRepairError, match="is a folder, not a net"):
         weights.read_net_file(tmp_path)
-
-
-def test_unknown_name() -> None:
-    with pytest.raises(UsageError) as error:
-        locate("maya-1900")
-    expected = "net 'maya-1900': neither a known net (maia-1900) nor a file; give a path to a .pb.gz or .onnx file"
-    assert str(error.value) == expected
 
 
 def test_conversion_is_cached_by_content(

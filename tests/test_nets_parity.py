@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests import lc0_oracle
 from valuerepair.chess.position_text import read_lines
 from valuerepair.chess.positions import Position, PositionBatch
-from valuerepair.nets.net import open_net
-
-# Of this FEN lc0 itself says other things with --history-fill-new=fen_only than with =no (below).
-TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
 
 PROMOTIONS = "n1n5/PPPk4/8/8/8/8/4Kppp/5N1N b - - 0 1"
 
@@ -45,20 +40,3 @@ def test_q_and_policy_equal_lc0s(net: str, shared_data: Path, positions: Positio
     assert parity.q.max() <= net_parity.LIMIT or parity.good, parity.over
     assert parity.policy <= net_parity.LIMIT
     assert parity.lc0_softmax <= net_parity.LIMIT
-
-
-def test_unknown_history_is_filled_as_in_lc0(shared_data: Path) -> None:
-    """With lc0's --history-fill-new=no Q would be -0.797."""
-    batch = PositionBatch.from_positions([Position(TRAP_FEN, TRAP_FEN, history_known=False)])
-    with open_net(str(shared_data / "nets" / "maia-1900.pb.gz")) as net:
-        assert net.evaluate(batch).q == pytest.approx([0.050], abs=6e-4)
-
-
-def test_lc0s_exponential_is_not_the_exact_one() -> None:
-    """The comparison with lc0's own softmax would fail without the approximation it makes."""
-    from tests.parity import net_parity
-
-    logits = np.random.default_rng(0).normal(0, 2, 30).astype(np.float32)
-    exact = net_parity.exact_softmax(logits.astype(np.float64))
-    relative = np.abs(net_parity.lc0_softmax(logits) / exact - 1).max()
-    assert 1e-4 < relative < 1e-2

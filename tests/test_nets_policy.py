@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests import lc0_oracle
@@ -24,28 +21,13 @@ def maia(shared_data: Path) -> Any:
     return lc0_oracle.backend(shared_data / "nets" / "maia-1900.pb.gz")
 
 
-def made() -> list[Position]:
-    return lc0_oracle.varied()
-
-
 def logits_of(count: int, seed: int = 0) -> NDArray[np.float32]:
     return np.random.default_rng(seed).normal(0, 3, (count, policy.POLICY_SIZE)).astype(np.float32)
 
 
-def test_samples_of_the_index() -> None:
-    boards = board.parse_fens([STARTPOS_FEN, "r3k2r/4P3/8/8/8/8/8/R3K2R w KQ - 0 1", "4k2r/8/8/8/8/8/8/4K3 b k - 0 1"])
-    moves, offsets = board.legal_moves(boards)
-    indices = policy.policy_indices(boards, moves, offsets)
-    index_of = [dict(zip(decode_moves(moves[a:b]), indices[a:b].tolist(), strict=True)) for a, b in pairwise(offsets)]
-    assert (index_of[0]["e2e4"], index_of[0]["d2d4"], index_of[0]["g1f3"]) == (322, 293, 159)
-    assert (index_of[1]["e1g1"], index_of[1]["e1c1"]) == (103, 97)  # king takes rook
-    assert index_of[1]["e1f1"] == 101
-    assert index_of[2]["e8g8"] == 103
-
-
 def test_legal_moves_and_indices_equal_lc0s(maia: Any) -> None:
     """`maia` is only asked for because the binding must be there."""
-    positions = made()
+    positions = lc0_oracle.varied()
     boards = board.parse_fens([p.fen for p in positions])
     moves, offsets = board.legal_moves(boards)
     indices = policy.policy_indices(boards, moves, offsets)
@@ -65,26 +47,6 @@ def test_every_index_is_one_move() -> None:
         [policy.PLAIN_INDEX[policy.PLAIN_INDEX >= 0], policy.PROMOTION_INDEX[policy.PROMOTION_INDEX >= 0]]
     )
     assert sorted(used.tolist()) == list(range(1858))
-
-
-def test_priors_equal_lc0s(maia: Any) -> None:
-    positions = made()
-    batch = PositionBatch.from_positions(positions)
-    outputs = [maia.evaluate(lc0_oracle.game_state(p).as_input(maia))[0] for p in positions]
-    logits = np.array([o.p_raw(*range(1858)) for o in outputs], np.float32)
-    moves, offsets, priors = policy.legal_priors(batch, logits)
-    for i, position in enumerate(positions):
-        state, rows = lc0_oracle.game_state(position), slice(offsets[i], offsets[i + 1])
-        if not state.moves():
-            assert offsets[i] == offsets[i + 1]
-            continue
-        raw = np.array(outputs[i].p_raw(*state.policy_indices()), np.float64)
-        exact = dict(zip(state.moves(), np.exp(raw - raw.max()) / np.exp(raw - raw.max()).sum(), strict=True))
-        ours = dict(zip(decode_moves(moves[rows]), priors[rows].tolist(), strict=True))
-        assert ours == pytest.approx(exact, abs=1e-6), position.uci
-        # lc0's own softmax takes an approximate exponential (utils/fastmath.h), good to 0.4 %.
-        theirs = dict(zip(state.moves(), outputs[i].p_softmax(*state.policy_indices()), strict=True))
-        assert ours == pytest.approx(theirs, rel=5e-3, abs=1e-6), position.uci
 
 
 PAWNLESS = (
@@ -119,22 +81,6 @@ def test_priors_of_canonical_nets_are_printed_by_lc0(maia: Any, shared_data: Pat
         )
         plain = {"e1g1": "e1h1", "e8c8": "e8a8"} if "K" in PAWNLESS[i].split()[2] else {}
         assert {plain.get(m, m): p for m, p in ours.items()} == pytest.approx(theirs, rel=5e-3, abs=1e-4), PAWNLESS[i]
-
-
-@given(st.integers(0, 100))
-@settings(max_examples=25, deadline=None)
-@pytest.mark.slow
-def test_priors_are_the_softmax_of_legal_logits(seed: int) -> None:
-    batch = PositionBatch.from_positions(made()[seed % 11 :: 11])
-    logits = logits_of(len(batch), seed)
-    moves, offsets, priors = policy.legal_priors(batch, logits)
-    indices = policy.policy_indices(board.parse_fens(batch.fen), moves, offsets)
-    for i, (a, b) in enumerate(pairwise(offsets)):
-        if a == b:
-            continue
-        raw = logits[i, indices[a:b]].astype(np.float64)
-        expected = np.exp(raw - raw.max()) / np.exp(raw - raw.max()).sum()
-        np.testing.assert_allclose(priors[a:b], expected, rtol=1e-5, atol=1e-9)
 
 
 def test_huge_logits_do_not_overflow() -> None:

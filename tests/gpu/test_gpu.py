@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,11 +17,6 @@ from valuerepair.nets.net import Net, open_net
 pytestmark = pytest.mark.gpu
 POSITIONS = 1000
 ON_GPU = ("cuda", "cuda:f16")
-
-
-@pytest.fixture(scope="module", params=["maia-1900", "meangirl-8"])
-def net_file(request: pytest.FixtureRequest, shared_data: Path) -> str:
-    return str(shared_data / "nets" / f"{request.param}.pb.gz")
 
 
 @pytest.fixture(params=ON_GPU)

