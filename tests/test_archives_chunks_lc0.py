@@ -39,25 +39,18 @@ BOOK = """1. e4 c5 2. Nf3 d6 *
 1. e4 Nf6 2. e5 d5 3. d4 Nc6 4. Nc3 Be6 5. Nf3 Qd7 6. Bd3 O-O-O 7. O-O *
 
 """
-FILLS = ("fen_only",)
 
 
-@pytest.fixture(scope="module", params=FILLS)
-def played(lc0: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Played]:
-    """Games with training records, many moves at random, by a history fill."""
-    folder = tmp_path_factory.mktemp(f"selfplay-{request.param}")
+AT_RANDOM = ("--training", "--visits=3", "--temperature=1", "--noise-epsilon=0.5", "--history-fill-new=fen_only")
+
+
+@pytest.fixture(scope="module")
+def played(lc0: str, tmp_path_factory: pytest.TempPathFactory) -> list[Played]:
+    """Games with training records, many moves at random."""
+    folder = tmp_path_factory.mktemp("selfplay")
     (folder / "book.pgn").write_text(BOOK)
-    games = play(
-        lc0,
-        folder / "book.pgn",
-        "--training",
-        "--backend=trivial",
-        "--visits=3",
-        "--temperature=1",
-        "--noise-epsilon=0.5",
-        f"--history-fill-new={request.param}",
-        games=14,  # some end before a record is due, and lc0 draws its moves anew each time
-    )
+    # Some end before a record is due, and lc0 draws its moves anew each time.
+    games = play(lc0, folder / "book.pgn", *AT_RANDOM, "--backend=trivial", games=14)
     assert games is not None
     assert sum(game.chunk is not None for game in games) >= 5
     return [game for game in games if game.chunk is not None]
@@ -132,7 +125,7 @@ def _as_we_write(game: Played) -> tuple[str, ...]:
     return tuple(moves)
 
 
-def test_planes_come_out_again_to_the_bit(played: list[Played], request: pytest.FixtureRequest) -> None:
+def test_planes_come_out_again_to_the_bit(played: list[Played]) -> None:
     """Men, repetitions and filled history of all eight boards, castling rights, side and clock."""
     for game in played:
         assert game.chunk is not None
@@ -169,19 +162,8 @@ def test_the_nets_value_is_that_of_the_rebuilt_position(lc0: str, shared_data: P
     """Through boards, history and planes: our evaluation of what came out of a chunk is the one lc0 wrote into it."""
     weights = shared_data / "nets" / "maia-1900.pb.gz"
     (tmp_path / "book.pgn").write_text(BOOK)
-    games = play(
-        lc0,
-        tmp_path / "book.pgn",
-        "--training",
-        "--backend=eigen",
-        f"--weights={weights}",
-        "--visits=3",
-        "--temperature=1",
-        "--noise-epsilon=0.5",
-        "--cache-history-length=7",  # else lc0 takes the value of another order of moves
-        "--history-fill-new=fen_only",
-        games=2,
-    )
+    own = ("--backend=eigen", f"--weights={weights}", "--cache-history-length=7")  # else of another order of moves
+    games = play(lc0, tmp_path / "book.pgn", *AT_RANDOM, *own, games=2)
     assert games is not None
     off: list[float] = []
     with open_net(str(weights)) as net:

@@ -184,19 +184,3 @@ def test_board_filters_and_a_packed_dump_that_breaks_off(tmp_path: Path) -> None
     assert "breaks off" in report.truncated[0][1]
     with pytest.raises(ValueRepairError, match="no games found"):
         run(tmp_path / "c.jsonl", '{"no": 1}\n')
-
-
-def test_draws_are_seeded_and_do_not_depend_on_threads(tmp_path: Path) -> None:
-    text = "\n".join(
-        entry(f"4k3/8/8/8/8/{a}P{7 - a}/{b}Q{7 - b}/4K3 w - -".replace("0", ""), evaluation(9, 1, cp=a * b))
-        for a in range(8)
-        for b in range(8)
-        if b != 4
-    )
-    first, report = run(tmp_path / "a.jsonl", text, positions=10, per_game=None, threads=1)
-    again, _ = run(tmp_path / "a.jsonl", text, positions=10, per_game=None, threads=3)
-    assert first == again
-    assert len(first) == 10
-    assert report.looked_at > 50
-    _, report = run(tmp_path / "a.jsonl", text, game_share=0.3)
-    assert 5 < report.parsed < 30

@@ -12,7 +12,6 @@ import pytest
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
-from valuerepair.books.emit import epd_entry
 from valuerepair.chess.positions import Position
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"
@@ -70,29 +69,6 @@ def test_opcodes_and_counters(tmp_path: Path) -> None:
         assert chess.Board(position.fen).is_valid()
 
 
-def test_clock_and_move_number_are_also_opcodes(tmp_path: Path) -> None:
-    """The books that vr books writes have them so."""
-    path = tmp_path / "book.epd"
-    fen = "7K/8/5k2/8/8/8/8/6r1 w - - 12 70"
-    other = fen.replace("7K/8/5k2", "K7/8/5k2")
-    path.write_text(
-        epd_entry(fen, {"id": "a", "c0": '"; hmvc 99;'})
-        + "\n"
-        + "8/6pk/8/8/8/8/6PK/8 w - - fmvn 9;\n"
-        + f"{other} hmvc 3; fmvn 4;\n"  # what the FEN says goes first
-        + "8/5kp1/8/8/8/8/5KP1/8 w - - hmvc zero; fmvn 3;\n"
-        + "8/5kp1/8/8/8/8/4K1P1/8 w - - hmvc -1; fmvn 3;\n"
-        + "8/5kp1/8/8/8/8/3K2P1/8 w - - hmvc 70000; fmvn 3;\n"
-        + "8/5kp1/8/8/8/8/2K3P1/8 w - - hmvc 1 2; fmvn 3;\n"
-        + '8/5kp1/8/8/8/8/1K4P1/8 w - - c0 "; ce 5; hmvc 7";\n'
-    )
-    positions, report = run(path)
-    assert [p.fen.split(" ", 3)[3] for p in positions] == ["- 12 70", "- 0 9", "- 12 70", "- 0 1"]
-    assert [p.ply for p in positions] == [138, 16, 138, 0]
-    assert report.rejected == {"wrong operation": 3, "illegal position": 1}
-    assert positions[-1].origin.eval_cp is None
-
-
 def test_bad_lines_and_positions_without_moves(tmp_path: Path) -> None:
     path = tmp_path / "bad.epd"
     path.write_text(
@@ -133,7 +109,10 @@ def test_filters_that_bare_positions_can_have(tmp_path: Path) -> None:
     assert len(run(path, positions=2, per_game=None)[0]) == 2
 
 
-@pytest.mark.parametrize("name", ["bratko-kopec.epd", "perft-ferdy-double-checks.epd", "perft.epd"])
+@pytest.mark.parametrize(
+    "name",
+    ["bratko-kopec.epd", "perft-ferdy-double-checks.epd", "perft.epd", "matetrack.epd", "STS1-STS15_LAN_v6.epd"],
+)
 def test_suites_are_read_as_python_chess_reads_them(shared_data: Path, name: str) -> None:
     path = shared_data / "epd" / name
     positions, report = run(path)

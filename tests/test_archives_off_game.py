@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.vr_runs import here
 from valuerepair.archives.off_game import MIXTURE, beside, drawn_kinds, parse_shares
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.archives.rows import ReadReport
@@ -238,12 +237,3 @@ def test_positions_of_games_are_those_of_a_sample_without_others(tmp_path: Path,
     # The same as of all, where those that are drawn here are drawn there, too.
     every, _ = drawn_from(path, off_game="random_move:1", **options)
     assert {p.moves for p in others} <= {p.moves for p in every}
-
-
-def test_recorded_values_are_refused_in_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "games.pgn"
-    path.write_text('[Result "1-0"]\n\n1. e4 { [%eval 0.3] } e5 { [%eval 0.2] } 2. Nf3 { [%eval 0.2] } 1-0\n')
-    done = here("mine", path, "--off-game", "0.5", "--deep", "recorded", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("vr: --off-game: positions that were not played")
-    assert "Traceback" not in done.stderr

@@ -111,16 +111,6 @@ def test_a_game_from_a_fen_with_black_to_move(tmp_path: Path) -> None:
         check_against_python_chess(position, text)
 
 
-def test_recorded_evaluations_belong_to_the_position_reached_and_to_the_side_to_move(tmp_path: Path) -> None:
-    text = HEADER + (
-        "1. e4 { [%eval 0.17] [%clk 0:00:30] } 1... e5 { [%eval #-3] } 2. Nf3 { [%eval #4,20] } (2. d4 { [%eval 9.0] })"
-        " 2... Nc6 { [%eval -2.5,18] } 3. Bb5 {[%eval 1.0]} {a word} a6 { no } 4. Ba4 1-0\n"
-    )
-    sampled, _ = of_text(tmp_path, text)
-    evals = [(p.origin.eval_cp, p.origin.eval_mate) for p in sampled]
-    assert evals == [(None, None), (-17, None), (None, -3), (None, -4), (-250, None), (-100, None), (None, None)]
-
-
 @pytest.mark.parametrize("evaluation", ["#3", "#-2,30", "0.30", "-1.25,22"])
 @pytest.mark.parametrize(
     "comments",
@@ -162,29 +152,6 @@ def test_the_half_move_clock_goes_on_after_255(tmp_path: Path) -> None:
         check_against_python_chess(position, texts[(position.origin.game or 0) - 1])
         clocks.add(int(position.fen.split()[4]))
     assert {254, 255, 256, 257, 258, 300, 301, 302, 321, 322, 323, 324, 900, 901, 902, 903} <= clocks
-
-
-def test_evaluations_of_a_real_archive_are_those_python_chess_reads(shared_data: Path) -> None:
-    path = shared_data / "pgn" / "lichess-blitz.pgn"
-    sampled, _ = positions([path], SampleOptions(per_game=2))
-    data = path.read_bytes()
-    checked = 0
-    for position in sampled:
-        if position.origin.eval_cp is None and position.origin.eval_mate is None:
-            continue
-        game = chess.pgn.read_game(io.StringIO(data[position.origin.offset :][:60_000].decode()))
-        assert game is not None
-        node: chess.pgn.GameNode = game
-        for _ in position.moves:
-            following = node.next()
-            assert following is not None
-            node = following
-        score = node.eval()
-        assert score is not None
-        pov = score.relative
-        assert (pov.score(), pov.mate()) == (position.origin.eval_cp, position.origin.eval_mate)
-        checked += 1
-    assert checked > 50
 
 
 @pytest.mark.parametrize(

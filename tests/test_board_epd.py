@@ -151,15 +151,3 @@ def test_lines_that_are_none_are_one_error_with_file_and_line(line: str, reason:
 def test_empty_lines_and_comments_count_as_lines() -> None:
     text = f"\ufeff# a comment\r\n{K}\r\n\r\n  \t\n#{K}\n\ufeff{K} 0 1;\n"
     assert list(numbered_lines(text.split("\n"))) == [(2, K), (6, f"{K} 0 1;")]
-
-
-@pytest.mark.parametrize("name", ["STS1-STS15_LAN_v6.epd", "bratko-kopec.epd", "matetrack.epd", "perft.epd"])
-def test_suites_are_read_as_they_are_written(shared_data: Path, name: str) -> None:
-    lines = (shared_data / "epd" / name).read_text("latin-1").split("\n")
-    read = 0
-    for _, text in numbered_lines(lines[:700]):
-        board = chess.Board(" ".join(text.replace(";", " ;").split()[:4]) + " 0 1")
-        if board.is_valid():
-            assert chess.Board(read_epd(text).fen).epd() == board.epd()
-            read += 1
-    assert read > 20

@@ -64,14 +64,6 @@ def test_perft_of_the_suites_as_deep_as_a_night_affords(shared_data: Path) -> No
     assert_right(counts)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_a_wrong_count_is_found(threads: int) -> None:
-    entries = [Entry("x", chess.STARTING_FEN, depth, leaves) for depth, leaves in ((1, 20), (2, 401), (3, 8902))]
-    counts = list(perft_parity.count(entries, threads))
-    assert [c.entry.depth for c in counts if c.wrong] == [2]
-    assert [line.split()[-1] for line in perft_parity.table(counts)[1:]] == ["0", "1", "0"]
-
-
 def test_perft_of_no_moves_is_one_and_of_a_mate_nothing() -> None:
     mated = rules.parse_fens(["7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"])
     assert [rules.perft(mated, depth) for depth in range(4)] == [1, 0, 0, 0]

@@ -80,46 +80,6 @@ def test_keys_are_polyglots_with_only_legal_en_passant() -> None:
     assert rules.keys(rules.parse_fens([b.fen(en_passant="fen") for b in boards])).tolist() == expected
 
 
-def test_keys_are_equal_exactly_where_the_positions_are() -> None:
-    """The same placement, side, rights and legal en passant, whatever the clocks and the way there."""
-    boards, _ = walked()
-    keys = rules.keys(rules.parse_fens([b.fen(en_passant="fen") for b in boards]))
-    names = [" ".join(b.fen().split()[:4]) for b in boards]
-    pairs = set(zip(names, keys.tolist(), strict=True))
-    assert len(pairs) == len(set(names)) == len({key for _, key in pairs}) < len(names)
-
-
-def test_every_legal_move_leads_where_python_chess_goes() -> None:
-    boards, _ = walked()
-    starts, moves, fens = [], [], []
-    for board in boards[::7]:
-        for move in board.legal_moves:
-            starts.append(board.fen(en_passant="fen"))
-            moves.append(move.uci())
-            board.push(move)
-            fens.append(board.fen())
-            board.pop()
-    after = rules.replay(rules.parse_fens(starts), encode_moves(moves), np.arange(len(moves) + 1, dtype=np.int64))
-    assert rules.fens(after) == fens
-    # The key kept up to date by moves is the key computed from the FEN.
-    assert (rules.keys(after) == rules.keys(rules.parse_fens(fens))).all()
-    assert any("q" in move[4:] for move in moves)
-    assert {"e1g1", "e1c1", "e8g8", "e8c8"} <= set(moves)
-
-
-def test_replay_plays_whole_games() -> None:
-    starts, played, fens = [], [], []
-    for seed, fen in enumerate(STARTS):
-        board, chance = chess.Board(fen), random.Random(seed)
-        while len(board.move_stack) < 150 and any(board.legal_moves):
-            board.push(chance.choice(list(board.legal_moves)))
-        starts.append(fen)
-        played.append(encode_moves([m.uci() for m in board.move_stack]))
-        fens.append(board.fen())
-    offsets = np.cumsum([0, *map(len, played)], dtype=np.int64)
-    assert rules.fens(rules.replay(rules.parse_fens(starts), np.concatenate(played), offsets)) == fens
-
-
 @given(st.integers(0, 10**6), st.integers(0, 4 * 64 * 64 - 1))
 @settings(max_examples=150, deadline=None)
 def test_replay_accepts_a_move_exactly_when_it_is_legal(pick: int, move: int) -> None:
@@ -139,34 +99,6 @@ def test_replay_names_the_illegal_move() -> None:
     moves = encode_moves(["e2e4", "e2e4", "e4e5"])
     with pytest.raises(ValueError, match=r"row 1, move 1 \(e4e5\): not legal"):
         rules.replay(start, moves, np.array([0, 1, 3]))
-
-
-def test_from_reader_builds_the_same_boards() -> None:
-    boards, _ = walked()
-    boards = boards[::3]
-    codes = np.zeros((len(boards), 64), np.uint8)
-    for row, board in zip(codes, boards, strict=True):
-        for square, piece in board.piece_map().items():
-            row[square] = piece.piece_type + (0 if piece.color else 6)
-    castling = [
-        [
-            b.has_kingside_castling_rights(c) if k else b.has_queenside_castling_rights(c)
-            for c in (True, False)
-            for k in (1, 0)
-        ]
-        for b in boards
-    ]
-    files = [-1 if b.ep_square is None else chess.square_file(b.ep_square) for b in boards]
-    rows = rules.from_reader(
-        codes,
-        np.array(castling),
-        np.array(files, np.int8),
-        np.array([b.halfmove_clock for b in boards], np.uint8),
-        np.array([b.turn for b in boards]),
-        np.array([b.fullmove_number for b in boards], np.int32),
-    )
-    assert rules.fens(rows) == [b.fen() for b in boards]
-    assert (rules.keys(rows) == rules.keys(rules.parse_fens([b.fen() for b in boards]))).all()
 
 
 def test_from_reader_reads_what_the_pgn_reader_gives(shared_data: Path) -> None:
@@ -337,26 +269,3 @@ def placed(chance: random.Random, counts: tuple[int, ...], other: str) -> chess.
             board.set_piece_at(chance.choice(free), chess.Piece.from_symbol(symbol))
         if board.is_valid():
             return board
-
-
-def test_a_wrong_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    game = Game(chess.STARTING_FEN, ("e2e4", "e7e5"))
-    assert rules_parity.compare([game]).errors == []
-    right = rules.in_check
-    monkeypatch.setattr(rules, "in_check", lambda rows: ~right(rows))
-    errors = rules_parity.compare([game]).errors
-    assert errors[-1] == f"check: {chess.STARTING_FEN} moves e2e4 e7e5: ours True, python-chess False"
-
-
-@pytest.mark.parametrize(
-    ("pairs", "error"),
-    [
-        ([(1, 10), (1, 11)], ["1 keys that belong to several positions"]),
-        ([(1, 10), (2, 10)], ["1 positions that have several keys"]),
-        ([(1, 10), (1, 10), (2, 11)], []),
-    ],
-)
-def test_keys_must_correspond_to_positions_both_ways(pairs: list[tuple[int, int]], error: list[str]) -> None:
-    tally = rules_parity.Tally(pairs=[np.array(pairs, np.uint64)])
-    assert rules_parity.check_keys(tally)[0] == len(pairs)
-    assert tally.errors == error

@@ -53,13 +53,6 @@ def test_parents_weigh_a_half_and_a_quarter_as_katagos_do() -> None:
     assert [parent_weight(0.8, before) for before in (1, 2)] == [0.4, 0.2]
 
 
-def test_positions_are_the_same_but_for_clocks_and_idle_ep_squares() -> None:
-    ep, idle = "rnbqkbnr/ppp1pppp/8/8/3pP3/5N2/PPPP1PPP/RNBQKB1R b KQkq {} {} 3", "k7/8/8/8/4P3/8/8/K7 b - {} 0 9"
-    one, other, without = keys(parse_fens([ep.format("e3", 0), ep.format("e3", 7), ep.format("-", 0)]))
-    assert one == other != without
-    assert len(set(keys(parse_fens([idle.format("e3"), idle.format("-")])).tolist())) == 1
-
-
 @CASES
 @given(st.integers(0, 10_000), st.integers(0, 120))
 def test_the_material_family_is_of_both_sides_whatever_the_colours(seed: int, plies: int) -> None:

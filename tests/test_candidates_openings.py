@@ -62,19 +62,6 @@ def test_games_have_the_name_of_their_last_named_board(by_epd: dict[str, Opening
     assert len({opening.name for opening in expected}) > 30
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("d2d4 d7d5 c2c4 e7e6 b1c3 g8f6", "c2c4 e7e6 b1c3 g8f6 d2d4 d7d5"),
-        ("e2e4 c7c5 g1f3 d7d6 d2d4 c5d4 f3d4 g8f6 b1c3 a7a6", "e2e4 c7c5 b1c3 a7a6 g1f3 d7d6 d2d4 c5d4 f3d4 g8f6"),
-    ],
-)
-def test_transpositions_have_one_name(one: str, other: str) -> None:
-    first = opening_of(None, STARTPOS_FEN, one.split())
-    assert first.name
-    assert opening_of(None, STARTPOS_FEN, other.split()) == first
-
-
 def test_a_game_that_starts_in_a_named_position() -> None:
     board = chess.Board()
     for move in ["e2e4", "c7c6", "d2d4", "d7d5", "e4e5"]:

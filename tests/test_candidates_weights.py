@@ -28,15 +28,6 @@ def test_weights_are_a_logistic_of_the_size(disagreements: list[float], threshol
     assert weights_of([threshold], threshold, softness) == pytest.approx(0.5)
 
 
-@CASES
-@given(st.lists(st.floats(-2, 2), min_size=2, max_size=50), st.floats(0.01, 2), st.floats(0, 10))
-def test_a_larger_disagreement_never_weighs_less(found: list[float], threshold: float, softness: float) -> None:
-    ordered = sorted(found, key=abs)
-    weights = weights_of(ordered, threshold, softness).tolist()
-    assert weights == sorted(weights)
-    assert all(0 <= w <= 1 for w in weights)
-
-
 def test_without_softness_the_edge_is_hard_and_nan_weighs_nothing() -> None:
     assert weights_of([0.54, -0.55, 1.9, math.nan], 0.55, 0).tolist() == [0, 1, 1, 0]
     assert weights_of([math.nan], 0.55).tolist() == [0]

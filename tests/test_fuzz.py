@@ -26,8 +26,8 @@ from tests.fuzz.targets import TARGETS
 INPUTS = int(os.environ.get("VALUEREPAIR_FUZZ_INPUTS", "1000"))
 SLOWEST_S = 20.0  # of one input, on a machine that is busy with other things
 CORPUS = Path(__file__).parent / "fuzz" / "corpus"
-# Examples in the default suite: readers that need a search, a store or all commands are slower.
-EXAMPLES = {"server": 12, "store": 8, "pgn": 20, "chunk": 20, "packed": 20}
+# Examples in the default suite: a reader that needs a search is slower, and most archives are games.
+EXAMPLES = {"server": 12, "pgn": 100, "chunk": 20, "packed": 20}
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -42,10 +42,3 @@ def test_batches_keep_their_rows(moves: list[tuple[str, ...]], data: st.DataObje
     assert list(PositionBatch.concat(halves)) == positions
     order = data.draw(st.permutations(range(len(positions))))
     assert list(batch.take(np.array(order, np.int64))) == [positions[i] for i in order]
-
-
-def test_uci_position_command() -> None:
-    assert Position("x", moves=("e2e4",)).uci == "position startpos moves e2e4"
-    assert Position("x", start_fen="8/8/8/8/4k3/8/4P3/4K3 w - - 0 1").uci == (
-        "position fen 8/8/8/8/4k3/8/4P3/4K3 w - - 0 1"
-    )

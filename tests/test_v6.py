@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import chess
-import numpy as np
-
 from valuerepair.chess import v6
-from valuerepair.chess.positions import decode_move
-from valuerepair.nets.policy import PLAIN_INDEX, PROMOTION_INDEX
 
 
 def test_offsets_are_those_of_the_packed_struct() -> None:
@@ -30,34 +25,3 @@ def test_offsets_are_those_of_the_packed_struct() -> None:
     assert v6.FACTS.itemsize == 8356 - 8272
     assert v6.FACTS.fields is not None
     assert all(v6.FACTS.fields[name][1] == offsets[name] - 8272 for name in v6.FACTS.names or ())
-
-
-def test_policy_moves_in_the_order_of_lc0() -> None:
-    moves = [decode_move(int(m)) for m in v6.POLICY_MOVES]
-    assert len(set(moves)) == 1858
-    samples = {
-        "e2e4": 322,
-        "d2d4": 293,
-        "g1f3": 159,
-        "e1h1": 103,
-        "e1a1": 97,
-        "e7e8": 1515,
-        "e7e8q": 1828,
-        "e7e8b": 1830,
-    }
-    assert {name: moves.index(name) for name in samples} == samples
-
-
-def test_policy_moves_are_the_inverse_of_the_nets_table() -> None:
-    for index, move in enumerate(v6.POLICY_MOVES.tolist()):
-        origin, goal, promotion = move & 63, move >> 6 & 63, move >> 12
-        table = PROMOTION_INDEX[origin & 7, goal & 7, promotion] if promotion else PLAIN_INDEX[origin, goal]
-        assert table == index
-
-
-def test_planes_are_read_file_by_file() -> None:
-    """The first record's own pawns at the start of a game: byte 1 (rank 2) full, bits from file a."""
-    record = np.zeros(1, v6.RECORD)
-    record["planes"][0, 0] = 0xFF00
-    bits = np.unpackbits(record["planes"].view(np.uint8).reshape(1, 104, 8), axis=2)
-    assert [chess.square_name(s) for s in np.flatnonzero(bits[0, 0].ravel()).tolist()] == [f"{f}2" for f in "abcdefgh"]
