@@ -111,14 +111,10 @@ TOGETHER = (
     ("tests/test_cluster.py", "tests/test_cluster_faults.py"),
     (
         "tests/test_deep_forest_pool.py",
-        "tests/test_engines_orphans.py",
         "tests/test_engines_pool.py",
         "tests/test_match_cli.py",
-        "tests/test_mcts_reuse.py",
         "tests/test_mcts_uci.py",
-        "tests/test_mcts_uci_client.py",
         "tests/test_mining_kill.py",
-        "tests/test_mining_time_left.py",
         "tests/test_play_uci_player.py",
     ),
 )

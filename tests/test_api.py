@@ -305,19 +305,6 @@ def test_a_table_has_the_worst_positions_of_a_part(tmp_path: Path) -> None:
     assert vr.export(db, tmp_path / "held.csv", worst, candidates_only=True, part="held-out") == of_part
 
 
-def test_a_book_has_nothing_that_is_held_out(tmp_path: Path) -> None:
-    db, book = Path(shutil.copy(SAMPLE, tmp_path / "a.db")), tmp_path / "book"
-    vr.split(db, games=0.4, families=0)
-    with vr.open_store(db) as store:
-        candidates = store.candidates(Question(threshold=0.35))
-    manifest = vr.write_books(db, book, Question(threshold=0.35)).manifest
-    held = (candidates["part"] != "train").sum()
-    assert 10 < held < len(candidates) - manifest.files["book.pgn"].positions + 1
-    fens = {" ".join(line.split()[:4]) for line in (book / "book.epd").read_text().splitlines()}
-    parts = candidates.set_index(candidates["fen"].str.rsplit(" ", n=2).str[0])["part"]
-    assert {parts.get(fen, "train") for fen in fens} == {"train"}
-
-
 @pytest.mark.slow
 def test_a_figure_is_drawn_and_written(store: vr.MinedStore, tmp_path: Path) -> None:
     question = vr.Question(threshold=THRESHOLD)

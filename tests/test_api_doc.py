@@ -39,10 +39,3 @@ def run_examples(path: Path) -> doctest.TestResults:
 def test_the_examples_say_what_happens(workplace: Path) -> None:
     found = run_examples(ROOT / "docs" / "python.md")
     assert found.failed == 0, f"{found.failed} of {found.attempted} examples (shown above)"
-
-
-def test_a_wrong_example_would_be_seen(workplace: Path) -> None:
-    wrong = workplace / "wrong.md"
-    example = '>>> import valuerepair as vr\n>>> len(vr.open_store("data/sample.db").frame())\n7\n'
-    wrong.write_text(f"Text.\n\n```pycon\n{example}```\n")
-    assert run_examples(wrong).failed == 1

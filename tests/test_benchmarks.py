@@ -89,12 +89,6 @@ def test_the_page_has_a_row_of_every_benchmark_and_calls_none_that_is_not_there(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("prft", 2, "Error: Invalid value for '[NAMES]...': 'prft' is not one of 'archive-sample'"),
-        (
-            "legal-moves --archive missing.pgn",
-            2,
-            "Error: Invalid value for '--archive': File 'missing.pgn' does not exist.",
-        ),
         ("search-trees --archive SHORT", 1, "search-trees: SHORT: no positions in it"),
         ("net-session --net missing.onnx", 1, "net-session: missing.onnx: "),
     ],

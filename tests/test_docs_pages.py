@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 
 import click
-import pytest
 
 from tests.cli_tree import parse
 
@@ -119,27 +118,6 @@ def test_commands_in_sentences_exist_with_their_options() -> None:
     assert len(calls) > 50
     wrong = misused(calls, click.MissingParameter, click.exceptions.NoArgsIsHelpError)
     assert not wrong, "\n".join(wrong)
-
-
-def test_a_wrong_command_is_found_out() -> None:
-    for call, error in (
-        (["mine", "x.pgn", "--oracel", "y"], click.NoSuchOption),
-        (["books", "--limit", "few"], click.BadParameter),
-    ):
-        with pytest.raises(error):
-            parse(call)
-    with pytest.raises(AssertionError, match="no command"):
-        parse(["mien"])
-
-
-def test_parsing_leaves_a_command_its_help_option() -> None:
-    """Else `-h` is unknown to all tests that come after these in one process."""
-    child = click.Command("child")
-    group = click.Group("group", {"child": child}, context_settings={"help_option_names": ["-h"]})
-    parse(["child"], group)
-    option = child.get_help_option(click.Context(child))
-    assert option is not None
-    assert option.opts == ["-h"]
 
 
 # -- Python -----------------------------------------------------------------------------------------------------------
@@ -254,14 +232,3 @@ def test_modules_and_names_of_the_architecture_exist() -> None:
         if file is None or not re.search(rf"^(def |class )?{member}\b", file.read_text("utf-8"), re.M):
             missing.append(f"{path}:{member}")
     assert not missing
-
-
-def test_a_page_that_does_not_exist_is_found_out() -> None:
-    text = "As in docs/{}. See {}.md and docs/methods.md, {}\n# of docs/methods.md,\n# {}"
-    text = text.format("design", "notes", '"Labels"', '"No such part".')
-    assert [(page.exists(), section) for page, section, _ in cited(text)] == [
-        (False, None),
-        (False, None),
-        (True, "Labels"),
-        (True, "No such part"),
-    ]

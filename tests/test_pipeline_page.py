@@ -60,28 +60,14 @@ def test_a_better_judge_is_one_of_every_kind_on_games_and_on_families() -> None:
 
 @pytest.mark.parametrize("part", ["games", "families"])
 @pytest.mark.parametrize("kind", ["game", *BESIDE])
-@pytest.mark.parametrize(
-    ("change", "figures"),
-    [
-        (UNCLEAR, "-0.0007, 95 %: -0.0057 to +0.0046"),
-        (WORSE, "+0.0068, 95 %: +0.0020 to +0.0122"),
-        (TOO_FEW, "-0.0100, too few games for an interval"),
-    ],
-)
-def test_one_kind_that_is_not_shown_is_enough_and_is_named(part: str, kind: str, change: Figures, figures: str) -> None:
+@pytest.mark.parametrize("change", [UNCLEAR, WORSE, TOO_FEW])
+def test_one_kind_that_is_not_shown_is_enough_and_is_named(part: str, kind: str, change: Figures) -> None:
     one = {**ALL, kind: change}
     verdict = outcome(*(judged(name, one if name == part else ALL) for name in ("games", "families"))).better_judge
     assert not verdict.shown
-    assert verdict.line.startswith("better judge: not shown; ")
+    assert f"{change['difference']:+.4f}" in verdict.why
     assert verdict.why.count("95 %") + verdict.why.count("too few games") == 1
-    assert verdict.why.startswith("the squared error is not clearly smaller: on ")
-    assert figures in verdict.why
-    words = {
-        "game": "in games",
-        "random_move": "random legal move",
-        "policy_move": "policy's",
-        "search_node": "in searches",
-    }
+    words = {"game": "in games", "random_move": "random legal", "policy_move": "policy's", "search_node": "in searches"}
     assert words[kind] in verdict.why
     assert ("families" in verdict.why) == (part == "families")
 
@@ -111,21 +97,14 @@ def test_the_deeper_judge_can_only_take_it_back() -> None:
 def test_a_better_player_wins_with_the_whole_interval(low: float | None, high: float | None, shown: bool) -> None:
     verdict = outcome(judged("games", ALL), elo=match(low, 26, high)).better_player
     assert verdict.shown is shown
-    assert verdict.line.startswith(
-        f"better player: {'shown' if shown else 'not shown'}; at equal breadth Elo +26 (95 %: "
-    )
 
 
 def test_how_broadly_both_searched_stands_beside_the_result() -> None:
     elo = match(60, 91, 124)
-    assert outcome(judged("games", ALL), elo=elo).better_player.line == (
-        "better player: shown; at equal breadth Elo +91 (95 %: +60 to +124), 390 games, +200 -100 =90; "
-        "effective root moves 3.43, the opponent's 3.47"
-    )
-    elo["advised"] = {"player": "repaired", "q_scale": 0.81}
     line = outcome(judged("games", ALL), elo=elo).better_player.line
-    assert line.startswith("better player: shown; not quite at equal breadth Elo +91 ")
-    assert line.endswith("; its searches suggest q_scale=0.81 for repaired")
+    assert all(figure in line for figure in ("Elo +91 ", "+60 to +124", "390 games", "3.43", "3.47"))
+    elo["advised"] = {"player": "repaired", "q_scale": 0.81}
+    assert "q_scale=0.81" in outcome(judged("games", ALL), elo=elo).better_player.line
 
 
 def test_what_is_owed_to_candidates_is_shown_against_the_control() -> None:
@@ -152,4 +131,3 @@ def test_both_thresholds_and_every_kind_stand_in_the_last_lines() -> None:
         assert sum(line.startswith(words) for line in lines) == 2
     (line,) = {line for line in lines if line.startswith("in searches")}
     assert "0.0662   0.0573   -0.0089, 95 %: -0.0113 to -0.0066  -0.10 points (-0.41 to +0.36)" in line
-    assert "time: 59:00" in lines
