@@ -270,7 +270,7 @@ def test_one_opening_with_most_of_the_games_counts_as_one() -> None:
     found = ByOpening((600, *[2] * 100), (450.0, *[0.5] * 100))
     assert elo_interval(found).value == elo_of(0.625)
     assert verdict(found, 0.9) == "not shown"
-    assert few_words(found).endswith(" 1.8")
+    assert str(few_words(found)).endswith(" 1.8")
 
 
 def test_a_match_whose_openings_come_again_is_counted_by_openings() -> None:
