@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.nets.onnx_model import model
+from valuerepair.nets.protobuf import model
 
 if TYPE_CHECKING:
     from valuerepair.training.graph import HeadOutputs

@@ -14,7 +14,7 @@ ROOT = Path(valuerepair.__file__).parent
 FLOORS = (
     {"errors", "stop", "arrays", "version"},
     {"text"},
-    {"files", "progress", "cores", "rates"},
+    {"files", "progress", "rates"},
     {"chess"},
     {"question"},
     {"archives", "nets"},

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests import lc0_oracle
 from valuerepair.chess.positions import Position, PositionBatch, decode_move
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets import devices, onnx_model
+from valuerepair.nets import devices, protobuf
 from valuerepair.nets.net import Net, interpret, open_net
 from valuerepair.nets.planes import encode
 from valuerepair.nets.session import RawOutputs, Session
@@ -128,11 +128,11 @@ def test_lc0s_exports(maia: Net, maia_file: str, lc0: str, tmp_path: Path, varie
     ("content", "said"),
     [
         (
-            onnx_model.model({"x": ("n", 3, 224, 224)}, {"y": ("n", 3, 224, 224)}, [("Relu", ["x"], ["y"])], {}),
+            protobuf.model({"x": ("n", 3, 224, 224)}, {"y": ("n", 3, 224, 224)}, [("Relu", ["x"], ["y"])], {}),
             "is not an lc0 net",
         ),
         (
-            onnx_model.model(
+            protobuf.model(
                 {"/input/planes": ("n", 112, 8, 8)}, {"y": ("n", 112, 8, 8)}, [("Relu", ["/input/planes"], ["y"])], {}
             ),
             "is not an lc0 net",

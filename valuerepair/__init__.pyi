@@ -11,7 +11,6 @@ from .api.playing import experiment_match as experiment_match
 from .api.playing import experiment_selfplay as experiment_selfplay
 from .api.playing import match as match
 from .api.playing import selfplay as selfplay
-from .api.repairing import repair as repair
 from .api.stores import Candidate as Candidate
 from .api.stores import MinedStore as MinedStore
 from .api.stores import merge_stores as merge_stores
@@ -19,6 +18,7 @@ from .api.stores import open_store as open_store
 from .api.stores import show as show
 from .api.stores import stats as stats
 from .api.training import mix as mix
+from .api.training import repair as repair
 from .api.training import train as train
 from .api.training import write_chunks as write_chunks
 from .api.writing import export as export

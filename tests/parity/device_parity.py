@@ -15,9 +15,8 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.cores import usable_cores
 from valuerepair.nets.conversion import to_onnx
-from valuerepair.nets.devices import CPU, DEVICES, Device
+from valuerepair.nets.devices import CPU, DEVICES, Device, usable_cores
 from valuerepair.nets.net import Net, NetIdentity, NetValues, Priors, open_net
 from valuerepair.nets.registry import locate
 from valuerepair.nets.session import Session

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from valuerepair import stop
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import cache_folder, written_whole
-from valuerepair.nets import canary
-from valuerepair.nets import onnx_model as om
+from valuerepair.nets import canary, protobuf
 from valuerepair.nets.planes import INPUT_FORMATS, PLANES_SHAPE, encode
 from valuerepair.nets.session import PLANES_NAME, Session
 from valuerepair.nets.weights import NetFile, read_net_file
@@ -124,10 +123,10 @@ def _repair_activation(net: NetFile, onnx: Path) -> None:
 
 def with_float32_planes(content: bytes) -> bytes:
     """The ONNX file of a net in float16 with its input in float32, so that the device casts it: a CPU casts slowly."""
-    model, half = om.read_model(content), "/input/half"
-    graph, cast = model.graph, om.node("Cast", [PLANES_NAME], [half], to=om.ELEMENTS["float16"])
-    om.replace(graph.node, [cast, *(om.renamed(node, PLANES_NAME, half) for node in graph.node)])
-    om.replace(graph.input, [om.value(PLANES_NAME, ("batch", *PLANES_SHAPE))])
+    model, half = protobuf.read_model(content), "/input/half"
+    graph, cast = model.graph, protobuf.node("Cast", [PLANES_NAME], [half], to=protobuf.ELEMENTS["float16"])
+    protobuf.replace(graph.node, [cast, *(protobuf.renamed(node, PLANES_NAME, half) for node in graph.node)])
+    protobuf.replace(graph.input, [protobuf.value(PLANES_NAME, ("batch", *PLANES_SHAPE))])
     changed: bytes = model.SerializeToString()
     return changed
 
@@ -137,7 +136,7 @@ def with_one_activation(content: bytes) -> bytes:
 
     Returns the same object if there is nothing to change.
     """
-    model, wrong, right = om.read_model(content), "/attn_body/", "/encoder0/"
+    model, wrong, right = protobuf.read_model(content), "/attn_body/", "/encoder0/"
     nodes = {node.name: node for node in model.graph.node}
     if not {f"{wrong}ffn/dense2/w", f"{right}ffn/dense2/w"} <= nodes.keys():
         return content
@@ -146,7 +145,9 @@ def with_one_activation(content: bytes) -> bytes:
         weights = (f"{layer}ffn/dense1/w", f"{layer}ffn/dense1/b")
         return {n: node for n, node in nodes.items() if n.startswith(f"{layer}ffn/dense1/") and n not in weights}
 
-    copied = {name.replace(right, wrong): om.renamed(node, right, wrong) for name, node in activation(right).items()}
+    copied = {
+        name.replace(right, wrong): protobuf.renamed(node, right, wrong) for name, node in activation(right).items()
+    }
     if copied.keys() == activation(wrong).keys():
         return content
     repaired = []
@@ -154,11 +155,11 @@ def with_one_activation(content: bytes) -> bytes:
         name = node.name
         if name == f"{wrong}ffn/dense2/w":
             input_name = nodes[f"{right}ffn/dense2/w"].input[0].replace(right, wrong)
-            product = om.node("MatMul", [input_name, node.input[1]], [name], name=name)
+            product = protobuf.node("MatMul", [input_name, node.input[1]], [name], name=name)
             repaired += [*copied.values(), product]
         elif name not in activation(wrong):
             repaired.append(node)
-    om.replace(model.graph.node, repaired)
+    protobuf.replace(model.graph.node, repaired)
     changed: bytes = model.SerializeToString()
     return changed
 

@@ -12,9 +12,11 @@ import contextlib
 import functools
 import io
 import logging
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from valuerepair.errors import UsageError, ValueRepairError
@@ -103,7 +105,7 @@ def why_not(provider: str) -> str | None:
     import numpy as np
     import onnxruntime
 
-    from valuerepair.nets import onnx_model
+    from valuerepair.nets import protobuf
 
     if provider not in onnxruntime.get_available_providers():
         return f"the installed onnxruntime {onnxruntime.__version__} is built without it"
@@ -115,7 +117,7 @@ def why_not(provider: str) -> str | None:
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     image, kernel = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3), np.ones((1, 1, 3, 3), np.float32)
     node = ("Conv", ["image", "ones"], ["sum"])
-    model = onnx_model.model({"image": (1, 1, 3, 3)}, {"sum": (1, 1, 1, 1)}, [node], {"ones": kernel})
+    model = protobuf.model({"image": (1, 1, 3, 3)}, {"sum": (1, 1, 1, 1)}, [node], {"ones": kernel})
     try:
         session = new_session(model, options, [provider])
         if session.get_providers()[0] != provider:
@@ -184,3 +186,14 @@ def first_line(error: BaseException) -> str:
     """The first line of an exception's text, for a one-line message."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(" .") if lines else type(error).__name__
+
+
+def usable_cores() -> int:
+    """Cores this process may use: its affinity, cut by a container's CPU quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        cores = min(cores, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):
+        pass  # no control group, or the quota is "max"
+    return cores

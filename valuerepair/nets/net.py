@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from valuerepair.arrays import Moves
 from valuerepair.chess.positions import PositionBatch, cuts_of
-from valuerepair.cores import usable_cores
 from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.nets import canary
 from valuerepair.nets.conversion import to_onnx
-from valuerepair.nets.devices import CPU, ON_CPU, Device, choose_device
+from valuerepair.nets.devices import CPU, ON_CPU, Device, choose_device, usable_cores
 from valuerepair.nets.planes import INPUT_FORMATS, PLANES_SHAPE, encode
 from valuerepair.nets.policy import best_moves, legal_priors, no_moves
 from valuerepair.nets.registry import locate, path_to_record

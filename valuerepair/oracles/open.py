@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from valuerepair.cores import usable_cores
 from valuerepair.engines.kinds import chosen_spec
 from valuerepair.engines.spec import EngineSpec
 from valuerepair.errors import UsageError, check_least
+from valuerepair.nets.devices import usable_cores
 from valuerepair.nets.net import Net
 from valuerepair.oracles.oracle import Judge
 from valuerepair.oracles.uci_oracle import UciJudge

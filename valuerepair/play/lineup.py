@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from valuerepair.cores import usable_cores
 from valuerepair.engines.kinds import KINDS, OWN_SEARCH, UCI
 from valuerepair.engines.pool import search_seconds
 from valuerepair.engines.spec import EngineSpec, is_path
 from valuerepair.errors import UsageError, check_least, settings_of
 from valuerepair.mcts.params import SearchParams
+from valuerepair.nets.devices import usable_cores
 from valuerepair.nets.net import Net
 from valuerepair.nets.registry import DEFAULT_NET
 from valuerepair.play.game import Player

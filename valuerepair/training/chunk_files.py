@@ -41,9 +41,9 @@ from valuerepair.arrays import Flags
 from valuerepair.chess import v6
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.chess.v6 import Records
-from valuerepair.cores import usable_cores
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import open_regular
+from valuerepair.nets.devices import usable_cores
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.training.chunk_output import UNFINISHED, TarShard
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.nets import onnx_model as om
+from valuerepair.nets import protobuf
 from valuerepair.nets.conversion import to_onnx
 from valuerepair.nets.planes import CLOCK_PLANE, HECTOPLIES
 from valuerepair.nets.registry import locate
@@ -275,7 +275,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
 
 def read_graph(content: bytes) -> tuple[list[Node], dict[str, NDArray[Any]]]:
     """The nodes of an ONNX file, in their order, and its initialisers. Raises ValueError for another file."""
-    graph = om.read_model(content).graph
+    graph = protobuf.read_model(content).graph
     nodes = [
         Node(node.op_type, tuple(node.input), tuple(node.output), {part.name: _value(part) for part in node.attribute})
         for node in graph.node
@@ -293,7 +293,7 @@ def _value(attribute: Any) -> Any:
 
 def _array(tensor: Any) -> NDArray[Any]:
     """The value of a TensorProto."""
-    dtype = next(np.dtype(word) for word, number in om.ELEMENTS.items() if number == tensor.data_type)
+    dtype = next(np.dtype(word) for word, number in protobuf.ELEMENTS.items() if number == tensor.data_type)
     flat = np.frombuffer(tensor.raw_data, dtype.newbyteorder("<")).astype(dtype)
     return np.asarray(flat.reshape(tensor.dims))
 
