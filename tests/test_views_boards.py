@@ -95,14 +95,3 @@ def test_a_frame_s_own_captions() -> None:
 def test_arrows(deep: str | None, net: str | None, colours: set[str]) -> None:
     root, _ = sheet(rows(FENS[1], deep=deep, net=net))
     assert {line.get("stroke") for line in root.iter(f"{SVG}line")} == colours
-
-
-def test_captions() -> None:
-    root, _ = sheet(rows(FENS[0], FENS[1]))
-    text = [element.text for element in root.iter(f"{SVG}text")]
-    assert text == [
-        "1. net +0.50, deep -0.25",
-        "Black to move, game 1, ply 40",
-        "2. net +0.50, deep -0.25",
-        "White to move, game 2, ply 40",
-    ]
