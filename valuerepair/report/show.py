@@ -45,7 +45,11 @@ LEFT JOIN deep_values v ON v.judge_id = :judge AND v.position_id = p.id
 LEFT JOIN deep_values s ON s.judge_id = :short AND s.position_id = p.id AND s.failed IS NULL
 WHERE p.id = :id
 """
-_GAMES = "SELECT g.white, g.black, g.z FROM plays g JOIN positions p ON p.key = g.key WHERE p.id = ?"
+# Of the games played from a position, for its side to move.
+_GAMES = """
+SELECT count(*) AS games, sum(z > 0) AS wins, sum(z = 0) AS draws, sum(z < 0) AS losses, avg(z) AS z
+FROM plays WHERE key = (SELECT key FROM positions WHERE id = ?) HAVING count(*)
+"""
 _REACHED = {
     "random_move": "off the game by a random legal move (random_move)",
     "policy_move": "off the game by one of the policy's 3rd to 6th moves (policy_move)",
@@ -122,7 +126,7 @@ def describe(store: Store, words: str, question: Question) -> dict[str, Any]:
     facts = {
         **{name: row[name] for name in (*_FACTS, "kind", "parent_id")},
         "origin": {name: row[name] for name in _FACTS_OF_GAME} | {"played": _move(board, row["played"], policy)},
-        "games": _games_from(store, position_id),
+        "games": _first(store, _GAMES, (position_id,)),
         **dict.fromkeys(("net", "deep", "missing", "disagreement", "weight", "alpha", "opening", "verdict")),
         "threshold": question.threshold,
         "candidate": False,
@@ -136,8 +140,7 @@ def _row_of(store: Store, position_id: int, pair: Pair | None) -> dict[str, Any]
     """A position with the values of a net and a judge, None if missing; `moves` and `pv` are lists of UCI moves."""
     net, judge = pair or (0, 0)
     short = judge_of(store, judge).short_id if pair else None
-    cursor = store.connection.execute(_ROW, {"net": net, "judge": judge, "short": short, "id": position_id})
-    row = dict(zip((column[0] for column in cursor.description), cursor.fetchone(), strict=True))
+    row = _first(store, _ROW, {"net": net, "judge": judge, "short": short, "id": position_id}) or {}
     return row | {
         "moves": list(decode_moves(np.frombuffer(row["moves"], "<u2"))),
         "pv": (row["pv"] or "").split(),
@@ -145,6 +148,13 @@ def _row_of(store: Store, position_id: int, pair: Pair | None) -> dict[str, Any]
         "phase": PHASES[row["phase"]],
         "history_known": bool(row["history_known"]),
     }
+
+
+def _first(store: Store, query: str, parameters: Any) -> dict[str, Any] | None:
+    """The first row of a query by the names of its columns; None without any."""
+    cursor = store.connection.execute(query, parameters)
+    row = cursor.fetchone()
+    return row and dict(zip((column[0] for column in cursor.description), row, strict=True))
 
 
 def _judged(
@@ -157,8 +167,11 @@ def _judged(
     if row["net_q"] is not None:
         best = _move(board, policy[0][0] if policy else None, policy)
         judged["net"] = {**attrs["net"], "q": row["net_q"], "wdl": _shares(row, "net"), "best": best}
-    if row["nodes"] is None or row["failed"] is not None:
-        return judged | {"missing": _why_missing(row)}
+    if row["failed"] is not None:
+        return judged | {"missing": f"the search failed: {row['failed']}"}
+    if row["nodes"] is None:
+        short = row["short_nodes"]
+        return judged | {"missing": f"left out by screening, after {short:,} nodes" if short else "not searched"}
     scores = np.array([row[name] for name in ("cp", "mate", "deep_w", "deep_d", "deep_l", "deep_own_q")], np.float64)
     deep_q = finite(float(values.deep_q(scores, alpha.value, question.q_from)))
     judged["weight"] = row["weight"]
@@ -208,15 +221,6 @@ def _shares(row: dict[str, Any], source: str) -> list[float] | None:
     return None if None in shares else [share / (1000 if source == "deep" else 1) for share in shares]
 
 
-def _why_missing(row: dict[str, Any]) -> str:
-    """The reason for a missing deep value."""
-    if row["failed"] is not None:
-        return f"the search failed: {row['failed']}"
-    return (
-        "not searched" if row["short_nodes"] is None else f"left out by screening, after {row['short_nodes']:,} nodes"
-    )
-
-
 def _move(board: chess.Board, uci: str | None, policy: view.Policy) -> dict[str, Any] | None:
     """A move as UCI and SAN, with its prior and rank in a policy; None without a move, or for an illegal one."""
     move = legal_move(board, uci)
@@ -236,23 +240,6 @@ def pv_san(board: chess.Board, pv: list[str]) -> str:
         legal.append(move)
         copy.push(move)
     return board.variation_san(legal) if legal else ""
-
-
-def _games_from(store: Store, position_id: int) -> dict[str, Any] | None:
-    """The games played from the position, and their results for its side to move; None without games."""
-    played = store.connection.execute(_GAMES, (position_id,)).fetchall()
-    if not played:
-        return None
-    z = [z for *_, z in played if z is not None]
-    return {
-        "games": len(played),
-        "undecided": len(played) - len(z),
-        "wins": sum(result > 0 for result in z),
-        "draws": sum(result == 0 for result in z),
-        "losses": sum(result < 0 for result in z),
-        "z": sum(z) / len(z) if z else None,
-        "players": sorted({name for *names, _ in played for name in names}),
-    }
 
 
 # -- as lines ---------------------------------------------------------------------------------------------------------
@@ -362,9 +349,8 @@ def _played_words(facts: Mapping[str, Any], has_policy: bool) -> str:
         _, turn, *_, number = facts["fen"].split()
         words.append(f"{number}{'. ' if turn == 'w' else '... '}{_move_words(played, has_policy)}")
     if games is not None:
-        players = " and ".join(printable(name, _NAME) for name in games["players"][:2])
         decided = f"+{games['wins']} -{games['losses']} ={games['draws']} for the side to move"
-        mean = f", mean Z {games['z']:+.2f}" if games["z"] is not None else ""
-        undecided = f", {games['undecided']:,} undecided" if games["undecided"] else ""
-        words.append(f"{quantity(games['games'], 'game')} from here by {players}: {decided}{mean}{undecided}")
+        words.append(
+            f"{quantity(games['games'], 'game')} from here: {decided if games['z'] is not None else 'undecided'}"
+        )
     return "; ".join(words)
