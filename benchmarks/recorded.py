@@ -33,8 +33,8 @@ from valuerepair.chess import v6
 from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.origins import Origins, QColumns
 from valuerepair.chess.positions import PositionBatch, decode_move
+from valuerepair.mining.judges import open_run
 from valuerepair.mining.mine import MineOptions
-from valuerepair.mining.open import open_run
 from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices

@@ -14,8 +14,8 @@ from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.engines.spec import find_engine
 from valuerepair.errors import ValueRepairError
+from valuerepair.mining.judges import Opened, open_run
 from valuerepair.mining.mine import MineOptions
-from valuerepair.mining.open import Opened, open_run
 from valuerepair.nets.devices import usable_cores
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_judge

@@ -119,6 +119,12 @@ def test_folders_are_walked_in_order_and_others_left_out(tmp_path: Path) -> None
     assert total_bytes(["-"]) is None
 
 
+def test_an_archive_that_is_given_twice_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "a.pgn").touch()
+    given = [str(tmp_path), str(tmp_path / "a.pgn"), str(tmp_path / "." / "a.pgn")]
+    assert [source.path for source in find_sources(given)] == [str(tmp_path / "a.pgn")]
+
+
 def test_linked_folders_are_entered_once_and_their_own_place_comes_first(tmp_path: Path) -> None:
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
     for path in (folder / "real" / "deep" / "a.pgn", elsewhere / "b.pgn"):

@@ -220,7 +220,7 @@ def test_confirmed_keeps_what_the_search_was_right_about(tmp_path: Path) -> None
     assert manifest.left_out == {
         "without a second look": 1,
         "second look: net right": 1,
-        "second look: unresolved": 1,
+        "second look: unclear": 1,
     }
     assert manifest.confirmed is not None
     assert manifest.confirmed["second"]["label"].startswith("stockfish 15.1")

@@ -23,8 +23,8 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.mining.judges import open_run
 from valuerepair.mining.mine import MineOptions
-from valuerepair.mining.open import open_run
 from valuerepair.mining.summary import MineSummary
 from valuerepair.nets.registry import pull_net
 from valuerepair.progress import Progress, remarks_to

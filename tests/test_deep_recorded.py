@@ -1,4 +1,4 @@
-"""Recorded evaluations as judges: identities, settings, and what is said of their point of view."""
+"""Recorded evaluations as judges: identities, settings, values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import chess
 import numpy as np
 import pytest
-from scipy import stats
 
 from tests.mining_doubles import KeyNet
 from valuerepair.archives.options import RecordedOptions, SampleOptions
@@ -17,7 +16,6 @@ from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError
 from valuerepair.mining.mine import MineOptions, import_recorded
-from valuerepair.mining.remarks import correlation
 from valuerepair.oracles.recorded import (
     RecordedNet,
     RecordedSource,
@@ -111,11 +109,7 @@ def test_evaluations_with_and_without_depth_are_never_one_judge_unsaid(tmp_path:
     with Store.open(tmp_path / "a.db", create=True) as store:
         options = MineOptions(sample=SampleOptions(per_game=None, min_ply=0))
         done = import_recorded([str(path)], options, store, RecordedSource.of(both), KeyNet())
-    assert done.remarks == [
-        "recorded evaluations: depth 18 to 20, median 19 (2 do not say); nodes not recorded",
-        "warning: 2 of 4 evaluations do not say how deep they looked and are in one judge with the others; "
-        "recorded:min-depth=1 leaves them out",
-    ]
+    assert done.remarks == ["recorded evaluations: depth 18 to 20, median 19 (2 do not say); nodes not recorded"]
 
 
 def test_the_deep_values_are_what_positions_bring() -> None:
@@ -138,23 +132,3 @@ def test_the_values_of_the_chunks_net_are_what_the_records_say() -> None:
     assert np.isnan(values.q[1])
     assert values.best_move.tolist() == [0, 0]
     assert np.isnan(values.priors).all()
-
-
-# -- the point of view ------------------------------------------------------------------------------------------------
-
-
-def test_agreement_is_pearsons_correlation_where_it_is_sure() -> None:
-    dice = np.random.default_rng(0)
-    x = dice.normal(size=400)
-    some = np.arange(400) < 300
-    for slope in np.linspace(-1, 1, 41):
-        y = slope * x + 4 * dice.normal(size=400)
-        y[:10] = np.nan
-        expected = stats.pearsonr(x[10:300], y[10:300])
-        low, high = expected.confidence_interval(0.95)
-        r = correlation(x, y, some)
-        assert np.isnan(r) if low < 0 < high else r == pytest.approx(expected.statistic)
-    every = np.ones(400, np.bool_)
-    assert correlation(x, -2 * x, every) == pytest.approx(-1)
-    assert np.isnan(correlation(x, np.zeros(400), every))
-    assert np.isnan(correlation(x[:29], x[:29], every[:29]))

@@ -32,7 +32,6 @@ from valuerepair.store.store import Store
 
 GAME_OF = OriginGame("games.pgn", 7, 0, {"White": "A"}, "1-0", 7)
 QUESTION = Question(threshold=0.55, alpha=300.0)
-NO_MOVES = encode_moves([])
 
 
 # -- what is reached --------------------------------------------------------------------------------------------------
@@ -45,14 +44,12 @@ def played(fen: str, moves: Sequence[str]) -> chess.Board:
     return board
 
 
-def around(
-    moves: Sequence[str], line: Sequence[str] = (), policy: Sequence[str] = (), game: Sequence[str] = ()
-) -> Neighbours:
+def around(moves: Sequence[str], line: Sequence[str] = (), policy: Sequence[str] = ()) -> Neighbours:
     board = played(chess.STARTING_FEN, moves)
     batch = PositionBatch.from_positions([Position(board.fen(), moves=tuple(moves), ply=len(moves))])
     batch = replace(batch, origin=Origins([GAME_OF], [None]))
     lines = [encode_moves(line)], [encode_moves(policy)]
-    return neighbours(Sources(np.array([5]), batch, np.array([0.1]), *lines), range(1), [encode_moves(game)])
+    return neighbours(Sources(np.array([5]), batch, np.array([0.1]), *lines), range(1))
 
 
 def random_moves(dice: random.Random, begin: Sequence[str], plies: int) -> list[str]:
@@ -69,14 +66,14 @@ def test_every_neighbour_is_legal_play_from_the_game(seed: int) -> None:
     begun, policy_of = game[:30], played(chess.STARTING_FEN, game[:30])
     line = random_moves(dice, begun, 12)[30:]
     policy = [move.uci() for move in policy_of.legal_moves if move.uci() != line[0]][:3]
-    near = around(begun, line, policy, game)
+    near = around(begun, line, policy)
     assert len(set(near.batch.key.tolist())) == len(near.batch)
     reached = {position.moves for position in near.batch}
     expected = [(*begun, *line[:k]) for k in range(1, 13)] + [(*begun, move) for move in policy]
-    expected += [tuple(game[: 30 + k]) for k in (-16, -12, -10, *range(-8, 0), *range(1, 9), 10, 12, 16)]
+    expected += [tuple(game[: 30 - k]) for k in (1, 2, 4)]
     over = {moves for moves in expected if played(chess.STARTING_FEN, moves).is_game_over(claim_draw=False)}
     assert reached <= set(expected)
-    assert set(expected) - reached <= over | {tuple(game[: 30 + k]) for k in range(1, 13)} | {(*begun, *line[:1])}
+    assert set(expected) - reached <= over
     for position, plies, rank in zip(near.batch, near.plies.tolist(), near.rank.tolist(), strict=True):
         board = played(position.start_fen, position.moves)
         assert (board.fen(), board.ply(), len(position.moves)) == (position.fen, position.ply, 30 + plies)
@@ -123,7 +120,7 @@ def outcome(position: Position) -> DeepOutcome:
 @pytest.fixture(scope="module")
 def mined(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mined")
-    mine_by_key(random_games(folder / "random.pgn", 6), folder / "a.db", oracle=KeyOracle(answer=outcome))
+    mine_by_key(random_games(folder / "random.pgn", 15), folder / "a.db", oracle=KeyOracle(answer=outcome))
     return folder / "a.db"
 
 
@@ -152,17 +149,11 @@ def test_neighbours_are_searched_where_the_net_differs_from_what_is_expected(db:
     assert done.state == "finished"
     with Store.open(db) as store:
         rows = reached(store)
-        assert len(rows) == done.searched == done.done.searched > 100
+        assert len(rows) == done.searched == done.done.searched > 50
         for net_q, deep_q, _, _, disagreement, moves, before in rows:
             assert abs(net_q - (-1) ** (moves - before) * deep_q) >= 0.55
             assert abs(disagreement) >= 0.55
-        # Two steps from what was mined, no further.
-        assert {row[3] for row in rows} == {"game", NEIGHBOUR}
-        query = """
-            SELECT count(*) FROM positions n JOIN positions c ON c.id = n.parent_id
-            JOIN positions r ON r.id = c.parent_id WHERE r.origin = 'neighbour'
-        """
-        assert store.connection.execute(query).fetchone() == (0,)
+        assert {row[3] for row in rows} == {"game"}  # one step from what was mined
         # Positions of games alone are what rates are of.
         assert set(view.frame(store, QUESTION)["kind"]) == {"game"}
         found = view.candidates(store, replace(QUESTION, beside=True))["kind"] == NEIGHBOUR
@@ -181,7 +172,7 @@ def values_of(db: Path) -> set[tuple[object, ...]]:
 
 def test_more_positions_go_on_and_end_as_one_call(db: Path, mined: Path, tmp_path: Path) -> None:
     limited = expanded(db, 20)
-    assert (limited.state, limited.searched) == ("limited", 20)
+    assert (limited.state, limited.done.searched + limited.done.failed) == ("limited", 20)
     expanded(db)
     at_once = Path(shutil.copy(mined, tmp_path / "b.db"))
     expanded(at_once)

@@ -21,7 +21,7 @@ from tests.mining_doubles import mine_by_key, random_games
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
 from valuerepair.measure.labels import labels_of, names
-from valuerepair.mining.verdict import evidence
+from valuerepair.mining.again import evidence
 from valuerepair.store import view
 from valuerepair.store.plays import Play, add_plays
 from valuerepair.store.rows import JudgeIdentity, RunRecord

@@ -1,9 +1,10 @@
-"""kill -9 at random moments in self-play: the same command ends as if nothing had been."""
+"""kill -9 at random moments of what goes on from a store or a book: the same command ends as if nothing had been."""
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 
 from tests.match_doubles import write_book
+from tests.mining_doubles import dump
 from valuerepair.play.pgn import read_written
+from valuerepair.store.store import Store
 
 pytestmark = pytest.mark.faults
 ROOT = Path(__file__).parents[2]
@@ -49,6 +52,58 @@ def killed_often(start: Callable[[int], subprocess.Popen[str]], check: Callable[
 def start(*command: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     pipe: Any = subprocess.PIPE
     return subprocess.Popen([sys.executable, *command], stdout=pipe, stderr=pipe, text=True, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def mined(shared_data: Path, stockfish: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of 200 positions of games and beside them, split, with the net's and Stockfish's values."""
+    folder = tmp_path_factory.mktemp("mined")
+    archive, net = shared_data / "pgn" / "lichess-blitz.pgn", shared_data / "nets" / "maia-1100.pb.gz"
+    what = ("--positions", "200", "--off-game", "random_move:0.3", "--deep", "stockfish:nodes=20000", "--net", net)
+    for words in (("mine", archive, *what, "--threshold", "0.3"), ("split", "--games", "0.3")):
+        process = start("-m", "valuerepair", *map(str, words), "--db", "a.db", cwd=folder)
+        said = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+    return folder / "a.db"
+
+
+@pytest.mark.parametrize(
+    ("words", "within"),
+    [
+        (["confirm", "--deep", "stockfish:nodes=200000"], 8.0),
+        (["expand", "--positions", "100"], 6.0),
+        (["compare", "maia-1100", "NEW"], 4.0),
+        (["compare", "maia-1100", "NEW", "--deep", "stockfish:nodes=100000"], 8.0),
+    ],
+)
+def test_kill_9_in_what_goes_on_from_a_store(
+    mined: Path, shared_data: Path, tmp_path: Path, words: list[str], within: float
+) -> None:
+    new = str(shared_data / "nets" / "maia-1900.pb.gz")
+
+    def going_on(run: int | str) -> subprocess.Popen[str]:
+        db = tmp_path / f"{run}.db"
+        if not db.exists():
+            shutil.copy(mined, db)
+        return start("-m", "valuerepair", *[new if word == "NEW" else word for word in words], "--db", str(db))
+
+    def said(run: int | str) -> dict[str, Any]:
+        with Store.open(tmp_path / f"{run}.db") as store:
+            assert store.connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        return dump(tmp_path / f"{run}.db") | {"runs": []}  # which count what each process did
+
+    whole = going_on("whole")
+    printed = whole.communicate(timeout=300)
+    assert whole.returncode == 0, printed
+    expected = said("whole")
+    assert len(expected["net_values"]) + len(expected["deep_values"]) > sum(
+        len(dump(mined)[table]) for table in ("net_values", "deep_values")
+    )
+
+    def check(run: int) -> None:
+        assert said(run) == expected
+
+    killed_often(going_on, check, within)
 
 
 def test_kill_9_in_self_play(tmp_path: Path, shared_data: Path) -> None:

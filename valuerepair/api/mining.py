@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from valuerepair.archives.options import SampleOptions
     from valuerepair.mining.again import Confirmed
+    from valuerepair.mining.judges import Opened
     from valuerepair.mining.neighbours import Expanded
-    from valuerepair.mining.open import Opened
     from valuerepair.mining.summary import MineSummary
 
 log = logging.getLogger(__name__)
@@ -63,8 +63,8 @@ def mine(
     """
     from valuerepair.archives.open import total_bytes
     from valuerepair.archives.options import SampleOptions
+    from valuerepair.mining.judges import open_run
     from valuerepair.mining.mine import MineOptions
-    from valuerepair.mining.open import open_run
 
     paths = paths_of(archives)
     options = MineOptions(

@@ -52,7 +52,7 @@ class Candidate:
     `moves` (UCI) lead from `start_fen` to `fen`; `ply` counts half-moves since move 1. `net_best`, `deep_best` and
     `played` are the moves that the net's policy, the search and the game chose, None if unknown; `pv` is the search's
     line. `weight` is the number of positions that the row represents (1 without screening). `labels` are the words of
-    `vr books --label`, `verdict` is one of ``search right``, ``net right``, ``unresolved``, or None without a second
+    `vr books --label`, `verdict` is one of ``search right``, ``net right``, ``unclear``, or None without a second
     look.
     """
 
@@ -191,9 +191,9 @@ class MinedStore(Store):
             joined = with_labels(self, frame)
             joined = joined.assign(labels=pd.Series(names(joined), joined.index, object))
         if verdicts:
-            from valuerepair.mining import verdict
+            from valuerepair.mining import again
 
-            joined = joined.join(verdict.evidence(self, frame))
+            joined = joined.join(again.evidence(self, frame))
         if outcomes:
             played = plays.outcomes(self)
             ids, played_ids = frame["position_id"], played.ids.tolist()

@@ -50,7 +50,7 @@ class Source:
 
 
 def find_sources(paths: Sequence[str]) -> list[Source]:
-    """The archives at the given paths; folders are searched recursively, in sorted order.
+    """The archives at the given paths, each once; folders are searched recursively, in sorted order.
 
     Raises UsageError for a missing path or a device, and ValueRepairError for a folder without archives, or one that
     cannot be read.
@@ -79,7 +79,8 @@ def find_sources(paths: Sequence[str]) -> list[Source]:
     for source in sources:
         if (readable := source.path.encode(errors="replace").decode()) != source.path:  # a store could not keep it
             raise UsageError(f"{readable}: is not valid UTF-8; rename the file or folder")
-    return sources
+    first = {os.path.abspath(source.path): source for source in reversed(sources)}
+    return [source for source in sources if first[os.path.abspath(source.path)] is source]
 
 
 def files_in(root: str, is_wanted: Callable[[str], bool]) -> list[str]:

@@ -26,7 +26,7 @@ from valuerepair.chess.reached import boards_after
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.measure.labels import KINDS, NAMES, labels_of, names
 from valuerepair.measure.weights import weights_of
-from valuerepair.mining.verdict import SEARCH_RIGHT, evidence
+from valuerepair.mining.again import SEARCH_RIGHT, evidence
 from valuerepair.question import DEFAULT_THRESHOLD, is_candidate
 from valuerepair.store.parts import FAMILIES, GAMES, TRAIN, seeded_hash, split_of
 from valuerepair.store.store import Store

@@ -52,7 +52,7 @@ def _parse_margin(value: Any) -> float | None:
     metavar="MARGIN|off",
     default="0.5",
     help="Search a twentieth of the nodes first, and in full only where that is at least MARGIN times the threshold "
-    "from the net; off: search all positions in full.",
+    "from the net; off: search all positions in full. Judges below 100,000 nodes and mcts are not screened.",
 )
 @device_option()
 @click.option("--cluster", help="Run on Dask: tcp://HOST:8786, tls://..., a .json file or local:4.  [default: here]")
@@ -94,7 +94,7 @@ def mine(archives: tuple[str, ...], db: str, threshold: float | None, **options:
 )
 @click.option("--limit", type=int, help="Look at no more than this many candidates, the largest disagreements first.")
 def confirm(db: str, question: vr.Question | vr.Worst, deep: str | None, limit: int | None) -> None:
-    """Look again at the candidates, and report who was right: the search, the net, or neither for certain.
+    """Look again at the candidates, and report who was right: the search, the net, or unclear.
 
     Each candidate in games, the largest disagreement first, is searched deeper. The search was right if the second look
     is in its third of the way from the net's Q to its own, the net if it is in the net's third (docs/methods.md). Stop
@@ -117,11 +117,11 @@ def confirm(db: str, question: vr.Question | vr.Worst, deep: str | None, limit: 
 def expand(db: str, question: vr.Question | vr.Worst, positions: int | None, deep: str | None) -> None:
     """Search the positions around the candidates: where a net is wrong once, it is often wrong again nearby.
 
-    Neighbours of a candidate are the positions on the line that the judge expects, the earlier ones of its game, and
-    those after the moves that the net prefers. The net values all of them, and the judge searches those where the net
-    differs by the threshold from what the candidate's value lets expect, the nearest first. Neighbours go into books
-    and training, and never into rates. Candidates that vr split holds out are left alone. Stop at any time with Ctrl-C;
-    the same command continues.
+    Neighbours of a candidate are the positions on the line that the judge expects, those one, two and four plies
+    earlier, and those after the moves that the net prefers. The net values all of them, and the judge searches those
+    where the net differs by the threshold from what the candidate's value lets expect, the nearest first. Neighbours go
+    into books and training, and never into rates. Only candidates for training are started from, not those that vr
+    split holds out. Stop at any time with Ctrl-C; the same command continues.
 
     \b
     Example:

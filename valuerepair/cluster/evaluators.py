@@ -1,4 +1,4 @@
-"""A net and a judge that work on a cluster, opened as `mining.open` opens those of this machine."""
+"""A net and a judge that work on a cluster, opened as `mining.judges` opens those of this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from valuerepair.cluster.connection import ClusterAddress
 from valuerepair.cluster.protocol import Assignment, Offer, Role
 from valuerepair.engines.kinds import chosen_spec
 from valuerepair.errors import UsageError, ValueRepairError, check_least
-from valuerepair.mining.open import Opened
+from valuerepair.mining.judges import Opened
 from valuerepair.nets.net import NetIdentity, NetValues, Priors
 from valuerepair.nets.registry import locate
 from valuerepair.nets.weights import NetFile, read_net_file
@@ -43,7 +43,7 @@ def open_on_cluster(
     workers: int | None = None,
     **net_options: Any,
 ) -> Iterator[Opened]:
-    """Opens net and judge on the workers of a cluster, as `mining.open.open_run` does on this machine.
+    """Opens net and judge on the workers of a cluster, as `mining.judges.open_run` does on this machine.
 
     Each worker runs `workers` searches at a time (default: one for each of its threads), and the net on `threads`
     threads. Workers must have the engine of this machine; if it has none, the one that most of them have. Raises

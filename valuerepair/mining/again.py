@@ -1,42 +1,59 @@
-"""Positions of a store that a deeper judge looks at again: candidates (`vr confirm`), or a sample of a comparison.
+"""Second looks: a deeper judge searches candidates again (`vr confirm`), and tells who was right, net or search.
 
-Its values go into the store as any judge's; `mining.verdict` computes from them who was right.
+Its values go into the store as any judge's; verdicts are computed from them when they are asked for (docs/methods.md,
+"Second looks"). The deeper judge of a comparison searches its sample here, too.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from valuerepair import stop
-from valuerepair.arrays import Ids
+from valuerepair.arrays import Floats, Ids
 from valuerepair.chess import values
+from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import ValueRepairError, check_least
-from valuerepair.mining import verdict
-from valuerepair.mining.judges import open_deeper
+from valuerepair.mining.judges import is_deeper, is_same_search, open_deeper
 from valuerepair.mining.search import SearchCounts, Task, search
 from valuerepair.mining.summary import NOT_DONE, next_command
 from valuerepair.oracles.oracle import Judge
 from valuerepair.progress import Progress
-from valuerepair.question import Question
+from valuerepair.question import Question, check_threshold, is_candidate
+from valuerepair.rates import Rate, rate_lines, weighted
 from valuerepair.store import db_option, view
-from valuerepair.store.pairs import judge_of, pick
+from valuerepair.store.pairs import fitting_judges, judge_of, judges, pick
 from valuerepair.store.rows import RunRecord, StoredJudge
 from valuerepair.store.store import Store
-from valuerepair.text import finite, format_duration, format_rate, formatted
+from valuerepair.text import formatted, quantity
 
 if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger(__name__)
 
+SEARCH_RIGHT, NET_RIGHT, UNCLEAR = VERDICTS = ("search right", "net right", "unclear")
 _AT_ONCE = 256  # positions that are read from the store together
-_WORST = 5  # cases of each verdict
-# In the order of the text: what the search got wrong deserves more attention than what it got right.
-_RESOLVED = (verdict.NET_RIGHT, verdict.SEARCH_RIGHT)
+_WORST = 5  # candidates about which the net was right that are printed
+
+
+def decide(net_q: Floats, deep_q: Floats, second_q: Floats) -> NDArray[np.int8]:
+    """[n] 1 for *search right*, -1 for *net right*, 0 for *unclear*: all Q of the side to move, NaN if unknown.
+
+    A second look decides for the value in whose third it lies of the way from net Q to deep Q, or beyond it.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        way = (second_q - net_q) / (deep_q - net_q)
+    # A rounding error must not exclude a look exactly at the border.
+    decided = np.where(way >= 2 / 3 - 1e-12, 1, np.where(way <= 1 / 3 + 1e-12, -1, 0))
+    return np.where(net_q == deep_q, 0, decided).astype(np.int8)
 
 
 def search_again(
@@ -57,15 +74,118 @@ def search_again(
             block = missing[begin : begin + _AT_ONCE]
             yield from (Task(i, position) for i, position in zip(block.tolist(), store.positions(block), strict=True))
 
-    judges = {"first": first.digest, "second": judge.identity.digest}
-    with stop.flag(), store.running(RunRecord.of({"again": judges}, command, judges)) as run:
+    looks = {"first": first.digest, "second": judge.identity.digest}
+    with stop.flag(), store.running(RunRecord.of({"again": looks}, command, looks)) as run:
         done = search(store, run, judge, number, tasks(), progress)
         run.counts["searched"] = run.counts.get("searched", 0) + done.searched
         run.state = "interrupted" if done.stopped else "finished"
     return done
 
 
-# -- second looks at candidates ---------------------------------------------------------------------------------------
+# -- what second looks say --------------------------------------------------------------------------------------------
+
+
+def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd.DataFrame:
+    """The verdicts and their evidence, one row for each row of a frame (`store.view.frame`), with its index.
+
+    The looks are those of the judge that `second` names, by default of the one that looked at most rows. `second_q` is
+    Q of the side to move by the frame's alpha and ``q_from``, NaN if unknown; `second_best` a UCI move, `second_nodes`
+    the nodes of the look, `looked` whether there was one; `verdict` is one of `VERDICTS`, None without a look. attrs:
+    ``second`` {label, digest} and its ``alpha`` {value, origin}, None without any look. Raises ValueRepairError for a
+    judge that is not in the store.
+    """
+    import pandas as pd
+
+    first = judge_of(store, pick(store, frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])[1])
+    ids: list[int] = frame["position_id"].tolist()
+    looks = [(judge, _looks(store, judge, ids)) for judge in second_judges(store, first, second)]
+    judge, of_id = max(looks, key=lambda look: (len(look[1]), look[0].id), default=(None, {}))
+    alpha, q_from = frame.attrs["alpha"]["value"], frame.attrs["q_from"]
+    cells = [of_id.get(number, (None, 0, *[None] * 6)) for number in ids]
+    second_q = values.deep_q(np.array([row[2:] for row in cells], np.float64).reshape(-1, 6), alpha, q_from)
+    looked = np.array([number in of_id for number in ids], np.bool_)
+    net_q, deep_q = (frame[name].to_numpy(np.float64) for name in ("net_q", "deep_q"))
+    verdict = np.array([UNCLEAR, SEARCH_RIGHT, NET_RIGHT], object)[decide(net_q, deep_q, second_q)]
+    verdict[~looked] = None
+    result: pd.DataFrame = pd.DataFrame(
+        {
+            "second_q": second_q,
+            "second_best": pd.Series([row[0] for row in cells], frame.index, object),
+            "second_nodes": np.array([row[1] for row in cells], np.int64),
+            "looked": looked,
+            "verdict": pd.Series(verdict, frame.index, object),
+        },
+        frame.index,
+    )
+    result.attrs |= {"second": None, "alpha": None}
+    if judge is not None and of_id:
+        own = kind_of(judge.kind).gives_q(judge.options)
+        origin = values.OWN_Q if own else values.OF_WDL if q_from == "wdl" else "the first look's"
+        result.attrs["second"] = {"label": judge.label, "digest": judge.digest}
+        result.attrs["alpha"] = {"value": alpha, "origin": origin}
+    return result
+
+
+def second_judges(store: Store, first: StoredJudge, words: str | None = None) -> list[StoredJudge]:
+    """The judges that looked again after `first` (`search_again`), and the same search with more nodes; or those that
+    `words` fit."""
+    if words is not None:
+        return [judge for judge in fitting_judges(store, words) if judge.id != first.id]
+    query = "SELECT DISTINCT json_extract(options, '$.second') FROM runs WHERE json_extract(options, '$.first') = ?"
+    used = {row[0] for row in store.connection.execute(query, (first.digest,))}
+    return [
+        judge
+        for judge in judges(store)
+        if judge.digest in used or (is_same_search(first, judge) and is_deeper(first, judge))
+    ]
+
+
+def _looks(store: Store, judge: StoredJudge, ids: list[int]) -> dict[int, tuple[Any, ...]]:
+    """Best move, nodes and scores of a judge's values of these positions, by their ids."""
+    query = """
+        SELECT position_id, best_move, nodes, cp, mate, w, d, l, q FROM deep_values
+        WHERE judge_id = ? AND failed IS NULL AND position_id IN (SELECT value FROM json_each(?))
+    """
+    return {row[0]: row[1:] for row in store.connection.execute(query, (judge.id, json.dumps(ids)))}
+
+
+def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | None = None) -> dict[str, Any]:
+    """How often the search is right about the candidates among the rows of `frame`, as JSON-able data.
+
+    `candidates` and `looked` count rows; `second` and `alpha` are as in `evidence`. `rates` gives for each verdict the
+    share of those looked at, with its 95 % interval by games, weighted by the frame's weights.
+    """
+    check_threshold(threshold)
+    rows = frame[is_candidate(frame["disagreement"], threshold)]
+    judged = evidence(store, rows, second)
+    looked = judged["looked"].to_numpy(np.bool_)
+    words = judged["verdict"].to_numpy(object)[looked]
+    weight, game = rows["weight"].to_numpy(np.float64)[looked], rows["game_id"].to_numpy(np.int64)[looked]
+    return {
+        "threshold": threshold,
+        "candidates": len(rows),
+        "looked": int(looked.sum()),
+        "second": judged.attrs["second"],
+        "alpha": judged.attrs["alpha"],
+        "rates": {word: weighted(words == word, weight, game).figures("count", "total") for word in VERDICTS},
+    }
+
+
+def lines(figures: Mapping[str, Any]) -> list[str]:
+    """The figures as text for a terminal; nothing without candidates."""
+    if not figures["candidates"]:
+        return []
+    of_all = f"{quantity(figures['candidates'], 'candidate')} at {figures['threshold']:g}"
+    if not figures["looked"]:
+        return [f"second looks: none yet at the {of_all} (vr confirm)"]
+    text = [f"second looks by {figures['second']['label']}, {values.Alpha(**figures['alpha']).source()}"]
+    text.append(f"{figures['looked']:,} of {of_all} looked at")
+    if figures["looked"] < figures["candidates"]:
+        text[-1] += ": the shares are of these, which are not a sample of all (the worst are looked at first)"
+    return text + rate_lines("verdict", ((word, Rate.of_figures(figures["rates"][word])) for word in VERDICTS))
+
+
+# -- vr confirm -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -73,10 +193,9 @@ class Confirmed:
     """Second looks at the candidates of a question.
 
     `net` and `judge` are names, `alpha` and `q_from` of the first look. `done` is what this call searched, `workers` at
-    a time. `verdicts` is `mining.verdict.figures` of all looks; `cases` are the `_WORST` candidates of each verdict
-    with the largest disagreements, *net right* first, with Q and moves of net, judge and second look, for the side to
-    move.
-    `state` is ``finished``, ``interrupted`` (by a signal) or ``limited`` (by the limit).
+    a time. `verdicts` is `figures` of all looks; `cases` are the candidates with the largest disagreements about which
+    the net was right: rows of the frame with those of `evidence`, most disagreeing first. `state` is ``finished``,
+    ``interrupted`` (by a signal) or ``limited`` (by the limit).
     """
 
     state: str
@@ -92,19 +211,19 @@ class Confirmed:
 
     def lines(self) -> list[str]:
         """The results for a terminal, with the next command."""
-        done = self.done
-        speed = f", {format_rate(done.nodes / done.seconds)}" if done.nodes and done.seconds else ""
         text = [
             f"{self.net} against {self.judge}, {self.alpha.source(self.q_from)}",
-            f"searched again: {done.searched:,}, {self.workers} at once, {done.failed:,} failed; "
-            f"{format_duration(done.seconds)}{speed}",
-            *verdict.lines(self.verdicts),
+            f"searched again: {self.done.line(self.workers)}",
+            *lines(self.verdicts),
         ]
-        for resolved in _RESOLVED:
-            worst = [case for case in self.cases if case["verdict"] == resolved]
-            if worst:
-                text += ["", f"{resolved}, the largest disagreements (Q of the side to move)"]
-                text += [line for case in worst for line in _case_lines(case)]
+        if self.cases:
+            text += ["", "net right, the largest disagreements (Q of the side to move)"]
+        for case in self.cases:
+            looks = (
+                f"{name} {formatted(case[f'{name}_q'], '+.2f')} {case[f'{name}_best'] or '-'}"
+                for name in ("net", "deep", "second")
+            )
+            text += [f"  {case['fen']}", f"    {'  '.join(looks)}"]
         return [*text, "", self._next()]
 
     def _next(self) -> str:
@@ -112,7 +231,7 @@ class Confirmed:
             return NOT_DONE
         if self.state == "limited":
             return "done for this --limit: give a larger one, or none, to look at the other candidates"
-        if self.verdicts["looked"] and self.verdicts["rates"][verdict.SEARCH_RIGHT]["count"]:
+        if self.verdicts["rates"][SEARCH_RIGHT]["count"]:
             return f"next: {next_command('vr books', self.store, self.verdicts['threshold'])} --confirmed"
         return f"next: {shlex.join(['vr', 'stats', *db_option(self.store)])}"
 
@@ -144,6 +263,7 @@ def confirm(
     with open_deeper(store, first, deep, net, question.net) as judge:
         done = search_again(store, first, judge, ids, progress or Progress("confirming", quiet=True), command)
         second, workers = judge.identity.digest, judge.workers
+    looks = frame.join(evidence(store, frame, second))
     return Confirmed(
         state="interrupted" if done.stopped else "limited" if len(ids) < len(frame) else "finished",
         store=store.path,
@@ -153,30 +273,6 @@ def confirm(
         q_from=question.q_from,
         done=done,
         workers=workers,
-        verdicts=verdict.figures(store, frame, question.threshold, second),
-        cases=worst_cases(frame, verdict.evidence(store, frame, second)),
+        verdicts=figures(store, frame, question.threshold, second),
+        cases=looks[looks["verdict"] == NET_RIGHT].head(_WORST).astype(object).to_dict("records"),
     )
-
-
-def worst_cases(frame: pd.DataFrame, evidence: pd.DataFrame) -> list[dict[str, Any]]:
-    """The worst candidates of each verdict, JSON-able; `frame` is ordered, `evidence` is `verdict.evidence` of it."""
-    rows = frame.join(evidence).astype(object).to_dict("records")
-    names = ("net_q", "deep_q", "disagreement", "second_q")
-    return [
-        {
-            "verdict": resolved,
-            "fen": row["fen"],
-            **{name: finite(row[name]) for name in names},
-            **{f"{name}_best": row[f"{name}_best"] for name in ("net", "deep", "second")},
-        }
-        for resolved in _RESOLVED
-        for row in [row for row in rows if row["verdict"] == resolved][:_WORST]
-    ]
-
-
-def _case_lines(case: dict[str, Any]) -> list[str]:
-    looks = (f"{name} {formatted(case[f'{name}_q'], '+.2f')} {case[f'{name}_best'] or '-'}" for name in _LOOKS)
-    return [f"  {case['fen']}", f"    {'  '.join(looks)}"]
-
-
-_LOOKS = ("net", "deep", "second")

@@ -1,35 +1,98 @@
-"""Opens the net and the judge of a store's values again, from what the store knows about them, or a deeper judge.
+"""Opens nets and judges: those that a command line names, those of a store's values again, and deeper ones.
 
-Engines are found by the name of their kind: a store may come from anybody, and no program that it names is ever run.
+Engines of a store are found by the name of their kind: a store may come from anybody, and no program that it names is
+ever run.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from valuerepair.archives.options import CHUNKS
 from valuerepair.engines.kinds import chosen_spec, kind_of, parse_spec
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.nets.devices import device_of, split_key
+from valuerepair.nets.net import Evaluator, open_net
 from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.open import open_judge
+from valuerepair.oracles.oracle import Judge
+from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store.pairs import judge_of, net_key, net_label, net_option, pick, reason_missing
 from valuerepair.store.rows import JudgeIdentity, StoredJudge
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
+    from valuerepair.mining.mine import MineOptions
+    from valuerepair.mining.summary import MineSummary
     from valuerepair.nets.net import Net
-    from valuerepair.oracles.oracle import Judge
+    from valuerepair.oracles.recorded import RecordedSource
 
 log = logging.getLogger(__name__)
 
 TIMES = 10  # the second look has this many times the nodes of the first
+
+
+# -- what a command line names ----------------------------------------------------------------------------------------
+
+
+class Opened(NamedTuple):
+    """A net and a judge to mine with. `net` is None for training chunks, which have the values of their own net."""
+
+    net: Evaluator | None
+    judge: Judge | RecordedSource
+
+    def run(self, paths: Sequence[str], options: MineOptions, store: Store, progress: Progress) -> MineSummary:
+        """Mines the archives, or imports their evaluations."""
+        from valuerepair.mining.mine import import_recorded, mine  # which brings the compiled search
+        from valuerepair.oracles.recorded import RecordedSource
+
+        if isinstance(self.judge, RecordedSource):
+            return import_recorded(paths, options, store, self.judge, self.net, progress=progress)
+        assert self.net is not None
+        return mine(paths, options, store, self.net, self.judge, progress=progress)
+
+
+@contextmanager
+def open_run(
+    archives: Sequence[str], deep: str | None, net: str | None, workers: int | None = None, **net_options: Any
+) -> Iterator[Opened]:
+    """Opens the net (`net_options` are those of `nets.net.open_net`) and what ``--deep`` names, and closes both.
+
+    Raises UsageError and ValueRepairError.
+    """
+    from valuerepair.oracles.recorded import RecordedSource, chunk_net_name, recorded_options
+
+    spec = chosen_spec(deep)
+    recorded = None if spec.kind.searches else recorded_options(spec, archives)
+    if recorded is not None and recorded.kind == CHUNKS:
+        if net is not None:
+            raise UsageError(
+                f"--net {net}: training chunks hold the values of their own net; name it: recorded:net=NAME"
+            )
+        source = RecordedSource.of(recorded, chunk_net_name(archives, spec.options))
+        assert source.net is not None
+        log.info(f"net: {source.net.identity.name}; runs on chunks of one net belong together by recorded:net=NAME")
+        yield Opened(None, source)
+        return
+    path = str(locate(net))
+    with open_net(path, **net_options) as opened:
+        if recorded is not None:
+            log.info(f"net: {opened.identity.name} on {opened.where}")
+            yield Opened(opened, RecordedSource.of(recorded))
+            return
+        with open_judge(spec, net_path=path, net=opened, workers=workers) as judge:
+            log.info(f"net: {opened.identity.name} on {opened.where}")
+            yield Opened(opened, judge)
+
+
+# -- what a store names -----------------------------------------------------------------------------------------------
 
 
 def net_path(store: Store, key: str, name: str, file: str | None = None) -> str:
@@ -53,8 +116,6 @@ def open_net_again(store: Store, net: Mapping[str, Any], file: str | None = None
     `file` is its file if the user gave one, `net_options` are those of `nets.net.open_net`. Raises UsageError if the
     file is not found, ValueRepairError if it cannot be opened with the precision of the store's values.
     """
-    from valuerepair.nets.net import open_net
-
     key, name = str(net["sha256"]), str(net["name"])
     path = net_path(store, key, f"{name} ({key[:12]})", file)
     if (device := device_of(split_key(key)[1])) is not None:  # of another precision, which only some devices have
@@ -68,34 +129,26 @@ def open_net_again(store: Store, net: Mapping[str, Any], file: str | None = None
     return opened
 
 
-def open_judge_again(
-    store: Store, judge: StoredJudge, *, file: str | None = None, deep: str | None = None, net: Net | None = None
-) -> Judge:
-    """Opens a judge of the store. `deep` says how if the store does not know; `file` is the file of its net, and `net`
-    an open net that it may share. Raises UsageError if it cannot be opened, or is another judge here."""
-    kind = kind_of(judge.kind)
-    spec = deep or kind.spec_of(judge).text
-    path, key = None, kind.net_of(judge)
-    if kind.takes_net and key:
-        path = net_path(store, key, key[:12], file)
-    shared = net if net is not None and key and net.identity.sha256 == split_key(key)[0] else None
-    opened = open_judge(spec, net_path=path, net=shared)
-    if opened.identity.digest != judge.digest:
-        opened.close(cancel=True)
-        raise UsageError(f"the candidates were found by {judge.label}; here is another judge: {opened.identity.label}")
-    return opened
-
-
 @contextmanager
 def open_pair_again(store: Store, question: Question, *, deep: str | None = None) -> Iterator[tuple[Net, Judge]]:
-    """Opens the net and the judge of a question, as `open_net_again` and `open_judge_again` do, and closes both."""
-    pair = pick(store, question.net, question.oracle)
-    named = {"name": net_label(store, pair[0]), "sha256": net_key(store, pair[0])}
-    with (
-        open_net_again(store, named, question.net) as net,
-        open_judge_again(store, judge_of(store, pair[1]), file=question.net, deep=deep, net=net) as judge,
-    ):
-        yield net, judge
+    """Opens the net and the judge of a question, and closes both; `deep` says how if the store does not know the judge.
+
+    Raises UsageError if a file is not found, or the judge is another one here, and as `open_net_again`.
+    """
+    net_id, judge_id = pick(store, question.net, question.oracle)
+    judge = judge_of(store, judge_id)
+    kind = kind_of(judge.kind)
+    named = {"name": net_label(store, net_id), "sha256": net_key(store, net_id)}
+    with open_net_again(store, named, question.net) as net:
+        spec, key = deep or kind.spec_of(judge).text, kind.net_of(judge)
+        path = net_path(store, key, key[:12], question.net) if kind.takes_net and key else None
+        shared = net if key and net.identity.sha256 == split_key(key)[0] else None
+        with open_judge(spec, net_path=path, net=shared) as opened:
+            if opened.identity.digest != judge.digest:
+                raise UsageError(
+                    f"the candidates were found by {judge.label}; here is another judge: {opened.identity.label}"
+                )
+            yield net, opened
 
 
 # -- deeper judges ----------------------------------------------------------------------------------------------------
@@ -126,24 +179,19 @@ def open_deeper(
     """Opens a judge that looks again at what `first` judged (`deeper_spec`), and closes it.
 
     A search with a net, unless it names one, has that of the first judge, else the mined `net`, as in a frame's attrs;
-    `file` is its file if the user gave one. Raises UsageError for a judge that is not deeper than the first.
+    `file` is its file if the user gave one. Whether another engine, net or setting sees more than the first nobody can
+    tell by its nodes: one line says so. Raises UsageError for the first search with no more nodes.
     """
-    from valuerepair.nets.net import open_net
-
-    spec = chosen_spec(deeper_spec(first, deep))
-    with ExitStack() as stack:
-        path, shared = None, None
-        if spec.kind.takes_net and spec.weights is None:
-            known = kind_of(first.kind).net_of(first) if deep is None else None
-            key = known or str(net["sha256"])
-            if kind_of(first.kind).searches or net_option(store, key) or file:  # a recorded net may have no file
-                path = net_path(store, key, key[:12], file)
-        if path is not None and spec.kind.built_in:
-            device = device_of(str(first.options.get("precision", ""))) or "auto"
-            shared = stack.enter_context(open_net(path, device=device))
-        judge = stack.enter_context(open_judge(spec, net_path=path, net=shared))
+    spec, path = chosen_spec(deeper_spec(first, deep)), None
+    if spec.kind.takes_net and spec.weights is None:
+        key = (kind_of(first.kind).net_of(first) if deep is None else "") or str(net["sha256"])
+        path = net_path(store, key, key[:12], file)
+    with open_judge(spec, net_path=path) as judge:
+        label = judge.identity.label
         if not is_deeper(first, judge.identity):
-            raise UsageError(f"--deep: {judge.identity.label} looks no deeper than {first.label}; give more nodes")
+            raise UsageError(f"--deep: {label} looks no deeper than {first.label}; give more nodes")
+        if not is_same_search(first, judge.identity):
+            log.info(f"{label} is another search than {first.label}: a second opinion, not surely a better one")
         yield judge
 
 

@@ -169,6 +169,8 @@ def _screening(store: Store, pair: tuple[int, int], judge: Judge, options: MineO
     """The screening of a run; None if everything is searched in full."""
     nodes = short_nodes(judge.identity)
     if options.screen is None or nodes is None:
+        if options.screen not in (None, MARGIN):
+            log.info(f"--screen {options.screen:g}: not for this judge; every position is searched in full")
         return None
     short = judge.shorter(nodes)
     short_id = store.add_judge(short.identity)

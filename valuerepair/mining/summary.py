@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from valuerepair.archives.options import CUTECHESS, RECORD_KINDS, TCEC
 from valuerepair.archives.rows import ReadReport
 from valuerepair.arrays import Ids
 from valuerepair.chess.origins import GAME, KINDS, Kind
-from valuerepair.chess.values import Alpha
+from valuerepair.chess.values import DEFAULT_ALPHA, Alpha
 from valuerepair.engines.kinds import kind_of
 from valuerepair.mining.feed import Feed, Reader
-from valuerepair.mining.remarks import of_recorded, turned
 from valuerepair.mining.search import SearchCounts
 from valuerepair.nets.net import NetFacts
 from valuerepair.oracles.oracle import Judge
@@ -23,28 +23,15 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.rates import Rate, weighted, wilson
 from valuerepair.store import db_option
 from valuerepair.store.alpha import alpha as alpha_of
-from valuerepair.store.columns import both_q, columns
+from valuerepair.store.columns import both_q, columns, results
 from valuerepair.store.pairs import Pair, net_label
+from valuerepair.store.rows import JudgeIdentity
 from valuerepair.store.store import Store
 from valuerepair.text import format_duration, format_rate, quantity
 
 NOT_DONE = "not done yet: run the same command again to resume"
-# The beginnings of the reasons for which positions and games are rejected, and the filters that cause them.
-_FILTERS = {
-    "Elo below ": "--min-elo",
-    "no Elo": "--min-elo",
-    "other players": "player of SampleOptions",
-    "other result": "result of SampleOptions",
-    "no result": "result of SampleOptions",
-    "other time control": "--time-control",
-    "no known time control": "--time-control",
-    "before ply ": "min_ply of SampleOptions",
-    "after ply ": "max_ply of SampleOptions",
-    "fewer than ": "min_pieces of SampleOptions",
-    "more than ": "max_pieces of SampleOptions",
-    "capture or promotion played": "quiet of SampleOptions",
-    "in check": "no_check of SampleOptions",
-}
+_NAMES_SHOWN = 3
+_ENOUGH_GAMES = 50  # tell whether values are from the wrong point of view
 
 
 @dataclass(frozen=True)
@@ -79,7 +66,7 @@ class MineSummary:
     nodes: int
     seconds: float
     remarks: Sequence[str]
-    turned: Sequence[str]
+    turned: str
 
     def counts(self) -> dict[str, Any]:
         """The counts that the store records."""
@@ -107,7 +94,7 @@ class MineSummary:
             f"net: {self.net} on {self.provider}",
             f"deep: {self.judge}{at_once}",
             *self.remarks,
-            *self.turned,
+            *([self.turned] if self.turned else []),
             f"scored: {self.scored:,} of {self.sampled:,}, {left_out}{self.failed:,} failed{before}; "
             f"{format_duration(self.seconds)}{speed}",
             f"deep Q from: {self.alpha.source(self.q_from)}",
@@ -202,10 +189,60 @@ def _rates(store: Store, pair: Pair, question: Question, alpha: float, seen: Ids
 
 
 def nothing_sampled(paths: Sequence[str], report: ReadReport) -> str:
-    """The error of a run that sampled no position, with the filter that rejected most, if any did."""
+    """The error of a run that sampled no position, with what rejected most."""
     names = ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
-    reasons = (report.rejected + report.rejected_positions).most_common()
-    why = f" ({', '.join(f'{count:,} {reason}' for reason, count in reasons[:4])})" if reasons else ""
-    rejecting = (name for reason, _ in reasons for begin, name in _FILTERS.items() if reason.startswith(begin))
-    name = next(rejecting, "")
-    return f"{names}: no position to mine in {quantity(report.games, 'game')}{why}{name and f'; relax {name}'}"
+    reasons = (report.rejected + report.rejected_positions).most_common(4)
+    why = f" ({', '.join(f'{count:,} {reason}' for reason, count in reasons)})" if reasons else ""
+    return f"{names}: no position to mine in {quantity(report.games, 'game')}{why}"
+
+
+# -- remarks on recorded evaluations ----------------------------------------------------------------------------------
+
+
+def of_recorded(store: Store, pair: Pair, judge: JudgeIdentity) -> list[str]:
+    """Lines on the imported evaluations of a judge: depth and nodes, and a warning if they are of several players."""
+    read = columns(store, pair, ("depth", "nodes"))
+    lines = [f"recorded evaluations: {'; '.join(_extent(name, read[name]) for name in ('depth', 'nodes'))}"]
+    if judge.options["kind"] in (CUTECHESS, TCEC) and "by" not in judge.options:
+        query = "SELECT DISTINCT iif(side_code = 0, white, black) FROM scored WHERE net_id = ? AND judge_id = ?"
+        players = sorted(name for (name,) in store.connection.execute(query, pair) if name)
+        if len(players) > 1:
+            named = ", ".join(players[:_NAMES_SHOWN]) + (", ..." if len(players) > _NAMES_SHOWN else "")
+            lines.append(
+                f"warning: evaluations by {len(players)} players ({named}) are in one judge, though the centipawns of "
+                "players differ; recorded:by=NAME takes those of one player"
+            )
+    return lines
+
+
+def _extent(name: str, column: Ids) -> str:
+    positive = column[column > 0]
+    if not len(positive):
+        return f"{name} not recorded"
+    missing = f" ({len(column) - len(positive):,} do not say)" if len(positive) < len(column) else ""
+    return f"{name} {positive.min():,.0f} to {positive.max():,.0f}, median {np.median(positive):,.0f}{missing}"
+
+
+def turned(store: Store, pair: Pair, question: Question, judge: JudgeIdentity) -> str:
+    """A warning if the judge's Q, where one side moves, surely falls as the results of the games rise; else empty."""
+    if not (kind := kind_of(judge.kind)).any_engine and kind.searches:
+        return ""  # Stockfish, lc0 and the own search score from the side to move
+    read = columns(store, pair, ("side_code", "game_id"), screened=True)
+    _, deep_q = both_q(store, pair, DEFAULT_ALPHA, question.q_from, screened=True)
+    result = results(store, pair, screened=True)
+    for code, side in enumerate(("White", "Black")):
+        rows = (read["side_code"] == code) & ~np.isnan(deep_q + result)
+        games = len(np.unique(read["game_id"][rows]))  # positions of one game have one result
+        if games < _ENOUGH_GAMES or not deep_q[rows].std() or not result[rows].std():
+            continue
+        r = float(np.corrcoef(deep_q[rows], result[rows])[0, 1])
+        if r < -2 / games**0.5:
+            advice = "a UCI score is from the side to move: correct the engine and mine again"
+            if not kind.searches:
+                view = judge.options.get("view") or RECORD_KINDS[judge.options["kind"]].view
+                advice = f"recorded:view={'mover' if view == 'white' else 'white'} reads them from the other one"
+            return (
+                f"warning: the judge's values contradict the results of the games with {side} to move ({r:.2f}): they "
+                f"seem to be from another point of view; {advice}"
+            )
+    return ""

@@ -25,7 +25,7 @@ from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.measure.labels import LABELS, NAMES, labels_of, masks
 from valuerepair.measure.weights import copies_by_weight
-from valuerepair.mining.verdict import VERDICTS, evidence
+from valuerepair.mining.again import VERDICTS, evidence
 from valuerepair.question import Question, is_candidate, no_deep_score
 from valuerepair.report import static_page, stats
 from valuerepair.report.lowess import lowess_line

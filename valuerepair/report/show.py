@@ -200,7 +200,7 @@ def _as_of_frame(
     import pandas as pd
 
     from valuerepair.measure.labels import labels_of, names
-    from valuerepair.mining.verdict import evidence
+    from valuerepair.mining.again import evidence
 
     words, numbers = ("fen", "start_fen", "moves", "phase", "deep_best"), ("net_q", "deep_q", "disagreement")
     used = ("position_id", "game_id", *words, *numbers)

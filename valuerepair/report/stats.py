@@ -17,7 +17,7 @@ from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.values import DEFAULT_ALPHA, Alpha, AlphaFit
 from valuerepair.measure.labels import KINDS, OF_POLICY, labels_of, masks, names
-from valuerepair.mining import verdict
+from valuerepair.mining import again
 from valuerepair.mining.screening import Screened, screened_of
 from valuerepair.question import Question, is_candidate
 from valuerepair.rates import Interval, Rate, mean, rate_lines, weighted, wilson
@@ -83,7 +83,7 @@ class Scored:
     ``sign``, ``origin`` (off the games) and ``alpha``. All but those by origin count positions of games; only if a
     store has none, those off the games (`is_off_games`). Positions without a Q of the requested kind count only in
     `without_q`. `shares` are those of the candidates with each ``label``, ``family`` and ``pieces`` (`label_shares`).
-    `fits` are those of alpha (`alpha.fits`), `confirmed` the second looks (`verdict.figures`), `played` is None without
+    `fits` are those of alpha (`alpha.fits`), `confirmed` the second looks (`again.figures`), `played` is None without
     games from candidates, `worst` has the largest disagreements.
     """
 
@@ -240,7 +240,7 @@ def _scored(
         nodes=int(read["nodes"].sum()),
         search_seconds=float(read["time_ms"].sum()) / 1000,
         fits=fits,
-        confirmed=verdict.figures(store, candidates, threshold),
+        confirmed=again.figures(store, candidates, threshold),
         played=played_from(store, candidates),
         worst=_worst(candidates.head(worst), labels.head(worst)),
     )
@@ -437,7 +437,7 @@ def _label_words(scored: Scored) -> str:
 def _second_looks(confirmed: Mapping[str, Any]) -> str:
     if not confirmed["looked"]:
         return "no second look yet (vr confirm)" if confirmed["candidates"] else ""
-    right = Rate.of_figures(confirmed["rates"][verdict.SEARCH_RIGHT])
+    right = Rate.of_figures(confirmed["rates"][again.SEARCH_RIGHT])
     first = ", the worst first" if confirmed["looked"] < confirmed["candidates"] else ""
     looked = f"{confirmed['looked']:,} of {quantity(confirmed['candidates'], 'candidate')}{first}"
     return f"search right {_share(right)} of {looked}, by {printable(confirmed['second']['label'])}"
@@ -484,7 +484,7 @@ def rest_lines(scored: Scored) -> list[str]:
         title = name if name == "threshold" else f"{name} at {scored.threshold:g}"
         rows = [(str(word), rate) for word, rate in table.items() if rate.count >= least]
         lines += rate_lines(title, rows) if rows and name != "alpha" else []
-    lines += ["", *verdict.lines(scored.confirmed)]
+    lines += ["", *again.lines(scored.confirmed)]
     if (played := scored.played) is not None:
         lines += [
             "",
