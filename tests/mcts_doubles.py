@@ -118,18 +118,8 @@ class PlainSearch(Lc0Search):
             scores.append(policy[visited] * mult + (-node.q(F(-draw)) - F(p.fpu_value) * F(math.sqrt(total))))
         return int(np.argmax(np.array(scores, F)))
 
-    def _expand(self, node: Node, depth: int, cycle: int, path: list[chess.Move]) -> tuple[float, np.float32]:
-        board, repetitions = self.board, self.past[-1][2]
-        if not any(board.legal_moves):
-            node.make_terminal(1 if board.is_check() else 0)
-        elif depth and (board.is_insufficient_material() or board.halfmove_clock >= 100 or repetitions >= 2):
-            node.make_terminal(0)
-        elif repetitions and self.params.two_fold_draws and depth >= max(4, cycle):
-            node.make_terminal(0, two_fold=True)
-        if node.terminal:
-            return node.wl, node.d
-        played = (*self.position.moves, *(m.uci() for m in path))
-        leaf, moves = leaf_of(Position(board.fen(), self.position.start_fen, played), self.params)
+    def _evaluate(self, node: Node, played: list[str]) -> tuple[float, np.float32]:
+        leaf, moves = leaf_of(Position(self.board.fen(), self.position.start_fen, tuple(played)), self.params)
         answer = self.evaluator(leaf)
         temperature = F(1) / F(self.params.policy_softmax_temp)
         policy: Any  # packed in 16 bits with lc0's floats, else float32

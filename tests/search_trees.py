@@ -27,6 +27,11 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"certainty": True, "lookahead": True, "auto_extend": True, "n_scl": 10, "minibatch_size": 4},
 )
 
+BACK_RANK = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"  # Rd8 mates
+MATE_IN_2 = "kbK5/pp6/1P6/8/8/8/8/R7 w - - 0 1"  # Ra6 (Morphy)
+CORNERED = "k7/8/2K5/8/8/8/8/7R w - - 0 1"  # Kb6 or Kc7 mates in two
+STALEMATE_TRICK = "5k2/5P2/4K3/8/8/8/8/8 w - - 0 1"
+
 
 @dataclass
 class Node:

@@ -24,20 +24,19 @@ from valuerepair.chess.positions import decode_move, encode_move, encode_moves
 
 
 @lru_cache(maxsize=1)
-def walked() -> tuple[list[chess.Board], list[int]]:
-    """Positions of seeded random games from all starts, and the number of each one's game."""
-    boards, games = [], []
+def walked() -> list[chess.Board]:
+    """Positions of seeded random games from all starts."""
+    boards = []
     for seed in range(5):
         for number, fen in enumerate(STARTS):
             board, chance = chess.Board(fen), random.Random(f"{seed} {number}")
             for _ in range(60):
                 boards.append(board.copy(stack=False))
-                games.append(seed * len(STARTS) + number)
                 moves = list(board.legal_moves)
                 if not moves:
                     break
                 board.push(chance.choice(moves))
-    return boards, games
+    return boards
 
 
 def as_texts(moves: NDArray[np.uint16], offsets: NDArray[np.int64]) -> list[set[str]]:
@@ -45,7 +44,7 @@ def as_texts(moves: NDArray[np.uint16], offsets: NDArray[np.int64]) -> list[set[
 
 
 def test_legal_moves_agree_with_python_chess() -> None:
-    boards, _ = walked()
+    boards = walked()
     moves, offsets = rules.legal_moves(rules.parse_fens([b.fen(en_passant="fen") for b in boards]))
     assert len(boards) > 4000
     for board, ours, count in zip(boards, as_texts(moves, offsets), np.diff(offsets), strict=True):
@@ -54,7 +53,7 @@ def test_legal_moves_agree_with_python_chess() -> None:
 
 
 def test_checks_counts_and_endings_agree_with_python_chess() -> None:
-    boards, _ = walked()
+    boards = walked()
     rows = rules.parse_fens([b.fen() for b in boards])
     assert rules.in_check(rows).tolist() == [b.is_check() for b in boards]
     assert rules.piece_counts(rows).tolist() == [chess.popcount(b.occupied) for b in boards]
@@ -65,12 +64,12 @@ def test_checks_counts_and_endings_agree_with_python_chess() -> None:
 
 
 def test_fens_come_back_as_python_chess_writes_them() -> None:
-    boards, _ = walked()
+    boards = walked()
     assert rules.fens(rules.parse_fens([b.fen(en_passant="fen") for b in boards])) == [b.fen() for b in boards]
 
 
 def test_keys_are_polyglots_with_only_legal_en_passant() -> None:
-    boards, _ = walked()
+    boards = walked()
     expected = []
     for board in boards:
         plain = board.copy()
@@ -83,7 +82,7 @@ def test_keys_are_polyglots_with_only_legal_en_passant() -> None:
 @given(st.integers(0, 10**6), st.integers(0, 4 * 64 * 64 - 1))
 @settings(max_examples=150, deadline=None)
 def test_replay_accepts_a_move_exactly_when_it_is_legal(pick: int, move: int) -> None:
-    board = walked()[0][pick % len(walked()[0])]
+    board = walked()[pick % len(walked())]
     text = decode_move(move)
     start = rules.parse_fens([board.fen()])
     moves, offsets = np.array([move], np.uint16), np.array([0, 1])

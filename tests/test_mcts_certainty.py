@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 from tests.mcts_doubles import COLOUR_PLANE, FakeNet, leaf_of, position, searched
 from tests.search_trees import (
+    BACK_RANK,
+    CORNERED,
+    MATE_IN_2,
     OPTIONS,
+    STALEMATE_TRICK,
     Node,
     board_of,
     boards_of,
@@ -34,11 +38,7 @@ from valuerepair.mcts.params import SearchParams
 MEN = ("KQk", "KRk", "KQQk", "KRRk", "KRkr", "KPk", "KQkp", "KBNk", "KPPkp", "KRPkr", "KQkrp", "KNPkb", "KQRkrbnpp")
 # Their lines end after a capture, so that the 50-move rule ends all the others soon.
 SHORT = ("KQk", "KRk", "KBNk", "KBkn", "KNkn", "KBBk", "KNNk")
-BACK_RANK = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"  # Rd8 mates
-MATE_IN_2 = "kbK5/pp6/1P6/8/8/8/8/R7 w - - 0 1"  # Ra6 (Morphy)
-CORNERED = "k7/8/2K5/8/8/8/8/7R w - - 0 1"  # Kb6 or Kc7 mates in two
 SHUFFLE = "7k/8/8/8/8/8/r6P/7K w - - 0 1"
-STALEMATE_TRICK = "5k2/5P2/4K3/8/8/8/8/8 w - - 0 1"
 
 
 def check_proofs(start: Position, nodes: int, options: dict[str, Any]) -> int:

@@ -271,6 +271,11 @@ def test_a_forest_refuses_parameters_that_make_no_sense(changes: dict[str, Any])
         Forest(FakeNet(), SearchParams(**changes))
 
 
+def test_settings_by_all_their_spellings() -> None:
+    for words in ({"Lookahead": "on", "n-scl": "7"}, {" lookahead": "1", "N_SCL": " 7"}):
+        assert SearchParams().with_settings(words) == SearchParams(lookahead=True, n_scl=7)
+
+
 @given(st.sampled_from(PARAMETERS), st.text(max_size=8))
 def test_any_text_is_a_value_or_refused(name: str, text: str) -> None:
     try:

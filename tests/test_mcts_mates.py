@@ -14,17 +14,25 @@ import chess.syzygy
 import pytest
 
 from tests.mcts_doubles import FakeNet, position, searched
-from tests.search_trees import OPTIONS, board_of, boards_of, endings, forced_mate, ids, result_of
+from tests.search_trees import (
+    BACK_RANK,
+    CORNERED,
+    MATE_IN_2,
+    OPTIONS,
+    STALEMATE_TRICK,
+    board_of,
+    boards_of,
+    endings,
+    forced_mate,
+    ids,
+    result_of,
+)
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.outcome import choose_move
 from valuerepair.mcts.params import SearchParams
 from valuerepair.mcts.result import RootMove, SearchResult
 
-BACK_RANK = "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"  # Rd8 mates
-MATE_IN_2 = "kbK5/pp6/1P6/8/8/8/8/R7 w - - 0 1"  # Ra6 (Morphy)
-CORNERED = "k7/8/2K5/8/8/8/8/7R w - - 0 1"  # Kb6 or Kc7 mates in two
 LADDER = "8/8/8/4k3/8/8/R7/1R4K1 w - - 0 1"
-STALEMATE_TRICK = "5k2/5P2/4K3/8/8/8/8/8 w - - 0 1"
 
 
 def mates_of(result: SearchResult) -> Iterator[RootMove]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -215,13 +215,17 @@ def test_lczero_training_reads_what_was_meant(chunkparser: Path, tmp_path: Path)
             path = writer.write(game)
             arguments.append(f"{form},{path},{tmp_path / f'{form}-{i}.npz'}")
             wanted.append((form, game, tmp_path / f"{form}-{i}.npz"))
-    done = subprocess.run(
-        [sys.executable, "-c", PARSE, str(chunkparser), *arguments], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert "failed to parse" not in done.stdout
+    parse(chunkparser, arguments)
     for form, game, out in wanted:
         assert_parsed_as(form, game, np.load(out))
+
+
+def parse(chunkparser: Path, arguments: Sequence[str]) -> None:
+    """Has lczero-training's parser read chunks, each "input format,chunk,where to write"."""
+    command = [sys.executable, "-c", PARSE, str(chunkparser), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "failed to parse" not in done.stdout
 
 
 def assert_parsed_as(form: int, game: GameRecord, parsed: Mapping[str, Any]) -> None:
@@ -254,11 +258,7 @@ def test_lczero_training_reads_chunks_of_judged_positions(chunkparser: Path, for
         path = tmp_path / f"{i}.gz"
         path.write_bytes(gzip.compress(records[i : i + 1].tobytes()))
         arguments.append(f"{form},{path},{tmp_path / f'{i}.npz'}")
-    done = subprocess.run(
-        [sys.executable, "-c", PARSE, str(chunkparser), *arguments], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert "failed to parse" not in done.stdout
+    parse(chunkparser, arguments)
     encoded = encode(batch, form).reshape(len(records), 112, 64)
     if form < HECTOPLIES:
         encoded[:, 109] /= np.float32(99)

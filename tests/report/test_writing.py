@@ -23,9 +23,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.openings import first_moves, opening_families
 from valuerepair.chess.positions import decode_moves
 from valuerepair.cli import cli
-from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mining.mine import MineOptions
-from valuerepair.question import Question
 from valuerepair.report import page
 from valuerepair.report.page import MODULES, REST_SHARE, WORST, bundle, plotly_script
 from valuerepair.report.stats import store_stats
@@ -169,15 +167,6 @@ def test_a_failure_leaves_the_older_file(db: Path, tmp_path: Path, monkeypatch: 
         page.write(store, path)
     assert path.read_bytes() == older
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.html"]
-
-
-def test_what_is_refused(db: Path, tmp_path: Path) -> None:
-    with Store.open(db) as store:
-        with pytest.raises(UsageError, match="threshold"):
-            page.write(store, tmp_path / "a.html", Question(threshold=0))
-        with pytest.raises(ValueRepairError, match="no net other"):
-            page.write(store, tmp_path / "a.html", Question(net="other"))
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
