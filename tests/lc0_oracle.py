@@ -161,6 +161,13 @@ def shuffled(start: str, plies: int, seed: int) -> Position:
     return from_board(board)
 
 
+# Best move, cp and WDL of lc0 0.32.1 with maia-1900 and a plain search of 100 nodes, and Q from its statistics.
+GOLDEN = [
+    (STARTPOS_FEN, "e2e4", 53, (488, 51, 461)),
+    ("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3", "g8f6", -17, (474, 44, 482)),
+    ("8/8/8/8/4k3/8/4P3/4K3 w - - 0 1", "e1f2", 58, (232, 758, 10)),
+    ("r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1", "e2a6", -101, (465, 35, 500)),
+]
 STARTS = (
     STARTPOS_FEN,
     "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1",

@@ -11,6 +11,7 @@ import chess
 import pytest
 
 import valuerepair as vr
+from tests.lc0_oracle import GOLDEN
 from valuerepair.chess.positions import STARTPOS_FEN, Position
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.oracles.open import open_judge
@@ -254,15 +255,6 @@ def test_the_default_is_stockfish_then_the_own_search_with_the_same_net(
     assert identity.label in said[-1]
     with pytest.raises(ValueRepairError, match="stockfish is not on this machine"):
         open_judge("stockfish", net_path=net)
-
-
-# Best move, cp and WDL of lc0 0.32.1 with maia-1900 and a plain search, and Q from its statistics.
-GOLDEN = [
-    (STARTPOS_FEN, "e2e4", 53, (488, 51, 461)),
-    ("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3", "g8f6", -17, (474, 44, 482)),
-    ("8/8/8/8/4k3/8/4P3/4K3 w - - 0 1", "e1f2", 58, (232, 758, 10)),
-    ("r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1", "e2a6", -101, (465, 35, 500)),
-]
 
 
 def test_lc0_gives_its_golden_numbers_whatever_the_order(lc0: str, shared_data: Path) -> None:

@@ -48,10 +48,7 @@ def wait_for_no_engine(mark: str) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGKILL, -9), (signal.SIGINT, 130), pytest.param(signal.SIGTERM, 130, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 130)])
 @pytest.mark.slow
 def test_a_stopped_match_goes_on_and_all_games_are_kept(tmp_path: Path, number: signal.Signals, code: int) -> None:
     write_book(tmp_path / "book.pgn", 3)
@@ -114,13 +111,6 @@ def test_stockfish_against_itself(tmp_path: Path, stockfish: str) -> None:
     [
         (("nosuch", "nosuch", "--nodes", "1"), 1, "nosuch: no such engine"),
         (("net=x,nods=1", "stockfish"), 2, "did you mean nodes?"),
-        pytest.param(("nosuch", "nosuch", "--openings", "no.pgn"), 2, "no.pgn: no such file", marks=pytest.mark.slow),
-        pytest.param(
-            ("nosuch", "nosuch", "--nodes", "1", "--sprt", "elo0=1"),
-            2,
-            "elo0 and elo1 are needed",
-            marks=pytest.mark.slow,
-        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

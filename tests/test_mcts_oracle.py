@@ -9,6 +9,7 @@ from pathlib import Path
 import chess
 import pytest
 
+from tests.lc0_oracle import GOLDEN
 from tests.mining_doubles import dump, random_games
 from tests.vr_runs import here, in_a_process
 from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch
@@ -27,13 +28,6 @@ from valuerepair.store.view import frame
 
 AS_LC0 = "certainty=0,lookahead=0,auto_extend=0"
 MATE_IN_1 = "6k1/5ppp/8/8/8/8/8/R6K w - - 0 1"
-# Best move, cp and WDL of lc0 0.32.1 with maia-1900, 100 nodes.
-GOLDEN = [
-    (STARTPOS_FEN, "e2e4", 53, (488, 51, 461)),
-    ("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3", "g8f6", -17, (474, 44, 482)),
-    ("8/8/8/8/4k3/8/4P3/4K3 w - - 0 1", "e1f2", 58, (232, 758, 10)),
-    ("r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1", "e2a6", -101, (465, 35, 500)),
-]
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +153,7 @@ def test_the_identity_tells_what_changes_values_and_nothing_else(net: Net, share
 
 def test_the_shorter_judge_is_the_one_of_fewer_nodes(net: Net) -> None:
     dice = random.Random(5)
-    positions = [random_position(dice) for _ in range(20)]
+    positions = [random_position(dice) for _ in range(8)]
     with open_mcts(SearchParams(), 200, 4, net) as judge, open_mcts(SearchParams(), 20, 4, net) as other:
         short = judge.shorter(20)
         assert (short.identity, short.identity.digest) == (other.identity, other.identity.digest)

@@ -325,7 +325,6 @@ OF_PAIRS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [6, 8, 12, 20, 40, 60, 80, 120, 200])
 @pytest.mark.parametrize("chances", [*OF_GAMES, *OF_PAIRS])
-@pytest.mark.slow
 def test_intervals_of_few_hold_the_truth(n: int, chances: tuple[float, ...]) -> None:
     """Losses, draws, wins of games, and pairs by points, of equal and of very unequal players: 3,000 matches each.
 

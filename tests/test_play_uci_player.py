@@ -79,12 +79,12 @@ def games(
     ("what", "ending", "detail"),
     [
         ("crash-on", CRASHED, "was killed by SIGSEGV: assertion failed: king"),
-        pytest.param("exit-on", CRASHED, "exited with code 3", marks=pytest.mark.slow),
-        pytest.param("error-on", CRASHED, "says: error The file seems to be unparseable.", marks=pytest.mark.slow),
-        pytest.param("endless-line-on", CRASHED, "wrote a line of more than a mebibyte", marks=pytest.mark.slow),
+        ("exit-on", CRASHED, "exited with code 3"),
+        ("error-on", CRASHED, "says: error The file seems to be unparseable."),
+        ("endless-line-on", CRASHED, "wrote a line of more than a mebibyte"),
         ("hang-on", OUT_OF_TIME, "gave no best move in 0.7 s"),
-        pytest.param("no-best-on", OUT_OF_TIME, "gave no best move in 0.7 s", marks=pytest.mark.slow),
-        pytest.param("flood-on", OUT_OF_TIME, "gave no best move in 0.7 s", marks=pytest.mark.slow),
+        ("no-best-on", OUT_OF_TIME, "gave no best move in 0.7 s"),
+        ("flood-on", OUT_OF_TIME, "gave no best move in 0.7 s"),
         ("illegal-on", ILLEGAL_MOVE, "gave the illegal move e2e5"),
         ("garble-best-on", ILLEGAL_MOVE, "garbled answer 'bestmove e2-e4'"),
     ],
@@ -190,7 +190,6 @@ def test_an_engine_that_dies_between_games_is_started_anew(opened: Opener, said:
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
-        ("exit-at-once", "the engine exited with code 7"),
         ("crash-on=startpos", "the engine was killed by SIGSEGV: assertion failed: king"),
         ("best=0000", "the engine gave no move although there are legal ones"),
         ("best=(none)", "the engine gave no move although there are legal ones"),

@@ -166,7 +166,7 @@ def test_only_what_is_named_changes(samples: Samples, tmp_path: Path) -> None:
 # -- what is learned --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["wdl", pytest.param("scalar", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("value", ["wdl", "scalar"])
 @pytest.mark.slow
 def test_what_is_there_to_learn_is_learned_of_other_games(value: str, samples: Samples, tmp_path: Path) -> None:
     labelled = learn(samples, by_side(samples))

@@ -105,14 +105,7 @@ def test_without_winograd_it_is_the_same(tmp_path: Path, positions: PositionBatc
     assert np.abs(np.asarray(ours.policy) - theirs.policy).max() <= 1e-4
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "se-convolution-policy",
-        pytest.param("map-smolgen", marks=pytest.mark.slow),
-        pytest.param("resnet-attention-policy", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", ["se-convolution-policy", "map-smolgen", "resnet-attention-policy"])
 @pytest.mark.slow
 def test_in_double_precision_it_is_the_graph_to_all_digits(
     name: str, tmp_path: Path, positions: PositionBatch, double: None

@@ -106,7 +106,7 @@ def test_it_is_compared_at_full_precision(
     assert set(seen) == {"highest"}
 
 
-@pytest.mark.parametrize("name", [pytest.param("maia-1900", marks=pytest.mark.slow), "maia-1100"])
+@pytest.mark.parametrize("name", ["maia-1900", "maia-1100"])
 @pytest.mark.slow
 def test_high_clocks_cost_little(name: str, tmp_path: Path, shared_data: Path) -> None:
     """With each weight rounded by itself these were 2.9e-3 and 4.2e-3."""
