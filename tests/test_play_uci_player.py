@@ -187,6 +187,12 @@ def test_an_engine_that_dies_between_games_is_started_anew(opened: Opener, said:
     assert len(said) <= 1
 
 
+def test_an_engine_that_no_longer_starts_ends_the_match(opened: Opener, tmp_path: Path) -> None:
+    player = opened(f"start-once={tmp_path / 'mark'}")
+    with pytest.raises(ValueRepairError, match="no longer starts: exited with code 1: no memory"):
+        [player.think(game, START, 0) for game in range(2)][1].result(20)
+
+
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
