@@ -10,7 +10,7 @@ import pytest
 from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
-from valuerepair.books.check import check_book
+from valuerepair.books.check import read_book
 from valuerepair.chess.position_text import numbered_lines, read_epd, read_positions
 from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.play.openings import read_openings
@@ -53,7 +53,7 @@ def read_everywhere(path: Path, line: str, *, end: str = "\n") -> str:
         except ValueError as error:
             answers.append(("", one_line(error)))
     assert answers == answers[:1] * 3
-    problems = [(problem.line, problem.reason) for problem in check_book(path)]
+    problems = [(entry.line, entry.problem) for entry in read_book(path) if entry.problem]
     assert problems == ([(2, answers[0][1])] if answers[0][1] else [])
     if answers[0][1]:
         raise ValueError(answers[0][1])

@@ -1,4 +1,4 @@
-"""Families, near-duplicates and parents of positions, against python-chess."""
+"""Families and near-duplicates of positions, against python-chess."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from valuerepair.books.select import parent_weight, parents_of
-from valuerepair.chess.board import keys, parse_fens
 from valuerepair.chess.material import near_keys
 from valuerepair.chess.openings import first_moves, material_family, opening_families
 from valuerepair.chess.positions import STARTPOS_FEN
@@ -32,25 +30,6 @@ def _line(seed: int, plies: int) -> chess.Board:
     while len(board.move_stack) < plies and (legal := list(board.legal_moves)):
         board.push(dice.choice(legal))
     return board
-
-
-@CASES
-@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 30)), min_size=1, max_size=6), st.integers(0, 8))
-def test_parents_are_the_boards_that_python_chess_takes_back_to(lines: list[tuple[int, int]], plies: int) -> None:
-    boards = [_line(*line) for line in lines]
-    starts = [board.root().fen(en_passant="fen") for board in boards]
-    found = parents_of(starts, [[m.uci() for m in board.move_stack] for board in boards], plies)
-    for board, parents in zip(boards, found, strict=True):
-        assert len(parents) == min(plies, len(board.move_stack))
-        for before, parent in enumerate(parents, 1):
-            board.pop()
-            assert (parent.fen, parent.ply, parent.plies_before) == (board.fen(), board.ply(), before)
-            assert parent.moves == tuple(m.uci() for m in board.move_stack)
-            assert parent.key == keys(parse_fens([board.fen()]))[0]
-
-
-def test_parents_weigh_a_half_and_a_quarter_as_katagos_do() -> None:
-    assert [parent_weight(0.8, before) for before in (1, 2)] == [0.4, 0.2]
 
 
 @CASES

@@ -6,7 +6,6 @@ import gzip
 import tarfile
 import time
 from io import BytesIO
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,6 @@ from valuerepair.archives.epd import MAX_LINE, LineSplitter
 from valuerepair.archives.headers import position_headers, read_headers
 from valuerepair.archives.open import Source, TarError, members
 from valuerepair.archives.options import RecordedOptions
-from valuerepair.books.check import BookCheck, ReadEntry
 from valuerepair.chess.origins import Recorded
 from valuerepair.engines.uci import SearchReader, parse_option
 from valuerepair.nets import weights
@@ -188,11 +186,3 @@ def test_an_option_with_a_run_of_blanks_is_read_in_no_time() -> None:
     assert option is not None
     assert option.default == "b c"
     assert time.monotonic() - started < 10
-
-
-def test_an_entry_that_inherits_a_position_that_cannot_be_read_is_no_entry_of_another(tmp_path: Path) -> None:
-    book, entries = tmp_path / "a.pgn", list[ReadEntry]()
-    book.write_text('[FEN "4k3/P7/8/8/8/8/8/2K2R w K - 0 30"]\n\n[Event "b"]\n\n1. e4 e5 *\n')
-    problems = [problem.reason for problem in BookCheck(book, entries.append)]
-    assert any("bad FEN" in reason for reason in problems)
-    assert entries == []

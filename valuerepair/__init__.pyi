@@ -27,8 +27,7 @@ from .api.writing import split as split
 from .api.writing import write_books as write_books
 from .api.writing import write_report as write_report
 from .archives.options import SampleOptions as SampleOptions
-from .books.check import BookCheck as BookCheck
-from .books.options import BookOptions as BookOptions
+from .books.choose import BookOptions as BookOptions
 from .chess.position_text import read_positions as read_positions
 from .chess.positions import Position as Position
 from .chess.values import cp_to_q as cp_to_q

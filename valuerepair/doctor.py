@@ -258,14 +258,19 @@ def _check_store(path: str) -> CheckedFile:
 
 
 def _check_book(path: str) -> CheckedFile:
-    """The rules of lc0's reader and of chess, line by line."""
-    from valuerepair.books.check import BookCheck
+    """The rules of lc0's reader and of chess, entry by entry."""
+    from valuerepair.books.check import read_book
+    from valuerepair.text import quantity
 
-    book = BookCheck(path)
-    problems = [f"line {problem.line}: {problem.reason}" for problem in book]
+    entries = read_book(path)
+    problems = [f"line {entry.line}: {entry.problem}" for entry in entries if entry.problem]
     left_out = [f"and {len(problems) - _MOST_PROBLEMS:,} more"] if len(problems) > _MOST_PROBLEMS else []
-    details = [*problems[:_MOST_PROBLEMS], *left_out, *(line.removeprefix(f"{path}: ") for line in book.lines())]
-    return CheckedFile(path, "book", not problems, details, book.as_json() | {"lines": problems})
+    white, black = (sum(side in entry.fen for entry in entries) for side in (" w ", " b "))
+    wrong = quantity(len(problems), "problem") if problems else "no problems"
+    counted = f"{quantity(len(entries), 'entry')}, {white:,} white and {black:,} black to move; {wrong}"
+    details = [*problems[:_MOST_PROBLEMS], *left_out, counted]
+    figures = {"entries": len(entries), "white_to_move": white, "black_to_move": black, "problems": len(problems)}
+    return CheckedFile(path, "book", not problems, details, {**figures, "lines": problems})
 
 
 def _check_net(path: str) -> CheckedFile:

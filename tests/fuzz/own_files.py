@@ -23,20 +23,20 @@ def book_seeds() -> list[bytes]:
 
 
 def run_book(data: bytes) -> None:
-    """The book checker, and lc0's reader as rebuilt, of both kinds, packed and not."""
-    from valuerepair.books.check import BookCheck, ReadEntry
+    """The reader of books, of both kinds, packed and not."""
+    from valuerepair.books.check import Entry, read_book
 
     for name in ("book.pgn", "book.epd"):
-        entries: list[ReadEntry] = []
+        entries: list[Entry] = []
         with file_of(data, name) as path, suppress(ValueRepairError):
-            list(BookCheck(path, entries.append))
+            entries = [entry for entry in read_book(path) if entry.fen]
         for entry in entries:
             board = chess.Board(entry.start_fen)
             for move in entry.moves:
                 board.push(legal(board, move))
             assert board.fen().split()[:3] == entry.fen.split()[:3]
     with file_of(gzip.compress(data)[: max(len(data) // 2, 30)], "book.pgn.gz") as path, suppress(ValueRepairError):
-        list(BookCheck(path))
+        read_book(path)
 
 
 def header_seeds() -> list[bytes]:

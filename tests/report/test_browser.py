@@ -15,9 +15,9 @@ import pytest
 from tests.cli_tree import SAMPLE
 from tests.report.attacking import ARCHIVE, ATTACKS, THRESHOLD, Report
 from tests.report.browser import Visit, visit
-from valuerepair.books.emit import san_flags
 from valuerepair.question import Question
 from valuerepair.report import page as page_module
+from valuerepair.report.page import san_flags
 from valuerepair.report.stats import store_stats
 from valuerepair.store import view
 from valuerepair.store.store import Store

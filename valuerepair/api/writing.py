@@ -22,7 +22,7 @@ from valuerepair.store.store import Store
 from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
-    from valuerepair.books.options import BookOptions
+    from valuerepair.books.choose import BookOptions
     from valuerepair.books.write import WrittenBooks
     from valuerepair.report.page import WrittenPage
     from valuerepair.report.style import Drawing
@@ -46,8 +46,7 @@ def write_books(
     error. Returns the `WrittenBooks`: `manifest` describes the files, `lines()` are the output of `vr books`. Raises
     UsageError, and ValueRepairError if nothing is left to write or the folder is not writable.
     """
-    from valuerepair.books.options import BookOptions
-    from valuerepair.books.write import WrittenBooks, check_books, what_next, write_books
+    from valuerepair.books.write import check_books, write_books
 
     folder = os.fspath(directory)
     check_books(folder)
@@ -55,9 +54,7 @@ def write_books(
         opened_store(store) as opened,
         shown_progress("Writing", "positions", quiet=quiet) as progress,
     ):
-        asked = replace(resolved(opened, question), beside=True)
-        manifest = write_books(opened, folder, asked, options or BookOptions(), progress.advance)
-        return WrittenBooks(folder, manifest, what_next(opened, manifest, folder))
+        return write_books(opened, folder, resolved(opened, question), options, progress.advance)
 
 
 def split(store: Stored, *, games: float = 0.15, families: float = 0.10, seed: int = 0) -> ChosenSplit:

@@ -1,1 +1,1 @@
-"""Opening books from candidates, and the check of any book against lc0's reader."""
+"""Opening books from candidates, and the check of any book by the rules of lc0's reader."""

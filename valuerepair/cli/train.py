@@ -65,8 +65,8 @@ def books(question: vr.Question | vr.Worst, output: str, db: str, label: tuple[s
     """Write opening books from the candidates in the store.
 
     Writes book.pgn for lc0 self-play, book.epd for other tools, and manifest.json, which says how they were made.
-    Positions that vr split holds out are left out. At most five positions are of one candidate and what vr expand
-    reached from it.
+    Positions that vr split holds out are left out. At most five positions are of one game, what vr expand reached from
+    it included.
 
     \b
     Example:

@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 
 from valuerepair import stop
 from valuerepair.archives.open import MAX_PACKED, MAX_RECORDS
-from valuerepair.books.check import check_book
-from valuerepair.books.emit import book_lines, pgn_entry
-from valuerepair.books.lc0_reader import GAME_PLY_LIMIT
+from valuerepair.books.check import GAME_PLY_LIMIT, read_book
+from valuerepair.books.write import BookLine, pgn_entry
 from valuerepair.chess import v6
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.engines.process import EngineExited, EngineFailure, EngineTimeout, LineProcess
@@ -380,14 +379,11 @@ def write_book(path: Path, openings: Sequence[Opening]) -> None:
 
     Raises ValueRepairError for an opening from whose end lc0 cannot play.
     """
-    starts, fens = [opening.start_fen for opening in openings], [opening.fen for opening in openings]
-    lines = book_lines(starts, [list(opening.moves) for opening in openings], fens)
+    lines = (BookLine.of(opening.start_fen, opening.moves, opening.fen) for opening in openings)
     path.write_text("".join(pgn_entry(line, {"Event": "?", "Result": "*"}) for line in lines), "utf-8")
-    problems = check_book(path)
-    if problems:
-        text = path.read_text("utf-8").split("\n")[: problems[0].line]
-        index = max(sum(line.startswith("[Event ") for line in text) - 1, 0)
-        raise ValueRepairError(f"opening {openings[index].number + 1} of the book: {problems[0].reason}")
+    for opening, entry in zip(openings, read_book(path), strict=True):
+        if entry.problem:
+            raise ValueRepairError(f"opening {opening.number + 1} of the book: {entry.problem}")
 
 
 def _make_folder(chunks: str | Path, resume: bool) -> None:

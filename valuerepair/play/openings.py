@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import random
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,16 +13,12 @@ from pathlib import Path
 import chess
 import chess.pgn
 
-from valuerepair.books.check import MAX_BOOK, BookCheck, ReadEntry
+from valuerepair.books.check import can_continue, read_book, read_text, unescaped
 from valuerepair.chess.board import keys, parse_fens, status_error
 from valuerepair.chess.position_text import WrongLine, numbered_lines, read_epd
 from valuerepair.chess.positions import STARTPOS_FEN
-from valuerepair.errors import UsageError, ValueRepairError, one_line
-from valuerepair.files import read_regular, unpack_gzip
+from valuerepair.errors import ValueRepairError, one_line
 
-_GZIP_MAGIC = b"\x1f\x8b"
-_TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")
-_ESCAPED = re.compile(r"\\(.)")
 _Line = tuple[str, tuple[str, ...], str, Mapping[str, str]]  # start_fen, moves, fen, tags
 _LONGEST = 40  # plies of an opening; longer lines are probably complete games
 _BUILT_IN_PLIES = range(6, 11)
@@ -53,64 +48,23 @@ def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
     first bad line, also for a book without lines.
     """
     name = str(path)
-    content = _content(Path(path))
     suffix = Path(path).name.lower().removesuffix(".gz")
-    if suffix.endswith(".pgn"):
-        lines = list(_strict_lines(name, content) if strict else _pgn_lines(name, content))
+    if strict and suffix.endswith((".pgn", ".epd")):
+        lines = list(_sound_lines(name))
     else:
-        if strict and suffix.endswith(".epd"):
-            _check(name)
-        lines = list(_epd_lines(name, content))
+        lines = list((_pgn_lines if suffix.endswith(".pgn") else _epd_lines)(name, read_text(name)))
     if not lines:
         raise ValueRepairError(f"{name}: no opening in it; give a book of games (PGN) or positions (EPD, FEN)")
     board_keys = keys(parse_fens([fen for _, _, fen, _ in lines])).tolist()
     return [Opening(i, *line[:3], key, line[3]) for i, (line, key) in enumerate(zip(lines, board_keys, strict=True))]
 
 
-def _content(path: Path) -> str:
-    try:
-        raw = read_regular(path, MAX_BOOK)
-        if raw.startswith(_GZIP_MAGIC):
-            raw = unpack_gzip(raw, MAX_BOOK)
-    except FileNotFoundError:
-        raise UsageError(f"{path}: no such file") from None
-    except ValueError as error:
-        raise ValueRepairError(f"{path}: {error}") from None
-    if b"\0" in raw:
-        raise ValueRepairError(f"{path}: is not text; give a book of games (PGN) or positions (EPD, FEN)")
-    return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-
-
-def _check(name: str, on_entry: Callable[[ReadEntry], None] | None = None) -> None:
-    """Raises ValueRepairError for a book that lc0 would refuse or misread."""
-    problem = next(iter(BookCheck(name, on_entry)), None)
-    if problem is not None:
-        where = f"{name}:{problem.line}" if problem.line else name
-        raise ValueRepairError(f"{where}: {problem.reason}; `vr doctor {name}` lists all errors")
-
-
-def _strict_lines(name: str, content: str) -> Iterator[_Line]:
-    """The entries of a book without problems, as lc0 reads them."""
-    entries: list[ReadEntry] = []
-    _check(name, entries.append)
-    text = content.split("\n")
-    for entry in entries:
-        start = chess.Board(entry.start_fen).fen()  # six fields, an e.p. square only where a capture is legal
-        yield start, entry.moves, entry.fen, _tags_above(text, entry.line)
-
-
-def _tags_above(text: list[str], line: int) -> dict[str, str]:
-    """The tags of the entry whose moves begin at this 1-based line: the lines above it are tags and empty lines."""
-    index, tags = line - 2, []
-    while index >= 0 and (not text[index].strip() or text[index].startswith("[")):
-        tags += _TAG.findall(text[index])
-        index -= 1
-    return _unescaped(reversed(tags))
-
-
-def _unescaped(tags: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The tags with escapes resolved; python-chess leaves the backslashes in place."""
-    return {name: _ESCAPED.sub(r"\1", value) for name, value in tags}
+def _sound_lines(name: str) -> Iterator[_Line]:
+    """The entries of a book that lc0 reads as it is written. Raises ValueRepairError for another one."""
+    for entry in read_book(name):
+        if entry.problem:
+            raise ValueRepairError(f"{name}:{entry.line}: {entry.problem}; `vr doctor {name}` lists all errors")
+        yield entry.start_fen, entry.moves, entry.fen, entry.tags
 
 
 class _Quiet(chess.pgn.GameBuilder[chess.pgn.Game]):
@@ -142,7 +96,8 @@ def _pgn_lines(name: str, content: str) -> Iterator[_Line]:
                 raise ValueRepairError(f"{name}: game {number}: a null move")
             moves.append(move.uci())
             board.push(move)
-        yield start, tuple(moves), board.fen(), _unescaped(game.headers.items())
+        tags = {name: unescaped(value) for name, value in game.headers.items()}
+        yield start, tuple(moves), board.fen(), tags
 
 
 def _epd_lines(name: str, content: str) -> Iterator[_Line]:
@@ -187,8 +142,6 @@ def _is_even(board: chess.Board) -> bool:
 
 def check_playable(openings: Sequence[Opening], book: str | None) -> None:
     """Raises ValueRepairError for the first line of a book that ends the game, so that none can be played from it."""
-    from valuerepair.books.select import can_continue  # imports pandas, which is slow; other commands do not need it
-
     fens, starts = [opening.fen for opening in openings], [opening.start_fen for opening in openings]
     moves = [" ".join(opening.moves) for opening in openings]
     for opening, playable in zip(openings, can_continue(fens, starts, moves), strict=True):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import chess
 
-from valuerepair.books.emit import one_line, tag_lines
+from valuerepair.books.write import one_line, tag_lines
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import HeldError, claimed
 from valuerepair.play.game import (

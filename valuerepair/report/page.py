@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,8 +18,7 @@ import chess.svg
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.books.emit import san_flags
-from valuerepair.books.select import file_name
+from valuerepair.books.choose import file_name
 from valuerepair.chess.board import fens, parse_fens
 from valuerepair.chess.positions import PHASES, STARTPOS_FEN, encode_lines, encode_moves
 from valuerepair.errors import ValueRepairError
@@ -150,6 +150,23 @@ def _add_moves(columns: Columns, rows: PageRows) -> None:
     for name in ("moves", "pv"):
         columns.add_lines(name, rows.frame[name].tolist())
     columns.add("pv_san", san_flags(fens, [line.split() for line in rows.frame["pv"]]))
+
+
+def san_flags(fens: Sequence[str], lines: Sequence[Sequence[str]]) -> NDArray[np.uint8]:
+    """[k] what the SAN of each move has that the board before it does not show, for all lines of moves (UCI) from
+    `fens`: 1 the file, 2 the rank that a piece came from, 4 check, 8 mate; 0 from an illegal move of a line on."""
+    flags = np.zeros(sum(map(len, lines)), np.uint8)
+    begin = 0
+    for fen, line in zip(fens, lines, strict=True):
+        board = chess.Board(fen)
+        with suppress(ValueError):
+            for i, uci in enumerate(line, begin):
+                san = board.san_and_push(board.parse_uci(uci))
+                origin = san.rstrip("+#").replace("x", "")[1:-2] if san[0] in "NBRQ" else ""
+                flags[i] = origin.isalpha() + 2 * origin.isdecimal() + 3 * (len(origin) == 2)
+                flags[i] += 4 * san.endswith("+") + 8 * san.endswith("#")
+        begin += len(line)
+    return flags
 
 
 def _lowess(scored: pd.DataFrame) -> list[list[float]] | None:

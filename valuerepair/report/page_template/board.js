@@ -45,7 +45,7 @@ export function play(position, uci) {
 
 /**
  * A move in standard algebraic notation: Nf3, exd8=Q+, O-O. `flags` say what the board does not show: `san_flags` of
- * valuerepair.books.emit.
+ * valuerepair.report.page.
  * @param {any} position of `parseFen` @param {string} uci @param {number} flags
  */
 export function san({ men }, uci, flags) {

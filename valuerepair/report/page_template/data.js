@@ -67,7 +67,7 @@ export class Points {
     return Array.from(this.columns[name].subarray(from[row], from[row + 1]), uci);
   }
 
-  /** The `san_flags` of valuerepair.books.emit of the moves of the deep search's line. @param {number} row */
+  /** The `san_flags` of valuerepair.report.page of the moves of the deep search's line. @param {number} row */
   lineFlags(row) {
     return this.columns.pv_san.subarray(this.columns.pv_from[row], this.columns.pv_from[row + 1]);
   }
