@@ -352,7 +352,7 @@ def test_comparing_is_what_vr_compare_does(tmp_path: Path) -> None:
         assert after.frame(text=False).attrs["net"]["name"] == "maia-1900"  # mined for, not only compared
     figure = vr.plot_compared(compared, tmp_path / "pair.png")
     assert (tmp_path / "pair.png").stat().st_size > 10_000
-    assert len(figure.axes) == 2
+    assert len(figure.axes) == 1
 
 
 # -- second looks and games -------------------------------------------------------------------------------------------

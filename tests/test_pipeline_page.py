@@ -21,18 +21,18 @@ BESIDE = ("random_move", "policy_move", "search_node")
 Figures: TypeAlias = Mapping[str, float | None]
 
 
-def row(kind: str, change: Figures, share: Figures) -> dict[str, Any]:
+def row(origin: str, change: Figures, share: Figures) -> dict[str, Any]:
     candidates = [{"threshold": threshold, "first": {"rate": 0.04}, "change": share} for threshold in (0.3, 0.55)]
     return {
-        "kind": kind, "positions": 2200, "squared_error": [0.0662, 0.0573], "change": change, "candidates": candidates,
+        "origin": origin, "positions": 2200, "squared_error": [0.0662, 0.0573], "change": change,
+        "candidates": candidates,
     }  # fmt: skip
 
 
 def judged(part: str, kinds: Mapping[str, Figures], first: str = OLD, share: Figures | None = None) -> NetComparison:
     share = share or {"difference": -0.001, "low": -0.0041, "high": 0.0036}
     figures = {
-        "by_kind": [row(kind, change, share) for kind, change in kinds.items()],
-        "judge": {"beside": any(kind != "game" for kind in kinds)},
+        "by_origin": [row(kind, change, share) for kind, change in kinds.items()],
     }
     return NetComparison(part, first, NEW, figures)
 
@@ -83,7 +83,7 @@ def test_the_deeper_judge_can_only_take_it_back() -> None:
     """It judges few positions: it need not show it once more, but it must not show the opposite."""
     pairs = [judged(part, ALL) for part in ("games", "families")]
     for change, shown in ((UNCLEAR, True), (BETTER, True), (WORSE, False)):
-        again = {"oracle": "deep", "comparisons": [{"by_kind": [row("random_move", change, change)]}]}
+        again = {"judge": "deep", "comparisons": [{"by_origin": [row("random_move", change, change)]}]}
         report = replace(outcome(*pairs), rejudged=again)
         assert report.better_judge.shown is shown
         assert ("by the deeper judge, after a random legal move (+0.0068" in report.better_judge.why) is not shown

@@ -187,15 +187,18 @@ def test_what_was_judged_is_what_the_store_has_of_the_held_out_parts(whole: tupl
         assert names == ["tiny", "repaired", "control"]
         rows = judged[part, "the old net", "the repaired net"].rows
         held = [kind for which, of_part, _, kind in values if which == "tiny" and of_part == part]
-        assert {row["kind"]: row["positions"] for row in rows} == Counter(held)
+        assert {row["origin"]: row["positions"] for row in rows} == Counter(held)
         assert set(held) == {*KINDS}
-        for net, name in zip(printed["nets"], names, strict=True):
-            off = [
-                abs(value) for which, of_part, value, kind in values
-                if which == name and of_part == part and kind == "game"
-            ]  # fmt: skip
-            assert net["candidates"]["total"] == len(off) > 90
-            assert net["candidates"]["count"] == sum(value >= THRESHOLD - 1e-9 for value in off)
+        for number, name in enumerate(names[1:]):
+            in_games = printed["comparisons"][number]["by_origin"][0]
+            at = next(at for at in in_games["candidates"] if at["threshold"] == THRESHOLD)
+            for net, of_net in (("first", "tiny"), ("second", name)):
+                off = [
+                    abs(value) for which, of_part, value, kind in values
+                    if which == of_net and of_part == part and kind == "game"
+                ]  # fmt: skip
+                assert at[net]["total"] == len(off) > 90
+                assert at[net]["count"] == sum(value >= THRESHOLD - 1e-9 for value in off)
     against = judged["families", "the control", "the repaired net"]
     assert against.figures == read(folder / "families-control.json")["comparisons"][0]
     assert (against.figures["first"], against.figures["second"]) == ("control", "repaired")

@@ -48,13 +48,12 @@ from valuerepair.cli.printing import is_quiet, print_result
 @device_option(reference=True)
 @JSON
 def compare(nets: tuple[str, ...], db: str, question: vr.Question | vr.Worst, json: bool, **options: Any) -> None:
-    """Compare nets on the positions of a store: who repaired what, by label, with paired intervals.
+    """Compare nets on the positions of a store: which is the better judge, and what was repaired.
 
     Each NEW net is compared with the OLD one; a net is a file, a name or a SHA-256. Values that the store lacks are
-    computed from the net's file and stored; stop with Ctrl-C, and the same command continues. Judge by all positions:
-    the old net's candidates were chosen because they are its worst errors, and any other net looks better on them. At
-    the end there is a row for each origin of positions, in games and beside them, and whether the new net is the better
-    judge of all of them.
+    computed from the net's file and stored; stop with Ctrl-C, and the same command continues. There are rows for each
+    origin of positions, in games and beside them: the squared error of both nets, and the candidates that the new net
+    repaired and those that are new. A better judge errs less on the positions of every origin.
 
     \b
     Example:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from valuerepair.arrays import Flags, Floats, Ids, Moves
+from valuerepair.arrays import Flags, Floats, Moves
 from valuerepair.chess.board import in_check, legal_moves, parse_fens, piece_counts, replay
 from valuerepair.chess.openings import family, first_moves, material_family, openings_of
 from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.rows import Boards
 from valuerepair.nets.policy import BEST_MOVES
-from valuerepair.rates import Interval, rate_change
 from valuerepair.store.rows import POLICY
-from valuerepair.text import table_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
     from valuerepair.store.store import Store
 
 Texts = NDArray[np.object_]  # a word, or None
-Labels: TypeAlias = Mapping[int, frozenset[str]]  # of candidates, by position_id
 
 # A search of 800 visits, as in training games, hardly ever tries a move with the first prior, and tries one with the
 # second early.
@@ -51,7 +45,7 @@ class Label(NamedTuple):
         return np.asarray(column.astype(np.bool_) if self.value is None else column == self.value, np.bool_)
 
 
-# All labels, in the order of tables. Books, counts, comparisons, plots and filters use this list.
+# All labels, in the order of tables. Books, counts, plots and filters use this list.
 LABELS = (
     Label("optimistic", "sign", "optimistic"),
     Label("pessimistic", "sign", "pessimistic"),
@@ -208,85 +202,3 @@ def _eco_headers(store: Store, frame: pd.DataFrame) -> list[Any]:
         SELECT json_extract(g.headers, '$.ECO') FROM json_each(?) j JOIN games g ON g.id = j.value ORDER BY j.key
     """
     return [row[0] for row in store.connection.execute(query, (json.dumps(frame["game_id"].tolist()),))]
-
-
-# Of the changes by another net: labels with fewer candidates of both nets together are not printed; JSON has all.
-FEWEST_SHOWN = 3
-MOST_FAMILIES = 5
-_FAMILIES = ("family", "pieces")
-
-
-@dataclass(frozen=True, slots=True)
-class LabelChange:
-    """A label under two nets.
-
-    `label` is one of `NAMES` or of `KINDS` (``family:French Defense``). `first` and `second` count the candidates of
-    each net with it, `both` those of both, `repaired` those of the first alone, `newly` those of the second alone.
-    `change` is the share of the second's minus that of the first's in all positions, with an interval by
-    games.
-    """
-
-    label: str
-    first: int
-    second: int
-    both: int
-    repaired: int
-    newly: int
-    change: Interval
-
-
-def label_changes(first: Labels, second: Labels, position_id: Ids, weight: Floats, game: Ids) -> list[LabelChange]:
-    """The changes of all labels: those of `NAMES` in their order, then the others, the most frequent first.
-
-    `first` and `second` have the labels of each net's candidates by position_id; `position_id`, `weight` and `game`
-    [n] are of every position compared.
-    """
-    counts = Counter(name for side in (first, second) for labels in side.values() for name in labels)
-    rank = {name: i for i, name in enumerate(NAMES)}
-    names = sorted(counts, key=lambda name: (rank.get(name, len(rank)), -counts[name], name))
-    ids = [_ids_of(side) for side in (first, second)]
-    row_of = dict(zip(position_id.tolist(), range(len(position_id)), strict=True))
-    found = []
-    for name in names:
-        by_first, by_second = (side.get(name, set()) for side in ids)
-        repaired, newly = by_first - by_second, by_second - by_first
-        changes = np.zeros(len(position_id))
-        changes[[row_of[number] for number in repaired]] = -1
-        changes[[row_of[number] for number in newly]] = 1
-        both, change = len(by_first & by_second), rate_change(changes, weight, game)
-        found.append(LabelChange(name, len(by_first), len(by_second), both, len(repaired), len(newly), change))
-    return found
-
-
-def _ids_of(side: Labels) -> dict[str, set[int]]:
-    """The positions with each label."""
-    by_label: dict[str, set[int]] = {}
-    for number, labels in side.items():
-        for name in labels:
-            by_label.setdefault(name, set()).add(number)
-    return by_label
-
-
-def shown_labels(labels: list[LabelChange]) -> list[LabelChange]:
-    """The labels with enough candidates, without ECO codes and exact material; of families only the most frequent."""
-    rows: list[LabelChange] = []
-    families: dict[str, list[LabelChange]] = {kind: [] for kind in _FAMILIES}
-    for change in labels:
-        if change.first + change.second - change.both < FEWEST_SHOWN:
-            continue
-        kind = change.label.partition(":")[0]
-        if kind in families:
-            families[kind].append(change)
-        elif kind not in KINDS:
-            rows.append(change)
-    return rows + [change for kind in _FAMILIES for change in families[kind][:MOST_FAMILIES]]
-
-
-_LABEL_COLUMNS = ":<20 | A wrong:>8, | repaired:>8, | still:>6, | newly:>6, | B wrong:>8, | B - A:<"
-
-
-def label_lines(rows: list[LabelChange]) -> Iterator[str]:
-    """A table of the `shown_labels`, with a title."""
-    yield "by label of the error, counted over all positions (many rows: some differ by chance)"
-    cells = ((row.label, row.first, row.repaired, row.both, row.newly, row.second, row.change.points) for row in rows)
-    yield from table_lines(_LABEL_COLUMNS, cells, "  ")

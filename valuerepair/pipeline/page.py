@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from valuerepair.chess.origins import GAME
 from valuerepair.errors import ValueRepairError, one_line
 from valuerepair.files import read_json, written_whole
-from valuerepair.measure.by_kind import WORDS
+from valuerepair.measure.compare import WORDS
 from valuerepair.pipeline.run import Repair
 from valuerepair.pipeline.stages import CONTROL, PAGE, PARTS, REJUDGED, REPAIRED, STORE
 from valuerepair.play.elo import MatchScore
@@ -62,15 +62,14 @@ class NetComparison:
 
     @property
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """A row for each kind of position; see `measure.by_kind.KindRow`."""
-        rows: Sequence[Mapping[str, Any]] = self.figures["by_kind"]
+        """A row for each origin of positions; see `measure.compare.OriginRow`."""
+        rows: Sequence[Mapping[str, Any]] = self.figures["by_origin"]
         return rows
 
     @property
     def candidates(self) -> Mapping[str, Any]:
-        """The candidates among positions of games at the default threshold, each net's Q scaled; see
-        `measure.by_kind.CandidatesAt`."""
-        of_games = next(row for row in self.rows if row["kind"] == GAME)
+        """The candidates among positions of games at the default threshold; see `measure.compare.CandidatesAt`."""
+        of_games = next(row for row in self.rows if row["origin"] == GAME)
         at: Mapping[str, Any] = next(each for each in of_games["candidates"] if each["threshold"] == DEFAULT_THRESHOLD)
         return at
 
@@ -104,7 +103,7 @@ class RepairOutcome:
         ]
         if worse := [row for row in self._by_deeper_judge if Interval.of_figures(row["change"]).low > 0]:
             doubts.append(f"by the deeper judge, {_named(worse)}")
-        if not all(pair.figures["judge"]["beside"] for pair in pairs):
+        if any({row["origin"] for row in pair.rows} == {GAME} for pair in pairs):
             doubts.append("beside the games, where a search looks most, no position was judged")
         if doubts:
             return Claim("better judge", False, f"the squared error is not clearly smaller: {'; '.join(doubts)}")
@@ -113,9 +112,9 @@ class RepairOutcome:
 
     @property
     def _by_deeper_judge(self) -> Sequence[Mapping[str, Any]]:
-        """The deeper judge's rows, by kind of position; empty without such a judge."""
-        rows: Sequence[Mapping[str, Any]] = [] if self.rejudged is None else self.rejudged["comparisons"][0]["by_kind"]
-        return rows
+        """The deeper judge's rows, by origin of positions; empty without such a judge."""
+        pairs: Sequence[Mapping[str, Any]] = [] if self.rejudged is None else self.rejudged["comparisons"]
+        return [row for pair in pairs for row in pair["by_origin"]]
 
     @property
     def better_player(self) -> Claim:
@@ -136,7 +135,7 @@ class RepairOutcome:
         if pair is None:
             return None
         change = Interval.of_figures(pair.candidates["change"])
-        why = f"on {_PLACES['families']}, each net's Q scaled, candidates {change.points} against the control"
+        why = f"on {_PLACES['families']}, candidates {change.points} against the control"
         return Claim("owed to the candidates", change.high < 0, why)
 
     @property
@@ -160,7 +159,7 @@ class RepairOutcome:
 
 def _named(rows: Sequence[Mapping[str, Any]]) -> str:
     """Kinds of positions, each with the difference of its squared errors."""
-    *others, last = (f"{WORDS[row['kind']]} ({Interval.of_figures(row['change']).for_brackets})" for row in rows)
+    *others, last = (f"{WORDS[row['origin']]} ({Interval.of_figures(row['change']).for_brackets})" for row in rows)
     return f"{', '.join(others)} and {last}" if others else last
 
 
@@ -191,7 +190,7 @@ def _breadth(match: Mapping[str, Any]) -> str:
 def _cells(row: Mapping[str, Any]) -> list[str]:
     """The cells of a kind of position: name, number, squared errors, change in candidates at each threshold."""
     return [
-        WORDS[row["kind"]],
+        WORDS[row["origin"]],
         f"{row['positions']:,}",
         *(formatted(error, ".4f") for error in row["squared_error"]),
         Interval.of_figures(row["change"]).for_brackets,
@@ -216,7 +215,7 @@ def _title(pair: NetComparison) -> str:
 
 
 def _rejudged_title(rejudged: Mapping[str, Any]) -> str:
-    return f"A = {OLD}, B = {NEW}, by a deeper judge, {rejudged['oracle']}"
+    return f"A = {OLD}, B = {NEW}, by a deeper judge, {rejudged['judge']}"
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------
@@ -235,7 +234,7 @@ def finish(repair: Repair) -> RepairOutcome:
             for name, number, first, second in (_PAIRS_CONTROL if settings.control else _PAIRS)
         ]
         has_deeper_judge = any(stage.output == REJUDGED for stage in repair.stages)
-        rejudged = _read(folder / REJUDGED)["rejudged"] if has_deeper_judge else None
+        rejudged = _read(folder / REJUDGED)["deeper"] if has_deeper_judge else None
         opponents = {name: words for name, words in _OPPONENTS.items() if name == "old" or settings.control}
         matches = {words: _read(folder / f"match-{name}.json") for name, words in opponents.items()}
         outcome = RepairOutcome(
@@ -297,8 +296,8 @@ def _by_kind(outcome: RepairOutcome) -> str:
     tables = [f"<h3>{escape(_title(pair))}</h3>\n{_table_by_kind(pair.rows)}" for pair in outcome.judged]
     note = (
         "Squared error: the mean square of net Q &minus; deep Q, each net's Q times the number that fits it "
-        "best, so that a mere change of scale does not count. Candidates: positions where scaled Q is off by the "
-        "threshold or more. Differences below 0 are better; intervals are at 95 %, by games."
+        "best, so that a mere change of scale does not count. Candidates: positions where net Q, without that "
+        "number, is off by the threshold or more. Differences below 0 are better; intervals are at 95 %, by games."
     )
     return "\n".join(tables) + f'\n<p class="small">{note}</p>'
 
@@ -313,7 +312,7 @@ def _by_deeper_judge(outcome: RepairOutcome) -> str:
     if (rejudged := outcome.rejudged) is None:
         return "<p>No deeper judge was used: <code>test_deep</code> is empty, or <code>rejudge</code> is 0.</p>"
     note = "The deeper judge searched a random sample of the held-out positions. No net was trained on its values."
-    table = _table_by_kind(rejudged["comparisons"][0]["by_kind"])
+    table = _table_by_kind(rejudged["comparisons"][0]["by_origin"])
     title = f"<h3>{escape(_rejudged_title(rejudged))}</h3>"
     return f'{title}\n{table}\n<p class="small">{note}</p>'
 

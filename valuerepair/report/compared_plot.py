@@ -1,21 +1,18 @@
-"""Two nets on the same positions: the disagreement of one against the other's, and the changes by label."""
+"""Two nets on the same positions: the disagreement of one against the other's, by origin of the positions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from valuerepair.chess import values
-from valuerepair.measure.compare import CATEGORIES, Compared, Comparison, categories
-from valuerepair.measure.labels import shown_labels
+from valuerepair.measure.compare import CATEGORIES, WORDS, Compared, Comparison, OriginRow, categories
+from valuerepair.measure.compared_nets import ComparedPositions
 from valuerepair.report import style
 from valuerepair.report.plots import point_of
-
-if TYPE_CHECKING:
-    from valuerepair.rates import Interval
+from valuerepair.text import positions_of_games
 
 # Category -> colour, marker; in the order of drawing.
 _LOOKS = {
@@ -24,42 +21,36 @@ _LOOKS = {
     "repaired": (style.GREEN, "v"),
     "newly wrong": (style.VERMILLION, "^"),
 }
-_ROW_HEIGHT = 5.6
-_WIDTH = 11.5
+_SIZE = 5.6  # inches of a panel
 
 
 def draw(compared: Compared) -> Figure:
-    """A row for each comparison: left every position, right the differences of candidate shares by label.
+    """A row for each comparison, and in it a panel for each origin: candidates at the question's threshold.
 
-    Left: the second net's disagreement (y) against the first's (x), both net Q - deep Q from the side to move;
+    A point is the second net's disagreement (y) against the first's (x), both net Q - deep Q from the side to move;
     positions on the diagonal did not change. Artists have a gid: ``right-both``, ``still-wrong``, ``repaired``,
-    ``newly-wrong``, numbered from the second row on. Right: second minus first in percentage points of all positions,
-    with the paired 95 % intervals, in the order of the table; left of 0 is a repair.
+    ``newly-wrong``, numbered from the second panel on.
     """
-    rows = len(compared.comparisons)
+    rows, origins = len(compared.comparisons), len(compared.comparisons[0].by_origin)
     with style.house_style():
-        figure = style.Drawing(_WIDTH, _ROW_HEIGHT * rows)
-        axes = figure.subplots(rows, 2, squeeze=False, width_ratios=[1, 1.05])
-        for i, comparison in enumerate(compared.comparisons):
-            suffix = f"-{i + 1}" if i else ""
-            _draw_positions(axes[i, 0], compared, comparison, i + 1, suffix)
-            _draw_changes(axes[i, 1], comparison, suffix)
+        figure = style.Drawing(_SIZE * origins, _SIZE * rows)
+        axes = figure.subplots(rows, origins, squeeze=False)
+        for i, pair in enumerate(compared.comparisons):
+            for j, row in enumerate(pair.by_origin):
+                number = i * origins + j
+                _draw_panel(axes[i, j], compared, pair, row, i + 1, f"-{number + 1}" if number else "")
     return figure
 
 
-def _draw_positions(axes: Axes, compared: Compared, pair: Comparison, second: int, suffix: str) -> None:
-    scores, threshold = compared.scores, compared.threshold
-    x, y = scores.disagreement[0], scores.disagreement[second]
-    limit = max(1.05, threshold * 1.2, 1.05 * float(np.abs(scores.disagreement[[0, second]]).max()))
-    axes.fill_between([-threshold, threshold], -threshold, threshold, color=style.PALE, lw=0, gid=f"band{suffix}")
-    for place in (-threshold, threshold):
-        axes.axvline(place, color=style.GREY, lw=0.5)
-        axes.axhline(place, color=style.GREY, lw=0.5)
-    axes.plot([-limit, limit], [-limit, limit], color=style.GREY, lw=0.8, ls="--", gid=f"diagonal{suffix}")
-    size, opacity = point_of(len(x))
+def _draw_panel(axes: Axes, compared: Compared, pair: Comparison, row: OriginRow, second: int, suffix: str) -> None:
+    threshold = compared.threshold
+    positions = compared.positions.of(row.origin)
+    _draw_ground(axes, threshold, positions, second, suffix)
+    size, opacity = point_of(row.positions)
+    x, y = positions.disagreement[0], positions.disagreement[second]
     # Rasterised: a million points as vectors would make a file that no viewer opens.
     shape: dict[str, Any] = {"linestyle": "none", "markeredgewidth": 0, "rasterized": True}
-    codes = categories(scores, threshold, second)
+    codes = categories(positions, threshold, second)
     for category, (colour, marker) in _LOOKS.items():
         members = codes == CATEGORIES.index(category)
         large = category != "right both"
@@ -71,46 +62,24 @@ def _draw_positions(axes: Axes, compared: Compared, pair: Comparison, second: in
             ms=size + 2 * large,
             alpha=0.85 if large else opacity,
             gid=category.replace(" ", "-") + suffix,
-            label=f"{category}: {pair.counts[category]:,}",
+            label=f"{category}: {members.sum():,}",
             **shape,
         )
-    axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal")
     axes.set_xlabel(f"net Q − deep Q, {pair.first}")
     axes.set_ylabel(f"net Q − deep Q, {pair.second}")
     axes.legend(loc="upper left", handletextpad=0.3)
-    style.title(axes, f"{pair.second} against {pair.first}", *_words(compared))
+    part = "" if compared.part is None else f", held out ({compared.part})"
+    count = f"{positions_of_games(row.positions, row.games)} {WORDS[row.origin]}{part}"
+    rule = f"candidates: |net Q − deep Q| ≥ {threshold:g}"
+    style.title(axes, f"{pair.second} against {pair.first}", f"{compared.judge} · {compared.scale_words}", count, rule)
 
 
-def _words(result: Compared) -> list[str]:
-    by_alpha = result.q_from == "cp" and result.alpha.origin != values.OWN_Q
-    scale = f"alpha {result.alpha.value:.0f} for all nets" if by_alpha else result.alpha.source(result.q_from)
-    screened = ", weighted" if result.scores.weighted else ""
-    part = "" if result.part is None else f" held out ({result.part})"
-    return [
-        f"{result.oracle} · {scale}",
-        f"{result.positions:,} positions{part}{screened}; candidates: |net Q − deep Q| ≥ {result.threshold:g}",
-    ]
-
-
-def _draw_changes(axes: Axes, pair: Comparison, suffix: str) -> None:
-    rows: list[tuple[str, Interval]] = [("all candidates", pair.share_by_games)]
-    rows += [(label.label, label.change) for label in shown_labels(pair.labels)]
-    axes.axvline(0, color=style.GREY, lw=0.8)
-    for i, (_, interval) in enumerate(rows):
-        colour, marker = _verdict(interval)
-        low, middle, high = (100 * share for share in (interval.low, interval.difference, interval.high))
-        axes.plot([low, high], [i, i], color=colour, lw=1.4, solid_capstyle="butt")
-        axes.plot(middle, i, marker, color=colour, ms=6, markeredgewidth=0, gid=f"change-{i}{suffix}")
-    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
-    axes.tick_params(axis="y", length=0, labelsize=8 if len(rows) <= 24 else 6)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel("difference in percentage points of all positions (left: repaired)")
-    style.title(axes, "Candidates by label", "second net minus first, 95 % intervals by games")
-
-
-def _verdict(interval: Interval) -> tuple[str, str]:
-    """Colour and marker: certainly fewer, certainly more, or neither."""
-    if not interval.clear:
-        return style.INK, "o"
-    return (style.GREEN, "v") if interval.high < 0 else (style.VERMILLION, "^")
+def _draw_ground(axes: Axes, threshold: float, positions: ComparedPositions, second: int, suffix: str) -> None:
+    """The band of what is no candidate, and the diagonal."""
+    limit = max(1.05, threshold * 1.2, 1.05 * float(np.abs(positions.disagreement[[0, second]]).max()))
+    axes.fill_between([-threshold, threshold], -threshold, threshold, color=style.PALE, lw=0, gid=f"band{suffix}")
+    for place in (-threshold, threshold):
+        axes.axvline(place, color=style.GREY, lw=0.5)
+        axes.axhline(place, color=style.GREY, lw=0.5)
+    axes.plot([-limit, limit], [-limit, limit], color=style.GREY, lw=0.8, ls="--", gid=f"diagonal{suffix}")
+    axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal")
