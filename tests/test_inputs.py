@@ -92,13 +92,11 @@ def onnx_net(path: Path, kind: str = "good") -> Path:
         "flat": np.array([-1, 1], np.int64),
         "policy": np.ones((1, 1858), np.float32),
         "wdl": np.zeros((1, 3), np.float32),
-        "many": np.array([1000], np.float32),
         "two": np.array([2, 1858], np.int64),
         "true": np.array(True),
     }
     odd = {
         "NaN": [helper.make_node("Neg", ["sum"], ["minus"]), helper.make_node("Sqrt", ["minus"], ["odd"])],
-        "infinite": [helper.make_node("Mul", ["sum", "many"], ["much"]), helper.make_node("Exp", ["much"], ["odd"])],
         "endless": [helper.make_node("Loop", ["", "true", "sum"], ["odd"], body=_same_again())],
     }.get(kind, [helper.make_node("Identity", ["sum"], ["odd"])])
     wide = "/output/policy" if kind != "fewer rows" else "wide"
@@ -114,11 +112,6 @@ def onnx_net(path: Path, kind: str = "good") -> Path:
         nodes.append(helper.make_node("ReduceMean", ["wide"], ["/output/policy"], axes=[0], keepdims=1))
     if kind == "another input":
         shapes["more"] = [*batch, 4]
-    if kind == "another shape":
-        shapes["/input/planes"] = [*batch, 8, 8, 112]
-    if kind == "a huge batch":
-        batch[0] = 1_000_000
-        shapes = {name: [batch[0], *shape[1:]] for name, shape in shapes.items()}
     element = TensorProto.INT64 if kind == "another type" else TensorProto.FLOAT
     if kind == "another type":
         nodes.insert(0, helper.make_node("Cast", ["/input/planes"], ["cast"], to=TensorProto.FLOAT))
@@ -154,13 +147,10 @@ def _same_again() -> Any:
     ("kind", "said"),
     [
         ("NaN", "output /output/policy is not a number"),
-        ("infinite", "output /output/policy is not a number"),
         ("endless", "gives no answer in 0.5 s"),
         ("fewer rows", "output /output/policy is [1, 1858], not [8, 1858]"),
         ("another input", "is not an lc0 net"),
-        ("another shape", "is not an lc0 net"),
         ("another type", "is not an lc0 net"),
-        ("a huge batch", "is not an lc0 net"),
     ],
 )
 def test_an_onnx_net_that_is_none(kind: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,9 +164,6 @@ def test_an_onnx_net_that_is_none(kind: str, said: str, tmp_path: Path, monkeypa
     with pytest.raises(ValueRepairError) as caught:
         opened()
     assert said in assert_one_line(caught.value, path)
-
-
-def test_an_onnx_net_that_is_one(tmp_path: Path) -> None:
     with open_net(str(onnx_net(tmp_path / "good.onnx")), device="cpu") as net:
         assert np.allclose(net.evaluate(canary.positions()).q, 0)
 
@@ -187,15 +174,15 @@ def net_of(blocks: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("content", "said"),
     [
-        ("gigabytes of zeros", lambda: gzip.compress(LC0_MAGIC + bytes(300 << 20), 1), "unpacks to more than"),
-        ("nothing but empty members", lambda: gzip.compress(b"") * 100_000, "is not a net"),
-        ("100,000 empty blocks", lambda: gzip.compress(net_of(100_000)), "it has 100,000 blocks, which no net has"),
-        ("100,000 empty blocks, not packed", lambda: net_of(100_000), "it has 100,000 blocks, which no net has"),
+        (lambda: gzip.compress(LC0_MAGIC + bytes(300 << 20), 1), "unpacks to more than"),
+        (lambda: gzip.compress(b"") * 100_000, "is not a net"),
+        (lambda: gzip.compress(net_of(100_000)), "it has 100,000 blocks, which no net has"),
     ],
+    ids=["gigabytes of zeros", "nothing but empty members", "empty blocks"],
 )
-def test_a_packed_net_that_is_none(name: str, content: Callable[[], bytes], said: str, tmp_path: Path) -> None:
+def test_a_packed_net_that_is_none(content: Callable[[], bytes], said: str, tmp_path: Path) -> None:
     path = tmp_path / "net.pb.gz"
     path.write_bytes(content())
     begun = time.process_time()
