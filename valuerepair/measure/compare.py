@@ -7,7 +7,6 @@ games are what a search mostly asks a net about. So each origin has its own rows
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from valuerepair.archives.select import salt, scrambled
-from valuerepair.arrays import Floats, Ids
+from valuerepair.arrays import Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.errors import ValueRepairError, check_least
@@ -30,6 +29,7 @@ from valuerepair.progress import Progress
 from valuerepair.question import DEFAULT_THRESHOLD, QFrom, Question, is_candidate, no_deep_score
 from valuerepair.rates import FEWEST_GAMES, Interval, Rate, mean, rate_change, weighted
 from valuerepair.store import view
+from valuerepair.store.pairs import judge_of
 from valuerepair.store.rows import StoredJudge
 from valuerepair.store.store import Store
 from valuerepair.text import json_fields, positions_of_games, table_lines
@@ -353,15 +353,18 @@ def judged_deeper(
         if search_again(store, judge, deeper, drawn.position_id, progress, command).stopped:
             log.info(NOT_DONE)
             raise KeyboardInterrupt
-        label = deeper.identity.label
-        scores = _scores(store, store.add_judge(deeper.identity), drawn.position_id)
-    drawn = replace(drawn, deep_q=values.deep_q(scores, compared.alpha.value, compared.q_from))
-    judged = drawn.take(np.flatnonzero(~np.isnan(drawn.deep_q)))
-    if not len(judged.weight):
-        raise ValueRepairError(f"{label} has no value of any of {len(drawn.weight):,} positions")
+        asked = Question(alpha=compared.alpha.value, q_from=compared.q_from)
+        deep_judge = judge_of(store, store.add_judge(deeper.identity))
+        read, alpha = read_values(store, compared.nets, deep_judge, ALL, asked)
+    read = read.take(np.flatnonzero(np.isin(read.position_id, drawn.position_id) & ~np.isnan(read.deep_q)))
+    if not len(read.weight):
+        raise ValueRepairError(f"{deep_judge.label} has no value of any of {len(drawn.weight):,} positions")
+    # The weights stay those of the first judge's screening.
+    judged = replace(drawn.take(np.flatnonzero(np.isin(drawn.position_id, read.position_id))), deep_q=read.deep_q)
     again = replace(
         compared,
-        judge=label,
+        judge=deep_judge.label,
+        alpha=alpha,
         without_q=len(drawn.weight) - len(judged.weight),
         left_out={},
         comparisons=_comparisons(judged, compared.nets, compared.threshold),
@@ -375,16 +378,6 @@ def sampled(position_id: Ids, count: int) -> Ids:
     their ids, so that a larger count draws the same ones and others."""
     order = np.argsort(scrambled(position_id.astype(np.uint64) ^ salt("judged again")), kind="stable")
     return np.sort(order[:count])
-
-
-def _scores(store: Store, judge_id: int, ids: Ids) -> Floats:
-    """[n, 6] the judge's scores of the positions `ids` [n], see `chess.values.deep_q`; NaN where there is none."""
-    query = """
-        SELECT v.cp, v.mate, v.w, v.d, v.l, v.q FROM json_each(?) j
-        LEFT JOIN deep_values v ON v.judge_id = ? AND v.position_id = j.value AND v.failed IS NULL ORDER BY j.key
-    """
-    cells = store.connection.execute(query, (json.dumps(ids.tolist()), judge_id)).fetchall()
-    return np.array(cells, np.float64).reshape(-1, 6)
 
 
 # -- positions --------------------------------------------------------------------------------------------------------
