@@ -13,6 +13,33 @@ from pathlib import Path
 
 import chess
 
+# Entries that end soon, with castling, en passant, a promotion, repetitions, moves of the book and Black to move.
+ENDINGS = """[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 5 39"]
+
+1. e4 Kd7 *
+
+[FEN "r3k2r/8/8/3pP3/8/8/8/R3K2R w KQkq d6 0 20"]
+
+*
+
+[FEN "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 11 3"]
+
+*
+
+[FEN "8/P1k5/8/8/8/8/1p4K1/8 b - - 0 50"]
+
+*
+
+"""
+OPENINGS = """1. e4 c5 2. Nf3 d6 *
+
+[FEN "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"]
+
+*
+
+1. e4 Nf6 2. e5 d5 3. d4 Nc6 4. Nc3 Be6 5. Nf3 Qd7 6. Bd3 O-O-O 7. O-O *
+
+"""
 _RESULTS = {"whitewon": "1-0", "blackwon": "0-1", "draw": "1/2-1/2"}
 
 

@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 from functools import cache
 from pathlib import Path
 
 import chess
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tests.chunk_games import every_record, run
-from tests.lc0_selfplay import Played, play
+from tests.lc0_selfplay import ENDINGS, OPENINGS, Played, play
+from tests.v6_records import read_chunk
 from valuerepair.archives.options import RecordedOptions
-from valuerepair.chess import v6
 from valuerepair.nets.net import open_net
 from valuerepair.nets.planes import encode
-
-BOOK = """1. e4 c5 2. Nf3 d6 *
-
-[FEN "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"]
-
-*
-
-[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 5 39"]
-
-1. e4 Kd7 *
-
-[FEN "r3k2r/8/8/3pP3/8/8/8/R3K2R w KQkq d6 0 20"]
-
-*
-
-[FEN "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 11 3"]
-
-*
-
-1. e4 Nf6 2. e5 d5 3. d4 Nc6 4. Nc3 Be6 5. Nf3 Qd7 6. Bd3 O-O-O 7. O-O *
-
-"""
-
 
 AT_RANDOM = ("--training", "--visits=3", "--temperature=1", "--noise-epsilon=0.5", "--history-fill-new=fen_only")
 
@@ -48,17 +23,12 @@ AT_RANDOM = ("--training", "--visits=3", "--temperature=1", "--noise-epsilon=0.5
 def played(lc0: str, tmp_path_factory: pytest.TempPathFactory) -> list[Played]:
     """Games with training records, many moves at random."""
     folder = tmp_path_factory.mktemp("selfplay")
-    (folder / "book.pgn").write_text(BOOK)
+    (folder / "book.pgn").write_text(OPENINGS + ENDINGS)
     # Some end before a record is due, and lc0 draws its moves anew each time.
     games = play(lc0, folder / "book.pgn", *AT_RANDOM, "--backend=trivial", games=14)
     assert games is not None
     assert sum(game.chunk is not None for game in games) >= 5
     return [game for game in games if game.chunk is not None]
-
-
-def read(path: Path) -> NDArray[np.void]:
-    records: NDArray[np.void] = np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
-    return records
 
 
 def boards_of(game: Played) -> list[chess.Board]:
@@ -129,7 +99,7 @@ def test_planes_come_out_again_to_the_bit(played: list[Played]) -> None:
     """Men, repetitions and filled history of all eight boards, castling rights, side and clock."""
     for game in played:
         assert game.chunk is not None
-        records, batch = read(game.chunk), every_record(game.chunk)
+        records, batch = read_chunk(game.chunk), every_record(game.chunk)
         planes = encode(batch)
         bits = np.packbits(planes[:, :104].astype(np.bool_), axis=3).reshape(len(records), -1).view("<u8")
         assert np.array_equal(bits, records["planes"])
@@ -142,7 +112,7 @@ def test_planes_come_out_again_to_the_bit(played: list[Played]) -> None:
 def test_values_and_moves_are_those_of_the_records(played: list[Played]) -> None:
     for game in played:
         assert game.chunk is not None
-        records, batch = read(game.chunk), every_record(game.chunk)
+        records, batch = read_chunk(game.chunk), every_record(game.chunk)
         for position, record, move in zip(batch, records, game.moves[game.book_plies :], strict=True):
             board, recorded = chess.Board(position.fen), position.origin.recorded
             assert position.origin.played == board.uci(board.parse_uci(move), chess960=False)
@@ -161,7 +131,7 @@ def test_values_and_moves_are_those_of_the_records(played: list[Played]) -> None
 def test_the_nets_value_is_that_of_the_rebuilt_position(lc0: str, shared_data: Path, tmp_path: Path) -> None:
     """Through boards, history and planes: our evaluation of what came out of a chunk is the one lc0 wrote into it."""
     weights = shared_data / "nets" / "maia-1900.pb.gz"
-    (tmp_path / "book.pgn").write_text(BOOK)
+    (tmp_path / "book.pgn").write_text(OPENINGS + ENDINGS)
     own = ("--backend=eigen", f"--weights={weights}", "--cache-history-length=7")  # else of another order of moves
     games = play(lc0, tmp_path / "book.pgn", *AT_RANDOM, *own, games=2)
     assert games is not None
@@ -169,7 +139,7 @@ def test_the_nets_value_is_that_of_the_rebuilt_position(lc0: str, shared_data: P
     with open_net(str(weights)) as net:
         for game in games:
             assert game.chunk is not None
-            batch, records = every_record(game.chunk), read(game.chunk)
+            batch, records = every_record(game.chunk), read_chunk(game.chunk)
             assert len(batch) == len(records)
             values = net.evaluate(batch)
             assert values.wdl is not None

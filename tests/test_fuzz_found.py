@@ -143,14 +143,6 @@ def test_a_net_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPat
         weights.unpack(gzip.compress(bytes(1 << 21)))
 
 
-def test_counters_that_boards_have_no_room_for_are_no_position() -> None:
-    line = b"4k3/8/8/8/8/8/8/4K2R w K - 0 %d\n"
-    found, report = read_archive(line % 65535 + line % 65536 + line % 2**64, "a.epd")
-    assert len(found) == 1
-    assert report.rejected == {"illegal position": 2}
-    assert "a move counter is not a number below 65536" in report.examples[0][2]
-
-
 def test_lines_without_end_are_one_rejected_line_and_no_memory() -> None:
     fen = b"4k3/8/8/8/8/8/8/4K2R w K - 0 1"
     endless = fen + b" id " + b"x" * (3 << 20)

@@ -30,7 +30,7 @@ from tests.chunk_games import packed_in, records_in, run
 from tests.cli_tree import vr as run_vr
 from tests.held_out import hold_out, material_of, part_of, split, without_clocks
 from tests.mining_doubles import mine_by_key, random_games
-from tests.v6_records import CANONICAL, positions_of, records_of
+from tests.v6_records import CANONICAL, positions_of, read_chunk, records_of
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
@@ -298,7 +298,7 @@ def test_lc0s_rescorer_deblunders_games_whose_last_position_has_no_value(tmp_pat
     deblunder = ("--deblunder", "--deblunder-q-blunder-threshold=0.1", "--deblunder-q-blunder-width=0.06")
     assert lc0_rescorer.taken(tmp_path / "out", tmp_path / "lc0", *deblunder) == 1
     [path] = (tmp_path / "lc0").iterdir()
-    records = np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
+    records = read_chunk(path)
     assert records["result_q"] == pytest.approx([-logistic(100), logistic(100), 1, -1], abs=1e-6)
 
 

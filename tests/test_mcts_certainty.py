@@ -28,10 +28,9 @@ from tests.search_trees import (
     prove,
     result_of,
 )
-from tests.tree_checks import check_trees, checked_rounds
+from tests.tree_checks import check_trees
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import Evaluations, Leaves
-from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.layout import ENDED, OPEN, TWO_FOLD
 from valuerepair.mcts.params import SearchParams
 
@@ -325,12 +324,3 @@ def test_look_ahead_proves_the_same_with_fewer_evaluations() -> None:
             assert result.certain == 1 or not lookahead
             evaluations[lookahead] += sum(net.sizes)
     assert evaluations[True] < 0.5 * evaluations[False]
-
-
-@checked_rounds()
-def test_trees_of_one_forest_prove_what_they_prove_alone() -> None:
-    starts = endings(MEN, (0, 97), 12, 10)
-    params = SearchParams(certainty=True, lookahead=True)
-    together = dict(Forest(FakeNet(), params, trees=5, nodes=20).search(starts, 60))
-    for i, start in enumerate(starts):
-        assert together[i].best == result_of(start, 60, certainty=True, lookahead=True).best

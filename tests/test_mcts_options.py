@@ -13,7 +13,6 @@ from tests.mcts_doubles import FakeNet, leaf_of, position, searched, tree_of
 from tests.search_trees import Node, boards_of
 from valuerepair.chess.positions import Position
 from valuerepair.mcts.evaluator import Evaluations, Leaves
-from valuerepair.mcts.forest import Forest
 from valuerepair.mcts.layout import ENDED, OPEN, TWO_FOLD
 from valuerepair.mcts.params import SearchParams
 
@@ -148,13 +147,6 @@ def test_later_visits_are_spread_as_the_frozen_ones() -> None:
 def test_draws_are_seeded() -> None:
     trees = [tree_of(searched(KIWIPETE, 500, n_scl=6, seed=seed)) for seed in (1, 1, 2)]
     assert trees[0] == trees[1] != trees[2]
-
-
-def test_draws_do_not_depend_on_what_else_is_searched() -> None:
-    params = SearchParams(n_scl=6, seed=3)
-    alone = [next(Forest(FakeNet(), params, trees=1).search([start], 300))[1] for start in STARTS]
-    together = dict(Forest(FakeNet(), params, trees=3).search(STARTS, 300))
-    assert [together[i] for i in range(len(STARTS))] == alone
 
 
 def test_an_opponent_who_does_not_improve_makes_results_more_decided() -> None:

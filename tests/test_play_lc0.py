@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import signal
 import stat
@@ -18,8 +17,7 @@ from click.testing import CliRunner
 
 from tests.lc0_selfplay import play
 from tests.play_doubles import white_played
-from tests.v6_records import positions_of
-from valuerepair.chess import v6
+from tests.v6_records import positions_of, read_chunk
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
@@ -71,10 +69,6 @@ def book(tmp_path: Path) -> Path:
     return path
 
 
-def records(chunk: Path) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-    return np.frombuffer(gzip.decompress(chunk.read_bytes()), v6.RECORD)
-
-
 # -- the real lc0 -----------------------------------------------------------------------------------------------------
 
 
@@ -104,7 +98,7 @@ def test_games_are_those_that_lc0_plays_by_itself(lc0: str, maia: Path, book: Pa
         chunk = tmp_path / "chunks" / f"game_{game.number:06d}.gz"
         assert chunk.exists() == (other.chunk is not None) == (len(game.thoughts) > 0)
         if other.chunk is not None:
-            assert records(chunk).tobytes() == records(other.chunk).tobytes()
+            assert read_chunk(chunk).tobytes() == read_chunk(other.chunk).tobytes()
     assert sum(game.ending in RULES for game in ours) < 4
     assert len(list((tmp_path / "chunks").iterdir())) >= 2
 
@@ -117,7 +111,7 @@ def test_thoughts_are_the_records_values(lc0: str, maia: Path, book: Path, tmp_p
     )
     assert {game.number: game.opening for game in games} == {7: 0, 9: 1, 11: 2, 20: 3}
     for game in filter(lambda played: played.thoughts, games):
-        own = records(tmp_path / "chunks" / f"game_{game.number:06d}.gz")
+        own = read_chunk(tmp_path / "chunks" / f"game_{game.number:06d}.gz")
         assert [t.nodes for t in game.thoughts] == own["visits"].tolist()
         np.testing.assert_allclose([t.q or 0.0 for t in game.thoughts], own["best_q"])
         for thought, q, d in zip(game.thoughts, own["best_q"], own["best_d"], strict=True):

@@ -19,7 +19,7 @@ from tests.chunk_games import ENDING, ENDING_START, GAME, tar_of
 from tests.cli_tree import vr as command
 from tests.held_out import hold_out, part_of, split
 from tests.lc0_rescorer import check_valid, taken
-from tests.v6_records import positions_of, records_of, write_chunk
+from tests.v6_records import positions_of, read_chunk, records_of, write_chunk
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess import v6
 from valuerepair.errors import ValueRepairError
@@ -63,10 +63,6 @@ def chunks_in(folder: Path, input_format: int, seed: int) -> Path:
     return folder
 
 
-def read(path: Path) -> NDArray[np.void]:
-    return np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
-
-
 def mined(chunks: Path, store: Path, per_game: int | None = None) -> Path:
     """A store whose judge is the search that the chunks recorded, and of which nothing is held out."""
     vr.mine(chunks, store, SampleOptions(per_game=per_game, min_ply=0), deep="recorded")
@@ -90,7 +86,7 @@ def test_values_mined_from_one_format_go_into_any_other(input_format: int, tmp_p
     assert summary.positions == summary.records
     for number in range(2):
         wanted = game(number, 1, 7 + number)
-        old, new = (read(folder / f"game_{number:06d}.gz") for folder in (target, tmp_path / "out"))
+        old, new = (read_chunk(folder / f"game_{number:06d}.gz") for folder in (target, tmp_path / "out"))
         check_valid(new)
         np.testing.assert_allclose(new["best_q"], wanted["best_q"], atol=1e-6)
         np.testing.assert_array_equal(new["best_q"], new["root_q"])
@@ -110,7 +106,7 @@ def test_lc0s_rescorer_takes_it(input_format: int, tmp_path: Path) -> None:
     for result in ("game", "judge"):
         assert rescored(chunks, store, tmp_path / result, result=result).changed_records == 38
         for path in (tmp_path / result).glob("*.gz"):
-            check_valid(read(path))
+            check_valid(read_chunk(path))
     for result in ("game", "judge"):
         assert taken(tmp_path / result, tmp_path / f"{result}-by-lc0") == 2
 
@@ -123,7 +119,7 @@ def test_other_records_and_other_chunks_stay_to_the_byte(tmp_path: Path) -> None
     first, second = "game_000000.gz", "game_000001.gz"
     assert (chunks / second).read_bytes() == (tmp_path / "out" / second).read_bytes()
     assert (chunks / second).stat().st_mtime_ns == (tmp_path / "out" / second).stat().st_mtime_ns
-    old, new = read(chunks / first), read(tmp_path / "out" / first)
+    old, new = read_chunk(chunks / first), read_chunk(tmp_path / "out" / first)
     same = old.view(np.uint8).reshape(len(old), -1) == new.view(np.uint8).reshape(len(new), -1)
     assert (~same.all(1)).sum() == 4
     change = np.abs(new["best_q"] - old["best_q"])
@@ -137,7 +133,7 @@ def test_an_infinite_value_that_would_be_replaced_is_named(field: str, tmp_path:
     chunks = chunks_in(tmp_path / "chunks", 1, 1)
     store = mined(chunks, tmp_path / "a.db")
     path = min(chunks.glob("*.gz"))
-    records = read(path).copy()
+    records = read_chunk(path).copy()
     records[field] = np.inf
     path.write_bytes(gzip.compress(records.tobytes(), mtime=0))
     with pytest.raises(ValueRepairError, match=rf"{path.name}: record 1 of {len(records)}: {field} is inf"):
@@ -153,7 +149,7 @@ def test_results_are_sampled_with_the_judges_chances(tmp_path: Path) -> None:
     store = mined(write_chunk(tmp_path / "judged.gz", game(0, 1, 50)), tmp_path / "store.db", per_game=90)
     summary = rescored(tmp_path / "chunks", store, tmp_path / "out", result="judge")
     judged = game(0, 1, 50)
-    new = np.stack([read(path) for path in sorted((tmp_path / "out").glob("*.gz"))])
+    new = np.stack([read_chunk(path) for path in sorted((tmp_path / "out").glob("*.gz"))])
     assert summary.changed_records == new.size
     assert np.isin(new["result_q"], (-1, 0, 1)).all()
     np.testing.assert_array_equal(new["result_d"], new["result_q"] == 0)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.shared_data import VARIABLE, folder
-
 TESTS = Path(__file__).parent
 PAGE = (TESTS / "README.md").read_text("utf-8")
 DIGESTS = dict(re.findall(r"^\| `((?:pgn|nets|epd)/[^`]+)` \|.*\| `([0-9a-f]{64})` \|$", PAGE, re.M))
@@ -36,12 +34,3 @@ def test_every_file_that_a_test_names_is_described() -> None:
     }
     assert len(named) > 8
     assert named <= set(DIGESTS)
-
-
-def test_without_the_variable_or_its_folder_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
-    assert folder() == tmp_path
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
-    assert folder() is None
-    monkeypatch.delenv(VARIABLE)
-    assert folder() is None

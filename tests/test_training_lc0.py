@@ -12,14 +12,14 @@ from typing import Any
 import chess
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from tests import lc0_oracle, lczero_training
-from tests.lc0_selfplay import Played, play
+from tests.lc0_selfplay import ENDINGS, OPENINGS, Played, play
 from tests.own_games import played_on, position_after, searched_again
 from tests.play_doubles import white_played
 from tests.test_store_chunks import judged, net_of, some_positions
 from tests.test_training_records import STARTS, fake_game
+from tests.v6_records import read_chunk
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch
 from valuerepair.mcts.evaluator import NetEvaluator
@@ -32,36 +32,6 @@ from valuerepair.play.game import GameRecord
 from valuerepair.training.records import ChunkWriter, RecordFacts, game_records
 from valuerepair.training.store_chunks import position_records
 
-# Entries that end soon, with castling, en passant, a promotion, repetitions, moves of the book and Black to move.
-BOOK = """[FEN "4k3/8/8/8/8/8/4P3/4K3 w - - 5 39"]
-
-1. e4 Kd7 *
-
-[FEN "r3k2r/8/8/3pP3/8/8/8/R3K2R w KQkq d6 0 20"]
-
-*
-
-[FEN "8/2p5/3p4/KP5r/1R3p1k/8/4P1P1/8 w - - 11 3"]
-
-*
-
-[FEN "8/P1k5/8/8/8/8/1p4K1/8 b - - 0 50"]
-
-*
-
-"""
-LONG_BOOK = (
-    BOOK
-    + """1. e4 c5 2. Nf3 d6 *
-
-[FEN "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"]
-
-*
-
-1. e4 Nf6 2. e5 d5 3. d4 Nc6 4. Nc3 Be6 5. Nf3 Qd7 6. Bd3 O-O-O 7. O-O *
-
-"""
-)
 # lc0's self-play has these by default, and nothing else that differs from lc0 under UCI.
 SELF_PLAY = SearchParams(
     cpuct=1.2, cpuct_factor=0.0, fpu_value=0.0, policy_softmax_temp=1.0, sticky_endgames=False, two_fold_draws=False
@@ -94,11 +64,6 @@ def lc0_games(net: Path, folder: Path, book: str, visits: int, games: int, *opti
     return [game for game in played if game.chunk is not None]
 
 
-def read(path: Path) -> NDArray[np.void]:
-    records: NDArray[np.void] = np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
-    return records
-
-
 def plain_moves(game: Played) -> list[str]:
     """The moves, castling as the king's own move."""
     board, moves = chess.Board(game.start_fen), []
@@ -111,7 +76,7 @@ def plain_moves(game: Played) -> list[str]:
 
 def assert_the_same_records(game: Played, own: GameRecord) -> None:
     assert game.chunk is not None
-    theirs, ours = read(game.chunk), game_records(own, RecordFacts.of(1, SELF_PLAY))
+    theirs, ours = read_chunk(game.chunk), game_records(own, RecordFacts.of(1, SELF_PLAY))
     assert len(ours) == len(theirs) == len(game.moves) - game.book_plies
     for name in v6.RECORD.names or ():
         if name in VALUES:
@@ -133,12 +98,12 @@ def assert_equal_to_lc0(net: Path, evaluator: NetEvaluator, folder: Path, book: 
 
 
 def test_every_field_is_lc0s(any_maia: Path, evaluator: NetEvaluator, tmp_path: Path) -> None:
-    assert assert_equal_to_lc0(any_maia, evaluator, tmp_path, BOOK, visits=12, games=2) > 40
+    assert assert_equal_to_lc0(any_maia, evaluator, tmp_path, ENDINGS, visits=12, games=2) > 40
 
 
 def test_a_game_played_here_is_lc0s(any_maia: Path, evaluator: NetEvaluator, tmp_path: Path) -> None:
     """Move by move, without being told the moves."""
-    game = lc0_games(any_maia, tmp_path, BOOK, 12, 1)[0]
+    game = lc0_games(any_maia, tmp_path, ENDINGS, 12, 1)[0]
     book = plain_moves(game)[: game.book_plies]
     own = played_on(forest_of(evaluator, trees=1), game.start_fen, book, 12, 450)
     assert list(own.moves) == plain_moves(game)
@@ -152,7 +117,7 @@ def test_every_field_is_lc0s_in_whole_games(
     any_maia: Path, evaluator: NetEvaluator, tmp_path: Path, visits: int
 ) -> None:
     games = 7 if visits == 24 else 3
-    assert assert_equal_to_lc0(any_maia, evaluator, tmp_path, LONG_BOOK, visits, games) > 100
+    assert assert_equal_to_lc0(any_maia, evaluator, tmp_path, ENDINGS + OPENINGS, visits, games) > 100
 
 
 @pytest.mark.slow
@@ -160,9 +125,9 @@ def test_the_nets_own_values_and_divergence_are_lc0s(any_maia: Path, evaluator: 
     """With lc0's cache on. It does not see history, so some of its values are of the position by another way."""
     forest, apart, records = forest_of(evaluator), [], 0
     backend = lc0_oracle.backend(any_maia)
-    for game in lc0_games(any_maia, tmp_path, BOOK, 12, 4, "--nncache=200000"):
+    for game in lc0_games(any_maia, tmp_path, ENDINGS, 12, 4, "--nncache=200000"):
         assert game.chunk is not None
-        moves, theirs = plain_moves(game), read(game.chunk)
+        moves, theirs = plain_moves(game), read_chunk(game.chunk)
         ours = game_records(
             searched_again(forest, game.start_fen, moves, game.book_plies, game.result, 12),
             RecordFacts.of(1, SELF_PLAY),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 import sqlite3
 import tarfile
@@ -19,7 +18,7 @@ import pytest
 from tests.chunk_games import ENDING, ENDING_START, GAME
 from tests.cli_tree import SAMPLE
 from tests.training_doubles import store_beside_games, store_source, store_with_screening
-from tests.v6_records import positions_of, records_of, write_chunk
+from tests.v6_records import positions_of, read_chunk, records_of, write_chunk
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.errors import ValueRepairError
@@ -162,14 +161,13 @@ def known(batch: Batch) -> list[int]:
 
 
 def every(folder: Path) -> set[int]:
-    read = (np.frombuffer(gzip.decompress(p.read_bytes()), v6.RECORD) for p in folder.glob("*.gz"))
-    return {int(ply) for records in read for ply in records["plies_left"]}
+    return {int(ply) for path in folder.glob("*.gz") for ply in read_chunk(path)["plies_left"]}
 
 
 def test_chunks_of_one_record_are_told_from_games(chunks: Path, tmp_path: Path) -> None:
     assert ChunkSource([str(chunks)], 1).is_of_games
     for number, path in enumerate(sorted(chunks.glob("*.gz"))[:5]):
-        for ply, record in enumerate(np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)):
+        for ply, record in enumerate(read_chunk(path)):
             write_chunk(tmp_path / f"{number}-{ply}.gz", np.atleast_1d(record))
     assert not ChunkSource([str(tmp_path)], 1).is_of_games
 

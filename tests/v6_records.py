@@ -73,3 +73,8 @@ def write_chunk(path: Path, records: NDArray[np.void]) -> Path:
     # Level 6 takes a seventh of the time of Python's 9. Of the bytes a hash says whether the chunk is held out.
     path.write_bytes(gzip.compress(records.tobytes(), 6, mtime=0))
     return path
+
+
+def read_chunk(path: Path) -> NDArray[np.void]:
+    records: NDArray[np.void] = np.frombuffer(gzip.decompress(path.read_bytes()), v6.RECORD)
+    return records
