@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import tarfile
 import time
 from io import BytesIO
@@ -16,7 +15,6 @@ from valuerepair.archives.open import Source, TarError, members
 from valuerepair.archives.options import RecordedOptions
 from valuerepair.chess.origins import Recorded
 from valuerepair.engines.uci import SearchReader, parse_option
-from valuerepair.nets import weights
 from valuerepair.nets.weights import LC0_MAGIC, read_header
 
 ILLEGAL_START = b'[Event "b"]\n[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n1. e4 e5 *\n\n'
@@ -134,13 +132,6 @@ def test_sizes_in_a_tar_that_are_no_octal_numbers(size: bytes) -> None:
 def test_a_number_without_end_in_a_net_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="protobuf is damaged"):
         read_header(LC0_MAGIC + b"\xff" * (1 << 24))
-
-
-def test_a_net_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "MAX_NET", 1 << 20)
-    assert len(weights.unpack(gzip.compress(bytes(1 << 20)))) == 1 << 20
-    with pytest.raises(ValueError, match="unpacks to more than"):
-        weights.unpack(gzip.compress(bytes(1 << 21)))
 
 
 def test_lines_without_end_are_one_rejected_line_and_no_memory() -> None:

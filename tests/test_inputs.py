@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,15 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.vr_runs import here
 from valuerepair.chess.position_text import read_position, read_positions
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import read_toml
 from valuerepair.nets import canary, session
 from valuerepair.nets.net import open_net
-from valuerepair.nets.protobuf import LC0
-from valuerepair.nets.weights import LC0_MAGIC, read_net_file
+from valuerepair.nets.weights import read_net_file
 from valuerepair.training import checkpoint
 
 ARRAYS = {"state0": np.arange(6, dtype=np.float32).reshape(2, 3), "best0": np.ones(4, np.float32)}
@@ -166,42 +161,6 @@ def test_an_onnx_net_that_is_none(kind: str, said: str, tmp_path: Path, monkeypa
     assert said in assert_one_line(caught.value, path)
     with open_net(str(onnx_net(tmp_path / "good.onnx")), device="cpu") as net:
         assert np.allclose(net.evaluate(canary.positions()).q, 0)
-
-
-def net_of(blocks: int) -> bytes:
-    """The beginning of an lc0 net with so many empty residual blocks."""
-    return LC0_MAGIC + bytes(LC0.Net(weights={"residual": [{}] * blocks}).SerializeToString())
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (lambda: gzip.compress(LC0_MAGIC + bytes(300 << 20), 1), "unpacks to more than"),
-        (lambda: gzip.compress(b"") * 100_000, "is not a net"),
-        (lambda: gzip.compress(net_of(100_000)), "it has 100,000 blocks, which no net has"),
-    ],
-    ids=["gigabytes of zeros", "nothing but empty members", "empty blocks"],
-)
-def test_a_packed_net_that_is_none(content: Callable[[], bytes], said: str, tmp_path: Path) -> None:
-    path = tmp_path / "net.pb.gz"
-    path.write_bytes(content())
-    begun = time.process_time()
-    assert said in assert_refused(read_net_file, path)
-    assert time.process_time() - begun < 10
-
-
-@pytest.mark.parametrize("kind", ["folder", "pipe", "/dev/zero"])
-def test_a_net_is_a_regular_file(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "net.pb.gz"
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(path)
-    else:
-        path.symlink_to(kind)
-    assert_refused(read_net_file, path)
-    done = here("eval", "--net", path, cwd=tmp_path)
-    assert (done.returncode, done.stderr.count("\n"), done.stderr[:4]) == (1, 1, "vr: ")
 
 
 # -- positions ---------------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def test_books_that_are_none(tmp_path: Path, name: str, content: str, message: s
         read_openings(path)
     with pytest.raises(ValueRepairError, match="no such file"):
         read_openings(tmp_path / "none.pgn")
-    with pytest.raises(ValueRepairError, match="is a folder"):
+    with pytest.raises(ValueRepairError, match="Is a directory"):
         read_openings(tmp_path)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
-import io
 import itertools
 import json
 import os
@@ -19,7 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from valuerepair import stop
 from valuerepair.errors import UsageError, ValueRepairError, one_line
@@ -36,7 +35,7 @@ def file_sha256(path: str) -> str:
     """SHA-256 of a file, in hex, read in pieces. Raises ValueRepairError when it cannot be read."""
     digest = hashlib.sha256()
     try:
-        with open_regular(path) as file:
+        with open(path, "rb") as file:
             while piece := file.read(1 << 20):
                 digest.update(piece)
     except OSError as error:
@@ -44,38 +43,12 @@ def file_sha256(path: str) -> str:
     return digest.hexdigest()
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Opens a regular file for reading bytes; the name may lead there by links.
-
-    Raises OSError, and ValueRepairError for a folder, pipe or device, where reading might never begin or never end.
-    """
-    # Without O_NONBLOCK a named pipe would wait here for its writer.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ValueRepairError(f"{os.fspath(path)}: is a folder, pipe or device, not a file")
-    return os.fdopen(descriptor, "rb")
-
-
-def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
-    """The bytes of a regular file. Raises as `open_regular`, and ValueRepairError for more than `most` bytes."""
-    with open_regular(path) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise ValueRepairError(f"{os.fspath(path)}: has more than {most >> 20} MiB, which is too large for its kind")
-    return content
-
-
-def unpack_gzip(content: bytes, most: int) -> bytes:
-    """The content of gzip data. Raises ValueError for damaged data, and for more than `most` unpacked bytes."""
+def unpack_gzip(content: bytes) -> bytes:
+    """The content of gzip data. Raises ValueError for damaged data."""
     try:
-        with gzip.open(io.BytesIO(content)) as packed:
-            unpacked = packed.read(most + 1)
+        return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"damaged gzip data ({error})") from None
-    if len(unpacked) > most:
-        raise ValueError(f"its gzip data unpacks to more than {most >> 20} MiB, which is too much for its kind")
-    return unpacked
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:

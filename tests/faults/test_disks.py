@@ -13,7 +13,6 @@ import pytest
 from tests.mining_doubles import dump, mine_by_key, random_games
 
 pytestmark = pytest.mark.faults
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,10 @@ from valuerepair.chess.position_text import WrongLine, numbered_lines, read_epd
 from valuerepair.chess.positions import encode_moves
 from valuerepair.chess.reached import boards_after
 from valuerepair.errors import UsageError, ValueRepairError, one_line
-from valuerepair.files import read_regular, unpack_gzip
+from valuerepair.files import unpack_gzip
 from valuerepair.text import printable
 
 GAME_PLY_LIMIT = 450  # lc0 src/selfplay/game.cc: a game that reaches it is dropped without a result
-_MAX_BOOK = 512 << 20  # bytes, unpacked
 _GZIP_MAGIC = b"\x1f\x8b"
 _TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")
 _FEN_TAG = re.compile(r"\[\s*FEN\s*\"", re.IGNORECASE)
@@ -87,11 +86,13 @@ def read_book(path: str | Path) -> list[Entry]:
 def read_text(path: str | Path) -> str:
     """The text of a file, which may be packed with gzip. Raises UsageError and ValueRepairError."""
     try:
-        raw = read_regular(path, _MAX_BOOK)
+        raw = Path(path).read_bytes()
         if raw.startswith(_GZIP_MAGIC):
-            raw = unpack_gzip(raw, _MAX_BOOK)
+            raw = unpack_gzip(raw)
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ValueRepairError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise ValueRepairError(f"{path}: {error}") from None
     if b"\0" in raw:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import read_regular, unpack_gzip
+from valuerepair.files import unpack_gzip
 from valuerepair.nets.protobuf import LC0, parsed
 
 # First bytes of an ONNX file: `ir_version` (field 1 of ModelProto) as a varint.
@@ -43,7 +43,7 @@ def read_net_file(path: str | Path) -> NetFile:
     if path.is_dir():
         raise ValueRepairError(f"{path}: is a folder, not a net; give the .pb.gz or .onnx file in it")
     try:
-        content = read_regular(path, MAX_NET)
+        content = path.read_bytes()
     except FileNotFoundError:
         raise ValueRepairError(f"{path}: no such net file") from None
     except OSError as error:
@@ -68,9 +68,6 @@ def _identify(path: Path, content: bytes) -> NetHeader | None:
 
 # Every lc0 net begins with field 1, fixed32, value 0x1c0.
 LC0_MAGIC = b"\x0d\xc0\x01\x00\x00"
-MAX_NET = 1 << 31  # bytes: the limit of protobuf messages
-_ROOM, _RATIO = 64 << 20, 16  # weights shrink to a sixteenth at most, except in small nets
-MOST_BLOCKS = 1000  # the largest nets have 40
 GZIP_MAGIC = b"\x1f\x8b"
 
 INPUT_FORMAT_NAMES = {
@@ -117,10 +114,8 @@ class NetHeader:
 
 
 def unpack(content: bytes) -> bytes:
-    """The protobuf of a net file, unpacked if it is gzipped. Raises ValueError if the gzip data is damaged, or larger
-    than a net can be."""
-    most = min(MAX_NET, _ROOM + _RATIO * len(content))
-    return unpack_gzip(content, most) if content.startswith(GZIP_MAGIC) else content
+    """The protobuf of a net file, unpacked if it is gzipped. Raises ValueError if the gzip data is damaged."""
+    return unpack_gzip(content) if content.startswith(GZIP_MAGIC) else content
 
 
 def read_header(message: bytes) -> NetHeader:
@@ -130,8 +125,6 @@ def read_header(message: bytes) -> NetHeader:
     net = parsed(LC0.Net, message)
     layout, weights, training = net.format.network_format, net.weights, net.training_params
     residual, encoders = len(weights.residual), len(weights.encoder)
-    if residual + encoders > MOST_BLOCKS:
-        raise ValueError(f"it has {residual + encoders:,} blocks, which no net has")
     version = net.min_version
     return NetHeader(
         min_version=f"v{version.major}.{version.minor}.{version.patch}",

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair import stop
-from valuerepair.archives.open import MAX_PACKED, MAX_RECORDS
 from valuerepair.books.check import GAME_PLY_LIMIT, read_book
 from valuerepair.books.write import BookLine, pgn_entry
 from valuerepair.chess import v6
@@ -32,7 +31,7 @@ from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.engines.process import EngineExited, EngineFailure, EngineTimeout, LineProcess
 from valuerepair.engines.spec import find_engine
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import read_regular, unpack_gzip
+from valuerepair.files import unpack_gzip
 from valuerepair.mcts.params import PARAMETERS, SearchParams
 from valuerepair.nets.conversion import find_lc0
 from valuerepair.nets.registry import DEFAULT_NET, locate
@@ -267,8 +266,8 @@ def _wdl(q: float, d: float) -> tuple[int, int, int]:
 
 def _records(chunk: Path) -> NDArray[np.void] | None:
     try:
-        data = unpack_gzip(read_regular(chunk, MAX_PACKED), MAX_RECORDS * v6.RECORD.itemsize)
-    except (OSError, ValueError, ValueRepairError) as error:
+        data = unpack_gzip(chunk.read_bytes())
+    except (OSError, ValueError) as error:
         raise ValueRepairError(f"{chunk}: lc0's training records cannot be read: {error}") from None
     if len(data) % v6.RECORD.itemsize:
         return None

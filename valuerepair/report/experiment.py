@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.transforms import ScaledTranslation
 
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import read_regular, written_whole
+from valuerepair.files import written_whole
 from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, MatchScore, elo_words
 from valuerepair.rates import wilson_bounds
 from valuerepair.report import style
@@ -114,7 +114,7 @@ def read_table(path: str) -> list[Row]:
 def _cells(table: Path) -> list[dict[str, str]]:
     """The rows of a table as text; none of a file that is not text."""
     try:
-        return list(csv.DictReader(io.StringIO(read_regular(table, 16 << 20).decode(), newline="")))
+        return list(csv.DictReader(io.StringIO(table.read_text("utf-8"), newline="")))
     except (UnicodeDecodeError, csv.Error):
         return []
 

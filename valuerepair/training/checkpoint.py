@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.errors import UsageError, ValueRepairError, one_line
-from valuerepair.files import open_regular, written_whole
+from valuerepair.files import written_whole
 from valuerepair.training.options import TrainOptions
 
 _LONGEST = 16 << 20  # bytes of the first line
@@ -62,7 +62,7 @@ def load(path: Path, identity: Mapping[str, Any], like: Arrays) -> tuple[Notes, 
     Raises ValueRepairError for a file that is not a checkpoint, UsageError for the checkpoint of another training.
     """
     try:
-        with open_regular(path) as file:
+        with path.open("rb") as file:
             head = msgspec.json.decode(file.readline(_LONGEST), type=_Head)
             _check_identity(path, identity, head.identity)
             if head.arrays != _types_and_shapes(like):
@@ -85,7 +85,7 @@ def check(path: Path, expected: Mapping[str, Any]) -> None:
     `load` reports a file that cannot be read.
     """
     try:
-        with open_regular(path) as file:
+        with path.open("rb") as file:
             head = msgspec.json.decode(file.readline(_LONGEST), type=_Head)
     except (OSError, ValueError, ValueRepairError, msgspec.MsgspecError):
         return

@@ -42,7 +42,6 @@ from valuerepair.chess import v6
 from valuerepair.chess.rows import Index, Keys
 from valuerepair.chess.v6 import Records
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import open_regular
 from valuerepair.nets.devices import usable_cores
 from valuerepair.nets.weights import INPUT_FORMAT_NAMES
 from valuerepair.training.chunk_output import UNFINISHED, TarShard
@@ -162,10 +161,10 @@ def read_archives(archives: Archives, broken_off: Callable[[str, str], None]) ->
     """All compressed chunks in order. Calls `broken_off(name, reason)` for a tar that breaks off."""
     for number, path in enumerate(archives.paths):
         if not archives.is_tar(number):
-            with open_regular(path) as file:
+            with open(path, "rb") as file:
                 yield ChunkFile(number, "", 0, file.read(MAX_PACKED + 1))
             continue
-        with open_regular(path) as file:
+        with open(path, "rb") as file:
             try:
                 for member in members(file.read, MAX_PACKED + 1):
                     if os.path.basename(member.name) != "LICENSE":  # a file in lc0's archives
