@@ -34,12 +34,11 @@ from valuerepair.chess.board import legal_moves, parse_fens
 from valuerepair.chess.origins import Origins, QColumns
 from valuerepair.chess.positions import PositionBatch, decode_move
 from valuerepair.mining.judges import open_run
-from valuerepair.mining.mine import MineOptions
+from valuerepair.mining.mine import MineOptions, mine
 from valuerepair.nets.net import NetIdentity
 from valuerepair.nets.planes import encode
 from valuerepair.nets.policy import policy_indices
 from valuerepair.oracles.recorded import deep_columns, net_values
-from valuerepair.progress import Progress
 from valuerepair.store.rows import JudgeIdentity, RunRecord
 from valuerepair.store.store import Store
 
@@ -97,7 +96,7 @@ def rows(data: BenchData) -> Comparison:
             def ours() -> float:
                 _copy(full, copy)
                 with Store.open(copy, write=True) as store:
-                    summary = opened.run([str(path)], options, store, Progress("mining", quiet=True))
+                    summary = mine([str(path)], options, store, *opened)
                 return len(_TABLES) * summary.scored
 
             ours()
@@ -179,7 +178,7 @@ def _mining(path: Path, options: SampleOptions, net: str | None) -> Iterator[Wor
         def run() -> float:
             name = path.parent / f"{len(os.listdir(path.parent))}.db"
             with Store.open(name, create=True) as store:
-                summary = opened.run([str(path)], MineOptions(sample=options), store, Progress("mining", quiet=True))
+                summary = mine([str(path)], MineOptions(sample=options), store, *opened)
             return summary.report.looked_at
 
         yield run

@@ -15,11 +15,10 @@ from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.engines.spec import find_engine
 from valuerepair.errors import ValueRepairError
 from valuerepair.mining.judges import Opened, open_run
-from valuerepair.mining.mine import MineOptions
+from valuerepair.mining.mine import MineOptions, mine
 from valuerepair.nets.devices import usable_cores
 from valuerepair.nets.net import open_net
 from valuerepair.oracles.open import open_judge
-from valuerepair.progress import Progress
 from valuerepair.store.rows import DeepResult
 from valuerepair.store.store import Store
 
@@ -91,7 +90,7 @@ def _mining(archive: str, options: MineOptions, opened: Opened, folder: str) -> 
     def run() -> float:
         name = os.path.join(folder, f"{len(os.listdir(folder))}.db")
         with Store.open(name, create=True) as store:
-            summary = opened.run([archive], options, store, Progress("mining", quiet=True))
+            summary = mine([archive], options, store, *opened)
         if summary.state == "interrupted":  # a signal, which ends the run and not yet the benchmark
             raise KeyboardInterrupt
         return float(summary.nodes)

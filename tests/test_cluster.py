@@ -24,10 +24,10 @@ from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.mining.judges import open_run
-from valuerepair.mining.mine import MineOptions
+from valuerepair.mining.mine import MineOptions, mine
 from valuerepair.mining.summary import MineSummary
 from valuerepair.nets.registry import pull_net
-from valuerepair.progress import Progress, remarks_to
+from valuerepair.progress import remarks_to
 from valuerepair.question import Question
 from valuerepair.store.store import Store
 
@@ -43,7 +43,7 @@ def run(db: Path, cluster: str | None, options: MineOptions, said: list[str], ne
         Store.open(db, create=True) as store,
         opening(deep, net, None, device="cpu", threads=1) as opened,
     ):
-        return opened.run([GAMES], options, store, Progress("mining", quiet=True))
+        return mine([GAMES], options, store, *opened)
 
 
 @pytest.fixture(scope="module")

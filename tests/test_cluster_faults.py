@@ -26,9 +26,9 @@ from valuerepair.chess.positions import PositionBatch
 from valuerepair.cluster.connection import parse_cluster
 from valuerepair.cluster.evaluators import open_on_cluster
 from valuerepair.errors import ValueRepairError
-from valuerepair.mining.mine import MineOptions
+from valuerepair.mining.mine import MineOptions, mine
 from valuerepair.mining.summary import MineSummary
-from valuerepair.progress import Progress, remarks_to
+from valuerepair.progress import remarks_to
 from valuerepair.store.store import Store
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ def run(db: Path, address: str, deep: str, remarks: list[str], options: MineOpti
         Store.open(db, create=True) as store,
         open_on_cluster(parse_cluster(address), deep, "maia-1900", None, device="cpu") as opened,
     ):
-        return opened.run([GAMES], options, store, Progress("mining", quiet=True))
+        return mine([GAMES], options, store, *opened)
 
 
 def accounts(db: Path) -> tuple[int, int, int]:

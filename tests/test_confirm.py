@@ -499,12 +499,6 @@ def test_another_engine_that_crashes_on_some_positions(tmp_path: Path) -> None:
     assert result.verdicts["second"]["label"].startswith("fake 1.0")
 
 
-def test_an_engine_that_only_crashes(tmp_path: Path) -> None:
-    path = many(tmp_path / "a.db", 4)
-    with pytest.raises(ValueRepairError, match="failed on each of the 4 positions"):
-        vr.confirm(path, deep=fake("crash-on=h2h3", "exit-on=a2a3", "illegal-on=position"))
-
-
 def test_another_search_is_called_so(tmp_path: Path, said: list[str]) -> None:
     path = many(tmp_path / "a.db", 1)
     vr.confirm(path, deep=fake("best=e2e4"))

@@ -15,7 +15,7 @@ from valuerepair.chess.origins import Origin, Recorded
 from valuerepair.chess.positions import Position, PositionBatch
 from valuerepair.engines.kinds import parse_spec
 from valuerepair.errors import UsageError
-from valuerepair.mining.mine import MineOptions, import_recorded
+from valuerepair.mining.mine import MineOptions, mine
 from valuerepair.oracles.recorded import (
     RecordedNet,
     RecordedSource,
@@ -108,7 +108,7 @@ def test_evaluations_with_and_without_depth_are_never_one_judge_unsaid(tmp_path:
     both = RecordedOptions("eval")
     with Store.open(tmp_path / "a.db", create=True) as store:
         options = MineOptions(sample=SampleOptions(per_game=None, min_ply=0))
-        done = import_recorded([str(path)], options, store, RecordedSource.of(both), KeyNet())
+        done = mine([str(path)], options, store, KeyNet(), RecordedSource.of(both))
     assert done.remarks == ["recorded evaluations: depth 18 to 20, median 19 (2 do not say); nodes not recorded"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import shutil
 import sqlite3
 from collections import Counter
@@ -21,12 +20,10 @@ from tests.lc0_oracle import backend, game_state
 from tests.mcts_doubles import searched
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
 from tests.search_trees import Node, boards_of, end_by_rule
-from tests.vr_runs import here
 from valuerepair.archives.off_game import beside
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.origins import BESIDE
 from valuerepair.chess.positions import Position, PositionBatch, decode_moves
-from valuerepair.errors import UsageError
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mining.mine import MineOptions
 from valuerepair.mining.off_game import NODES, LinesOfNet
@@ -109,15 +106,6 @@ def test_the_four_moves_of_the_policy_are_drawn_evenly(net: Net) -> None:
     moves, _, p = net.priors(position)
     assert {*counts} == {*decode_moves(moves[np.argsort(-p)][2:6])}
     assert evenly(counts, 16.3)
-
-
-def test_where_there_are_few_moves_none_is_the_policy_s_third(net: Net) -> None:
-    fens = [MATE_IN_ONE, ONE_MOVE, "7k/8/8/8/8/8/5q2/7K w - - 0 1"]
-    assert [chess.Board(fen).legal_moves.count() for fen in fens][1:] == [1, 0]
-    reached, rows, lost = beside(batch_of(*fens), {"policy_move": 1.0}, 0, LinesOfNet(net))
-    assert rows.tolist() == [0]
-    assert reached[0].origin.kind == "policy_move"
-    assert lost["fewer than three legal moves (policy_move)"] == 2
 
 
 def nodes_of(net: Net, positions: PositionBatch) -> list[dict[tuple[str, ...], float]]:
@@ -310,25 +298,6 @@ def test_what_stands_in_a_game_is_of_the_game_whenever_it_comes(archive: Path, t
         assert frame(store)["key"].tolist() == after["key"].tolist()
 
 
-def test_an_engine_s_own_evaluation_has_no_policy_to_go_by(archive: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        UsageError, match=r"^--off-game: the kinds policy_move and search_node need the policy of a net"
-    ):
-        mine_by_key(archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(off_game=0.5)))
-    summary = mine_by_key(
-        archive, tmp_path / "a.db", options=MineOptions(sample=SampleOptions(off_game="random_move:0.5"))
-    )
-    assert list(summary.beside) == ["random_move"]
-
-
-def test_the_old_spelling_is_refused_in_one_line(archive: Path, tmp_path: Path) -> None:
-    for words in (["--off-game", "--positions", "9"], ["--positions", "9", "--off-game"]):
-        done = here("mine", str(archive), *words, cwd=tmp_path)
-        assert done.returncode == 2
-        assert "--off-game" in done.stderr.splitlines()[-1]
-        assert "Traceback" not in done.stderr
-
-
 # -- what asks the archive --------------------------------------------------------------------------------------------
 
 
@@ -417,15 +386,3 @@ def test_a_position_beside_a_game_is_in_its_game_s_part(mixed: Path, tmp_path: P
     beside = sure[sure["kind"] != "game"].merge(sure[sure["kind"] == "game"], on="game_id")
     assert (beside["part_x"] == beside["part_y"]).all()
     assert beside["part_x"].nunique() == 3  # training, games, families
-
-
-def test_what_is_exported_and_shown(mixed: Path, tmp_path: Path) -> None:
-    """`vr export` has all positions; `vr show` says how one came about."""
-    done = here("export", "--db", str(mixed), "-o", "a.csv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    with (tmp_path / "a.csv").open() as file:
-        assert {row["kind"] for row in csv.DictReader(file)} == {"game", *BESIDE}
-    with Store.open(mixed) as store:
-        (number,) = store.connection.execute("SELECT min(id) FROM positions WHERE origin = 'random_move'").fetchone()
-    done = here("show", str(number), "--db", str(mixed), cwd=tmp_path)
-    assert "(random_move)" in done.stdout

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import chess
-import pandas as pd
 import pytest
 
-from tests.mining_doubles import dump, random_games, rows, wait_for
+from tests.mining_doubles import dump, random_games, wait_for
 from tests.vr_runs import here, in_a_process
 from valuerepair.store.store import Store
 from valuerepair.store.view import frame
@@ -38,32 +34,6 @@ def mined(shared_data: Path, net: Path, stockfish: str, tmp_path_factory: pytest
     assert done.returncode == 0, done.stderr
     (folder / "said").write_text(done.stdout)
     return folder
-
-
-@pytest.mark.slow
-def test_what_comes_next_is_asked_of_what_was_just_mined(mined: Path, net: Path, tmp_path: Path) -> None:
-    """Not of the other searches in the store, of which there are more."""
-    db, archive = tmp_path / "a.db", net.parents[1] / "pgn" / "lichess-blitz.pgn"
-    shutil.copy(mined / "valuerepair.db", db)
-    options = (
-        "--net",
-        net,
-        "--deep",
-        "stockfish:nodes=1000",
-        "--positions",
-        "20",
-        "--screen",
-        "off",
-        "--threshold",
-        "0.2",
-    )
-    done = here("mine", archive, *options, "--db", db, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    begin, *command = done.stdout.splitlines()[-1].split()
-    assert (begin, *command[:4]) == ("next:", "vr", "books", "--db", str(db))
-    books = here(*command[1:], "-o", tmp_path / "books", cwd=tmp_path)
-    assert books.returncode == 0, books.stderr
-    assert "stockfish 15.1 nodes=1000" in books.stdout
 
 
 def test_mining_a_real_archive(mined: Path) -> None:
@@ -101,21 +71,6 @@ def test_the_same_command_and_another_one(mined: Path, shared_data: Path, net: P
     assert "scored: 60 of 60, 0 failed, 60 of them before" in again.stdout
     assert again.stderr == ""
     assert dump(mined / "valuerepair.db") == before
-
-
-def test_stats_and_exports(mined: Path) -> None:
-    plain = here("stats", cwd=mined)
-    assert plain.returncode == 0
-    assert "60 searched in full" in plain.stdout
-    figures = json.loads(here("stats", "--json", "--threshold", "0.4", cwd=mined).stdout)
-    assert figures["scored"]["positions"] == 60
-    assert len(here("export", cwd=mined).stdout.splitlines()) == 60
-    assert here("export", "-o", "a.parquet", "--threshold", "0.4", cwd=mined).returncode == 0
-    assert len(pd.read_parquet(mined / "a.parquet")) == sum(
-        row["candidates"] for row in figures["scored"]["by_threshold"] if row["threshold"] == 0.4
-    )
-    first = json.loads(here("export", cwd=mined).stdout.splitlines()[0])
-    assert {"fen", "start_fen", "moves", "net_q", "deep_q", "disagreement", "cp"} <= set(first)
 
 
 @pytest.mark.parametrize(
@@ -217,24 +172,3 @@ def test_standard_input_is_an_archive_and_ctrl_c_ends_a_pipe_that_stays_open(
     done = subprocess.run(command, input=games, capture_output=True, cwd=tmp_path, check=False)
     assert done.returncode == 0
     assert b"scored: 120 of 120" in done.stdout
-
-
-@pytest.mark.slow
-def test_killed_with_a_real_engine_and_resumed_it_ends_as_if_never_killed(
-    tmp_path: Path, shared_data: Path, net: Path, stockfish: str
-) -> None:
-    archive = shared_data / "pgn" / "iccf-scca.pgn"
-    options = ["--positions", "300", "--net", str(net), "--deep", "stockfish:nodes=60000"]
-    dice, counts = random.Random(8), [0]
-    while len(counts) < 7:
-        command = [sys.executable, "-m", "valuerepair", "mine", str(archive), "--db", "killed.db", *options]
-        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
-        wait_for(running, tmp_path / "killed.db", counts[-1] + dice.randrange(1, 30))
-        running.kill()
-        running.wait()
-        counts.append(rows(tmp_path / "killed.db"))
-    assert counts == sorted(counts)
-    assert 0 < counts[3] < 290
-    for db in ("killed.db", "whole.db"):
-        assert here("mine", archive, "--db", db, *options, cwd=tmp_path).returncode == 0
-    assert dump(tmp_path / "killed.db") == dump(tmp_path / "whole.db")

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.mining_doubles import dump, mine_by_key, random_games, rows, wait_for
-from valuerepair.errors import ValueRepairError
 from valuerepair.store.store import Store
 
 
@@ -88,14 +87,3 @@ def test_a_signal_does_not_wait_for_what_is_in_flight(archive: Path, tmp_path: P
     assert any(line.startswith("scored: 0 of") for line in process.stdout)
     process.kill()
     process.wait()
-
-
-def test_a_second_run_on_the_same_store_is_refused(archive: Path, tmp_path: Path) -> None:
-    db = tmp_path / "a.db"
-    process = start(archive, db, delay=0.05)
-    wait_for(process, db, 1)
-    with pytest.raises(ValueRepairError, match="is being written by another vr"):
-        mine_by_key(archive, db)
-    process.kill()
-    process.wait()
-    assert mine_by_key(archive, db).state == "finished"

@@ -19,8 +19,7 @@ from tests.v6_records import positions_of, records_of, write_chunk
 from tests.vr_runs import here
 from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.engines.kinds import parse_spec
-from valuerepair.mining.judges import open_run
-from valuerepair.mining.mine import MineOptions, import_recorded, mine
+from valuerepair.mining.mine import MineOptions, mine
 from valuerepair.mining.summary import MineSummary
 from valuerepair.oracles.recorded import RecordedSource, recorded_options
 from valuerepair.question import Question
@@ -59,7 +58,7 @@ def mine_recorded(archive: Path, db: Path, deep: str = "recorded", **sample: Any
     wanted = recorded_options(spec, paths)
     options = MineOptions(sample=SampleOptions(**sample))
     with Store.open(db, create=True) as store:
-        return import_recorded(paths, options, store, RecordedSource.of(wanted), KeyNet())
+        return mine(paths, options, store, KeyNet(), RecordedSource.of(wanted))
 
 
 def test_engine_comments_are_mined_and_a_wrong_view_is_told(tmp_path: Path) -> None:
@@ -103,9 +102,9 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     paths, wanted = [str(archive)], RecordedOptions("cutechess")
     with Store.open(tmp_path / "a.db", create=True) as store:
         source, options = RecordedSource.of(wanted), MineOptions(limit=10)
-        first = import_recorded(paths, options, store, source, KeyNet())
+        first = mine(paths, options, store, KeyNet(), source)
         assert (first.state, first.scored) == ("limited", 10)
-        second = import_recorded(paths, replace(options, limit=None), store, source, KeyNet())
+        second = mine(paths, replace(options, limit=None), store, KeyNet(), source)
         assert (second.state, second.earlier) == ("finished", 10)
         assert second.scored == second.sampled == 60
         assert store.connection.execute("SELECT count(*) FROM runs").fetchone() == (1,)
@@ -217,14 +216,6 @@ def test_a_dump_is_mined_with_a_net(tmp_path: Path, shared_data: Path) -> None:
     assert "deep: recorded kind=dump" in done.stdout
     assert "depth 25 to 25, median 25; nodes 7,000 to 7,000, median 7,000" in done.stdout
     assert "warning" not in done.stdout
-
-
-def test_evaluators_are_opened_for_searching_too(tmp_path: Path, shared_data: Path, stockfish: str) -> None:
-    net = str(shared_data / "nets" / "maia-1900.pb.gz")
-    with open_run([], "stockfish:nodes=100", net, workers=1) as opened:
-        assert opened.judge.identity.kind == "stockfish"
-        assert opened.net is not None
-        assert opened.net.identity.name == "maia-1900"
 
 
 def test_a_run_loads_no_data_frames_before_it_needs_them() -> None:

@@ -273,14 +273,6 @@ def test_nothing_to_mine(tmp_path: Path, db: Path, text: str, reason: str) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_a_cut_archive_is_used_and_reported(tmp_path: Path, archive: Path, db: Path) -> None:
-    packed = gzip.compress(archive.read_bytes())
-    (tmp_path / "cut.pgn.gz").write_bytes(packed[: len(packed) * 2 // 3])
-    summary = mine_by_key(tmp_path / "cut.pgn.gz", db)
-    assert summary.scored > 0
-    assert [source for source, _ in summary.report.truncated] == [str(tmp_path / "cut.pgn.gz")]
-
-
 @pytest.mark.parametrize("wrong", [{"threshold": 0}, {"threshold": 2.1}, {"alpha": -1.0}, {"limit": 0}])
 def test_wrong_options(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):

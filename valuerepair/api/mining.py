@@ -65,6 +65,7 @@ def mine(
     from valuerepair.archives.options import SampleOptions
     from valuerepair.mining.judges import open_run
     from valuerepair.mining.mine import MineOptions
+    from valuerepair.mining.mine import mine as scored
 
     paths = paths_of(archives)
     options = MineOptions(
@@ -95,7 +96,7 @@ def mine(
         progress.stage("opening the net and the deep search")
         with opening as run:
             progress.stage("")
-            summary = run.run(paths, options, opened, progress)
+            summary = scored(paths, options, opened, run.net, run.judge, progress=progress)
     return finished(summary, summary.state == "interrupted")
 
 

@@ -22,15 +22,12 @@ from valuerepair.nets.registry import KNOWN_NETS, locate
 from valuerepair.nets.weights import read_net_file
 from valuerepair.oracles.open import open_judge
 from valuerepair.oracles.oracle import Judge
-from valuerepair.progress import Progress
 from valuerepair.question import Question
 from valuerepair.store.pairs import judge_of, net_key, net_label, net_option, pick, reason_missing
 from valuerepair.store.rows import JudgeIdentity, StoredJudge
 from valuerepair.store.store import Store
 
 if TYPE_CHECKING:
-    from valuerepair.mining.mine import MineOptions
-    from valuerepair.mining.summary import MineSummary
     from valuerepair.nets.net import Net
     from valuerepair.oracles.recorded import RecordedSource
 
@@ -47,16 +44,6 @@ class Opened(NamedTuple):
 
     net: Evaluator | None
     judge: Judge | RecordedSource
-
-    def run(self, paths: Sequence[str], options: MineOptions, store: Store, progress: Progress) -> MineSummary:
-        """Mines the archives, or imports their evaluations."""
-        from valuerepair.mining.mine import import_recorded, mine  # which brings the compiled search
-        from valuerepair.oracles.recorded import RecordedSource
-
-        if isinstance(self.judge, RecordedSource):
-            return import_recorded(paths, options, store, self.judge, self.net, progress=progress)
-        assert self.net is not None
-        return mine(paths, options, store, self.net, self.judge, progress=progress)
 
 
 @contextmanager

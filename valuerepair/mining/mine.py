@@ -58,45 +58,6 @@ class MineOptions:
             raise UsageError(f"--screen {self.screen:g}: a margin lies between 0 and 1; or off")
 
 
-def mine(
-    paths: Sequence[str],
-    options: MineOptions,
-    store: Store,
-    net: Evaluator,
-    judge: Judge,
-    *,
-    progress: Progress | None = None,
-) -> MineSummary:
-    """Samples `paths`, scores every sampled position by `net` and `judge`, and stores all results in `store`.
-
-    What the store has is not evaluated again, so the same call resumes a run, however it ended; a different call adds
-    to the store. Results are committed about once a second: whatever happens, at most the searches in flight and the
-    results of the last second are lost. In the main thread SIGINT and SIGTERM end the run; the summary's state says so.
-
-    Raises ValueRepairError when no position could be sampled, when the judge or the net as a whole is broken, and the
-    errors of reading, store and judge; what was scored before is stored.
-    """
-    return _run(paths, options, store, net, judge, None, progress)
-
-
-def import_recorded(
-    paths: Sequence[str],
-    options: MineOptions,
-    store: Store,
-    source: RecordedSource,
-    net: Evaluator | None = None,
-    *,
-    progress: Progress | None = None,
-) -> MineSummary:
-    """Samples `paths`, and stores the evaluations recorded with the positions, and the values of `net`.
-
-    Training chunks have the values of their own net: `source` names it, and `net` is None. Nothing is searched or
-    screened; `options.limit` is the number of evaluations to take. Signals, errors and the rest are as in `mine`.
-    """
-    options = replace(options, sample=replace(options.sample, recorded=source.wanted), screen=None)
-    return _run(paths, options, store, net, _Nothing(source.identity), source, progress)
-
-
 class _Nothing(Judge):
     """Stands for the judge of recorded evaluations, which searches nothing."""
 
@@ -112,18 +73,33 @@ class _Nothing(Judge):
         pass
 
 
-def _run(
+def mine(
     paths: Sequence[str],
     options: MineOptions,
     store: Store,
     net: Evaluator | None,
-    judge: Judge,
-    recorded: RecordedSource | None,
-    progress: Progress | None,
+    judge: Judge | RecordedSource,
+    *,
+    progress: Progress | None = None,
 ) -> MineSummary:
-    facts: NetFacts | None = net
-    if net is None and recorded is not None:
-        facts = recorded.net
+    """Samples `paths`, scores every sampled position by `net` and `judge`, and stores all results in `store`.
+
+    With a `RecordedSource` the evaluations recorded with the positions are the judge's: nothing is searched or
+    screened, and `options.limit` is the number of evaluations to take. Training chunks have the values of their own
+    net: the source names it, and `net` is None.
+
+    What the store has is not evaluated again, so the same call resumes a run, however it ended; a different call adds
+    to the store. Results are committed about once a second: whatever happens, at most the searches in flight and the
+    results of the last second are lost. In the main thread SIGINT and SIGTERM end the run; the summary's state says so.
+
+    Raises ValueRepairError when no position could be sampled, when the judge or the net as a whole is broken, and the
+    errors of reading, store and judge; what was scored before is stored.
+    """
+    recorded = judge if isinstance(judge, RecordedSource) else None
+    if isinstance(judge, RecordedSource):
+        options = replace(options, sample=replace(options.sample, recorded=judge.wanted), screen=None)
+        judge = _Nothing(judge.identity)
+    facts: NetFacts | None = recorded.net if net is None and recorded is not None else net
     assert facts is not None
     sampling, started = sampling_options(options.sample), time.monotonic()
     lines = None if net is None else lines_of(net, options.sample)

@@ -14,11 +14,11 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.select import U64
 from valuerepair.arrays import Moves
 from valuerepair.chess.positions import PositionBatch
-from valuerepair.errors import UsageError, ValueRepairError
+from valuerepair.errors import ValueRepairError
 from valuerepair.mcts.evaluator import NetEvaluator
 from valuerepair.mcts.forest import Forest, warm_up
 from valuerepair.mcts.params import SearchParams
-from valuerepair.nets.net import Net, NetFacts, Priors
+from valuerepair.nets.net import Evaluator, Net, Priors
 
 # The first and last rank of the policy's moves that are taken, and the most visits of the root of a short search.
 BEST, WORST = 3, 6
@@ -28,40 +28,27 @@ _NO_MOVES: Moves = np.empty(0, np.uint16)
 
 
 @runtime_checkable
-class PolicyNet(Protocol):
-    """A net with a policy; `nets.net.Net` is one."""
-
-    def priors(self, batch: PositionBatch) -> Priors: ...
-
-
-@runtime_checkable
 class SearchingNet(Protocol):
     """A net on other machines (a cluster) that runs the short searches there."""
+
+    def priors(self, batch: PositionBatch) -> Priors: ...
 
     def search_lines(self, batch: PositionBatch, draws: U64) -> list[Moves]:
         """As `searched_lines`."""
 
 
-def lines_of(net: NetFacts | None, options: SampleOptions) -> NetLines | None:
-    """The lines of the net, if the options ask for kinds of positions that need them; else None.
-
-    Raises UsageError if they do and the net has no policy.
-    """
-    kinds = [kind for kind in OF_NET if kind in options.shares_beside]
-    if not kinds:
+def lines_of(net: Evaluator, options: SampleOptions) -> NetLines | None:
+    """The lines of the net, if the options ask for kinds of positions that need them; else None."""
+    if not any(kind in options.shares_beside for kind in OF_NET):
         return None
-    if not isinstance(net, PolicyNet) or not isinstance(net, (Net, SearchingNet)):
-        raise UsageError(
-            f"--off-game: the kinds {' and '.join(kinds)} need the policy of a net, and an engine has none: --off-game "
-            "random_move:SHARE takes positions after a random legal move"
-        )
+    assert isinstance(net, (Net, SearchingNet))
     return LinesOfNet(net)
 
 
 class LinesOfNet:
     """The `NetLines` of a net, here or on a cluster."""
 
-    def __init__(self, net: PolicyNet) -> None:
+    def __init__(self, net: Net | SearchingNet) -> None:
         self._net = net
 
     def policy(self, batch: PositionBatch, draws: U64) -> list[Moves]:
@@ -80,10 +67,9 @@ class LinesOfNet:
 
     def search(self, batch: PositionBatch, draws: U64) -> list[Moves]:
         """[n] the moves to a node of a short search; see `searched_lines`."""
-        if isinstance(self._net, SearchingNet):
-            return self._net.search_lines(batch, draws)
-        assert isinstance(self._net, Net)
-        return searched_lines(self._net, batch, draws)
+        if isinstance(self._net, Net):
+            return searched_lines(self._net, batch, draws)
+        return self._net.search_lines(batch, draws)
 
 
 def searched_lines(net: Net, batch: PositionBatch, draws: U64) -> list[Moves]:
