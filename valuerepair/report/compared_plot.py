@@ -69,7 +69,7 @@ def _draw_panel(axes: Axes, compared: Compared, pair: Comparison, row: OriginRow
     axes.set_ylabel(f"net Q − deep Q, {pair.second}")
     axes.legend(loc="upper left", handletextpad=0.3)
     part = "" if compared.part is None else f", held out ({compared.part})"
-    count = f"{positions_of_games(row.positions, row.games)} {WORDS[row.origin]}{part}"
+    count = f"{WORDS[row.origin]}: {positions_of_games(row.positions, row.games)}{part}"
     rule = f"candidates: |net Q − deep Q| ≥ {threshold:g}"
     style.title(axes, f"{pair.second} against {pair.first}", f"{compared.judge} · {compared.scale_words}", count, rule)
 
