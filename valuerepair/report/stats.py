@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -214,7 +214,7 @@ def _scored(
         return {word: _rate(rows, threshold, codes == code) for code, word in enumerate(words)}
 
     failed = "SELECT count(*) FROM deep_values v JOIN positions p ON p.id = v.position_id AND p.origin = 'game'"
-    candidates, labels = labelled or (view.candidates(store, question), None)
+    candidates, labels = labelled or (view.candidates(store, replace(question, beside=is_off_games)), None)
     labels = labels_of(store, candidates) if labels is None else labels
     fits = {str(name): fit for name, fit in alphas.fits(store, pair).items()}
     return Scored(
@@ -484,7 +484,8 @@ def rest_lines(scored: Scored) -> list[str]:
         title = name if name == "threshold" else f"{name} at {scored.threshold:g}"
         rows = [(str(word), rate) for word, rate in table.items() if rate.count >= least]
         lines += rate_lines(title, rows) if rows and name != "alpha" else []
-    lines += ["", *again.lines(scored.confirmed)]
+    looks = again.lines(scored.confirmed)
+    lines += ["", *looks] if looks else []
     if (played := scored.played) is not None:
         lines += [
             "",
