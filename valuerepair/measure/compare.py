@@ -161,12 +161,6 @@ class Compared:
         return len(np.unique(self.positions.game_id))
 
     @property
-    def effective(self) -> float:
-        """The number of equal positions that the weights are worth."""
-        weight = self.positions.weight
-        return float(weight.sum() ** 2 / (weight @ weight))
-
-    @property
     def notes(self) -> list[str]:
         """What else a reader must know."""
         notes = []
@@ -192,27 +186,20 @@ class Compared:
     def _heading(self) -> Iterator[str]:
         part = "" if self.part is None else " held out" if self.part == TOGETHER else f" held out ({self.part})"
         count = positions_of_games(len(self.positions.weight), self.games)
-        yield f"{count}{part}, scored by {self.judge}; deep Q from {self.scale_words}"
+        yield f"{count}{part}, scored by {self.judge}; deep Q from {self.alpha.source(self.q_from)}"
         for name, missing in self.left_out.items():
             yield f"  {name}: {missing:,} scored positions have no value of it; left out"
         if self.without_q:
             yield f"  {self.without_q:,} positions without a deep Q of the requested kind are left out"
-        if self.effective < len(self.positions.weight) * 0.999:
-            yield f"  screened: rows weighted by inverse probability, equivalent to {self.effective:,.0f} equal ones"
-
-    @property
-    def scale_words(self) -> str:
-        """How scores became deep Q."""
-        if self.alpha.is_of_centipawns(self.q_from):
-            return f"alpha {self.alpha.value:.1f} for all nets ({self.alpha.origin})"
-        return self.alpha.source(self.q_from)
+        if np.ptp(self.positions.weight):
+            yield "  screened: errors and rates are weighted by inverse probability"
 
     def as_json(self) -> dict[str, Any]:
         """All but the positions themselves, for JSON; NaN is None."""
         plain = {
             "judge": self.judge, "part": self.part, "alpha": json_fields(self.alpha), "q_from": self.q_from,
             "threshold": self.threshold, "positions": len(self.positions.weight), "games": self.games,
-            "effective": self.effective, "without_q": self.without_q, "left_out": self.left_out,
+            "without_q": self.without_q, "left_out": self.left_out,
             "nets": [{"name": net.name, "sha256": net.key} for net in self.nets],
         }  # fmt: skip
         comparisons = [pair.as_json() for pair in self.comparisons]

@@ -70,8 +70,9 @@ def _draw_panel(axes: Axes, compared: Compared, pair: Comparison, row: OriginRow
     axes.legend(loc="upper left", handletextpad=0.3)
     part = "" if compared.part is None else f", held out ({compared.part})"
     count = f"{WORDS[row.origin]}: {positions_of_games(row.positions, row.games)}{part}"
+    scale = compared.alpha.source(compared.q_from)
     rule = f"candidates: |net Q − deep Q| ≥ {threshold:g}"
-    style.title(axes, f"{pair.second} against {pair.first}", f"{compared.judge} · {compared.scale_words}", count, rule)
+    style.title(axes, f"{pair.second} against {pair.first}", f"{compared.judge} · {scale}", count, rule)
 
 
 def _draw_ground(axes: Axes, threshold: float, positions: ComparedPositions, second: int, suffix: str) -> None:
