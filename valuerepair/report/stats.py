@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 Rates = Mapping[Any, Rate]
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 MOST_FAMILIES = 6
+_HELD = "SELECT (SELECT count(*) FROM positions), count(*), count(DISTINCT source) FROM games"
 _NETS = """
 SELECT sha256, name, value_head, input_format, size,
     (SELECT count(*) FROM net_values v WHERE v.net_id = n.id) AS evaluated
@@ -57,6 +58,10 @@ FROM judges j LEFT JOIN deep_values v ON v.judge_id = j.id GROUP BY j.id ORDER B
 """
 _RUNS = "SELECT id, command, started, finished, state, counts FROM runs ORDER BY id"
 _JSON = ("limits", "options", "counts")
+_FAILED = """
+SELECT count(*) FROM deep_values v JOIN positions p ON p.id = v.position_id AND p.origin = 'game'
+WHERE v.judge_id = ? AND v.failed IS NOT NULL
+"""
 
 
 @dataclass(frozen=True)
@@ -177,14 +182,11 @@ def store_stats(
     """
     asked = question or Question()
     with store.snapshot():
-        held = store.connection.execute(
-            "SELECT (SELECT count(*) FROM positions), (SELECT count(*) FROM games), "
-            "(SELECT count(DISTINCT source) FROM games)"
-        ).fetchone()
+        positions, games, sources = store.connection.execute(_HELD).fetchone()
         pair = pair_of(store, asked.net, asked.oracle)
         scored = None if pair is None else _scored(store, pair, asked, worst, labelled)
         nets, judges, runs = (_records(store, query) for query in (_NETS, _JUDGES, _RUNS))
-        return StoreStats(store.path, held[0], held[1], held[2], nets, judges, runs, scored)
+        return StoreStats(store.path, positions, games, sources, nets, judges, runs, scored)
 
 
 def _records(store: Store, query: str) -> list[dict[str, Any]]:
@@ -213,7 +215,7 @@ def _scored(
         codes = rows[column]
         return {word: _rate(rows, threshold, codes == code) for code, word in enumerate(words)}
 
-    failed = "SELECT count(*) FROM deep_values v JOIN positions p ON p.id = v.position_id AND p.origin = 'game'"
+    (failed,) = store.connection.execute(_FAILED, pair[1:]).fetchone()
     candidates, labels = labelled or (view.candidates(store, replace(question, beside=is_off_games)), None)
     labels = labels_of(store, candidates) if labels is None else labels
     fits = {str(name): fit for name, fit in alphas.fits(store, pair).items()}
@@ -223,9 +225,7 @@ def _scored(
         is_off_games=is_off_games,
         positions=len(read["weight"]),
         without_q=len(read["weight"]) - len(off),
-        failed=store.connection.execute(f"{failed} WHERE v.judge_id = ? AND failed IS NOT NULL", pair[1:]).fetchone()[
-            0
-        ],
+        failed=failed,
         rates={
             "threshold": {limit: _rate(rows, limit) for limit in sorted({*THRESHOLDS, threshold})},
             "phase": rates("phase_code", PHASES),
@@ -438,8 +438,8 @@ def _second_looks(confirmed: Mapping[str, Any]) -> str:
     if not confirmed["looked"]:
         return "no second look yet (vr confirm)" if confirmed["candidates"] else ""
     right = Rate.of_figures(confirmed["rates"][again.SEARCH_RIGHT])
-    first = ", the worst first" if confirmed["looked"] < confirmed["candidates"] else ""
-    looked = f"{confirmed['looked']:,} of {quantity(confirmed['candidates'], 'candidate')}{first}"
+    first = f"the {confirmed['looked']:,} worst of " if confirmed["looked"] < confirmed["candidates"] else ""
+    looked = f"{first}{quantity(confirmed['candidates'], 'candidate')}"
     return f"search right {_share(right)} of {looked}, by {printable(confirmed['second']['label'])}"
 
 
@@ -461,7 +461,8 @@ def _cost(scored: Scored) -> str:
 
 
 def worst_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Two lines for each of these candidates; Q of the side to move, p of the search's best move."""
+    """Two lines for each of these candidates: Q of the side to move, the search's best move, labels; then its number
+    (position_id), FEN and opening."""
     lines = ["", "net Q  deep Q  search's best, its prior (rank)"] if rows else []
     for row in rows:
         p, rank = row["judge_move_p"], row["judge_move_rank"]
@@ -469,7 +470,7 @@ def worst_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         prior = unknown if p is None else f"{100 * p:.1f} % ({rank:.0f})"
         words = ", ".join(word for word in row["labels"] if ":" not in word)
         lines.append(f"{row['net_q']:+.2f}  {row['deep_q']:+.2f}   {row['deep_best'] or '-':<6}{prior:<16}{words}")
-        lines.append(f"       {row['fen']}" + (f"  {row['opening']}" if row["opening"] else ""))
+        lines.append(f"{row['position_id']:>6} {row['fen']}" + (f"  {row['opening']}" if row["opening"] else ""))
     return lines
 
 
