@@ -241,36 +241,17 @@ def test_only_what_is_held_out_is_compared(db: Path) -> None:
         compared(db)
 
 
-@pytest.mark.slow
-def test_scale_in_the_sample_store(tmp_path: Path) -> None:
-    """The figures of docs/methods.md, also of the alpha with the least squared difference."""
-    db = Path(shutil.copy(SAMPLE, tmp_path / "sample.db"))
-    for net, fitted, steepness in (("maia-1900", 358, 0.96), ("meangirl-8", 258, 0.93)):
-        nearest = least_difference(db, net)
-        assert nearest[0] == pytest.approx(fitted, abs=0.5)
-        assert nearest[1] == pytest.approx(steepness, abs=0.006)
-    nets = ("maia-1100", "maia-1900")
-    with Store.open(db, write=True) as store:
-        in_use = alphas.alpha(store, pick(store, "maia-1900")).value
-        store.use(alpha=None)
-        store.commit()
-    assert compared(SAMPLE, *nets, question=Question()).alpha.value == in_use
-    assert compared(db, *nets, question=Question()).alpha.value == pytest.approx(533, abs=0.5)
-    for alpha, counts in ((533.0, (26, 36)), (300.0, (115, 17))):
-        (pair,) = compared(db, *nets, question=Question(threshold=0.35, alpha=alpha)).comparisons
-        at = pair.by_origin[0].at(0.35)
-        assert (at.repaired, at.newly_wrong) == counts
-
-
-def least_difference(db: Path, net: str) -> tuple[float, float]:
-    """The alpha at which deep Q is nearest to net Q by weighted squares, and the slope of deep Q on net Q there."""
-    with Store.open(db) as store:
+@pytest.mark.parametrize(("net", "fitted", "steepness"), [("maia-1900", 358, 0.96), ("meangirl-8", 258, 0.93)])
+def test_the_alpha_of_the_least_difference_flattens_the_judge(net: str, fitted: float, steepness: float) -> None:
+    """The figures of docs/methods.md: the slope of deep Q on net Q there is what training by it does to the net."""
+    with Store.open(SAMPLE) as store:
         frame = view.frame(store, Question(net=net))
     cp, mate, q, weight = (frame[name].to_numpy() for name in ("cp", "mate", "net_q", "weight"))
     grid = np.arange(100, 800, 0.5)
     deep = [independent_comparison.q_of_scores(cp, mate, alpha) for alpha in grid]
     best = int(np.argmin([weight @ (q - one) ** 2 for one in deep]))
-    return float(grid[best]), float(weight @ (q * deep[best]) / (weight @ q**2))
+    assert grid[best] == pytest.approx(fitted, abs=0.5)
+    assert weight @ (q * deep[best]) / (weight @ q**2) == pytest.approx(steepness, abs=0.005)
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -322,22 +303,13 @@ def test_real_nets_from_their_files(db: Path, shared_data: Path, tmp_path: Path)
     for path, digest in zip((maia, other), digests, strict=True):
         frame = frame_of(db, digest)
         assert len(frame) == said["positions"]
-        with open_net(str(path), threads=1) as net:
-            alone = [net.evaluate(PositionBatch.from_positions([position_of(row)])).q[0] for row in rows_of(frame, 12)]
+        with open_net(str(path), threads=1) as net, Store.open(db) as store:
+            alone = [net.evaluate(store.positions(frame.index.to_numpy()[[i]])).q[0] for i in range(12)]
         np.testing.assert_allclose(alone, frame["net_q"].to_numpy()[:12], atol=1e-5)
     at = next(at for at in said["comparisons"][0]["by_origin"][0]["candidates"] if at["threshold"] == 0.55)
     written = [json.loads(line)["category_2"] for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert (written.count(CATEGORIES[2]), written.count(CATEGORIES[1])) == (at["repaired"], at["newly_wrong"])
     assert json.loads(printed(*command)) == said  # nothing to compute: the same answer
-
-
-def rows_of(frame: pd.DataFrame, count: int) -> list[dict[str, str]]:
-    rows: list[dict[str, str]] = frame[["fen", "start_fen", "moves"]].head(count).to_dict("records")
-    return rows
-
-
-def position_of(row: dict[str, str]) -> Position:
-    return Position(row["fen"], row["start_fen"], tuple(row["moves"].split()), 0, 0, True)
 
 
 @pytest.mark.parametrize(
