@@ -107,4 +107,4 @@ def test_suites_are_read_as_python_chess_reads_them(shared_data: Path, name: str
     assert report.games == sum(bool(line.strip("\0 ")) for line in lines)
     for position in positions:
         fields = lines[position.origin.game - 1].replace(";", " ;").split()
-        assert chess.Board(" ".join(fields[:4]) + " 0 1").epd() == chess.Board(position.fen).epd()
+        assert chess.Board(" ".join(fields[:4]) + " 0 1").epd() == " ".join(position.fen.split()[:4])
