@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -96,7 +95,7 @@ class Candidate:
 
 
 class MinedStore(Store):
-    """A store open for reading: `frame`, `candidates`, `iter_candidates`, `stats`, `nets`, `judges`.
+    """A store open for reading: `frame`, `candidates`, `iter_candidates`, `stats`.
 
     Open it by `valuerepair.open_store`; use it from one thread, and close it or use it as a context manager. Reading
     does not disturb a `vr mine` that is writing to the same file.
@@ -145,29 +144,6 @@ class MinedStore(Store):
     ) -> pd.DataFrame:
         """The rows of `frame` with ``|disagreement| >= question.threshold``, the largest first."""
         return self._joined(view.candidates(self, resolved(self, question)), labels, verdicts, outcomes)
-
-    def nets(self) -> pd.DataFrame:
-        """One row per net: id, name, sha256, value_head, input_format, size, evaluated (positions)."""
-        import pandas as pd
-
-        count = "(SELECT count(*) FROM net_values WHERE net_id = nets.id)"
-        query = f"SELECT id, name, sha256, value_head, input_format, size, {count} AS evaluated FROM nets ORDER BY id"
-        return pd.read_sql_query(query, self.connection)
-
-    def judges(self) -> pd.DataFrame:
-        """One row per judge: id, label, digest, kind, engine, sha256, limits, options, scored, failed (positions)."""
-        import pandas as pd
-
-        counts = (
-            f"(SELECT count(*) FROM deep_values WHERE judge_id = judges.id AND failed IS {words}) AS {name}"
-            for name, words in (("scored", "NULL"), ("failed", "NOT NULL"))
-        )
-        columns = "id, label, digest, kind, engine, sha256, limits, options"
-        query = f"SELECT {columns}, {', '.join(counts)} FROM judges ORDER BY id"
-        frame = pd.read_sql_query(query, self.connection)
-        for column in ("limits", "options"):
-            frame[column] = frame[column].map(json.loads)
-        return frame
 
     def iter_candidates(self, question: Asked = None) -> Iterator[Candidate]:
         """The candidates as `Candidate` records with labels and verdicts, the largest disagreement first."""

@@ -47,12 +47,12 @@ THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9, 1.0)
 MOST_FAMILIES = 6
 _HELD = "SELECT (SELECT count(*) FROM positions), count(*), count(DISTINCT source) FROM games"
 _NETS = """
-SELECT sha256, name, value_head, input_format, size,
+SELECT id, name, sha256, value_head, input_format, size,
     (SELECT count(*) FROM net_values v WHERE v.net_id = n.id) AS evaluated
 FROM nets n ORDER BY id
 """
 _JUDGES = """
-SELECT digest, label, kind, engine, limits, options, count(v.judge_id) - count(v.failed) AS scored,
+SELECT j.id, label, digest, kind, engine, sha256, limits, options, count(v.judge_id) - count(v.failed) AS scored,
     count(v.failed) AS failed
 FROM judges j LEFT JOIN deep_values v ON v.judge_id = j.id GROUP BY j.id ORDER BY j.id
 """
