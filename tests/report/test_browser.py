@@ -286,10 +286,7 @@ def test_moves_are_written_as_by_python_chess(page: Visit) -> None:
             board.push(dice.choice(list(board.legal_moves)))
             boards.append(board.copy(stack=False))
     moves = [[move.uci() for move in board.legal_moves] for board in boards]
-    flags = [
-        san_flags([board.fen()] * len(row), [[move] for move in row]).tolist()
-        for board, row in zip(boards, moves, strict=True)
-    ]
+    flags = [[san_flags(board, [move])[0] for move in row] for board, row in zip(boards, moves, strict=True)]
     asked = [[board.fen(), list(zip(*rows, strict=True))] for board, *rows in zip(boards, moves, flags, strict=True)]
     script = (
         "(asked) => {%s\n return asked.map(([fen, moves]) => moves.map(([move, flags]) => "

@@ -139,33 +139,34 @@ def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: ShownRows) -> None
 
 def _add_moves(columns: Columns, rows: PageRows) -> None:
     """Moves and lines, and the `san_flags` of those that the page shows in SAN."""
-    fens = rows.frame["fen"].tolist()
-    for name in ("played", "net_best", "deep_best"):
-        # Without a move the cell is None or, in newer versions of pandas, NaN; the number is 0.
-        moves = [[move] if isinstance(move, str) else [] for move in rows.frame[name]]
-        columns.add(name, encode_moves([line[0] if line else "a1a1" for line in moves]))
-        flags = np.zeros(len(moves), np.uint8)
-        flags[[bool(line) for line in moves]] = san_flags(fens, moves)
-        columns.add(f"{name}_san", flags)
+    single = ("played", "net_best", "deep_best")
+    # Without a move the cell is None or, in newer versions of pandas, NaN; the number is 0.
+    moves = [[[move] if isinstance(move, str) else [] for move in rows.frame[name]] for name in single]
+    flags: dict[str, list[int]] = {name: [] for name in (*single, "pv")}
+    lines = (line.split() for line in rows.frame["pv"])
+    for fen, *of_row in zip(rows.frame["fen"], *moves, lines, strict=True):
+        board = chess.Board(fen)
+        for name, line in zip(flags, of_row, strict=True):
+            flags[name] += san_flags(board, line) or [0] * (name in single)
+    for name, column in zip(single, moves, strict=True):
+        columns.add(name, encode_moves([line[0] if line else "a1a1" for line in column]))
+        columns.add(f"{name}_san", np.array(flags[name], np.uint8))
     for name in ("moves", "pv"):
         columns.add_lines(name, rows.frame[name].tolist())
-    columns.add("pv_san", san_flags(fens, [line.split() for line in rows.frame["pv"]]))
+    columns.add("pv_san", np.array(flags["pv"], np.uint8))
 
 
-def san_flags(fens: Sequence[str], lines: Sequence[Sequence[str]]) -> NDArray[np.uint8]:
-    """[k] what the SAN of each move has that the board before it does not show, for all lines of moves (UCI) from
-    `fens`: 1 the file, 2 the rank that a piece came from, 4 check, 8 mate; 0 from an illegal move of a line on."""
-    flags = np.zeros(sum(map(len, lines)), np.uint8)
-    begin = 0
-    for fen, line in zip(fens, lines, strict=True):
-        board = chess.Board(fen)
-        with suppress(ValueError):
-            for i, uci in enumerate(line, begin):
-                san = board.san_and_push(board.parse_uci(uci))
-                origin = san.rstrip("+#").replace("x", "")[1:-2] if san[0] in "NBRQ" else ""
-                flags[i] = origin.isalpha() + 2 * origin.isdecimal() + 3 * (len(origin) == 2)
-                flags[i] += 4 * san.endswith("+") + 8 * san.endswith("#")
-        begin += len(line)
+def san_flags(board: chess.Board, line: Sequence[str]) -> list[int]:
+    """What the SAN of each move of a line (UCI) has that the board before it does not show.
+
+    1 the file, 2 the rank that a piece came from, 4 check, 8 mate; 0 from a move on that cannot be played.
+    """
+    flags, board = [0] * len(line), board.copy(stack=False)
+    with suppress(ValueError):
+        for i, uci in enumerate(line):
+            san = board.san_and_push(chess.Move.from_uci(uci))
+            origin = san.rstrip("+#").replace("x", "")[1:-2] if san[0] in "NBRQ" else ""
+            flags[i] = origin[:1].isalpha() + 2 * origin[-1:].isdecimal() + 4 * ("+" in san) + 8 * ("#" in san)
     return flags
 
 
