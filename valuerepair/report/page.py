@@ -164,7 +164,7 @@ def san_flags(board: chess.Board, line: Sequence[str]) -> list[int]:
     flags, board = [0] * len(line), board.copy(stack=False)
     with suppress(ValueError):
         for i, uci in enumerate(line):
-            san = board.san_and_push(chess.Move.from_uci(uci))
+            san = board.san_and_push(board.parse_uci(uci))
             origin = san.rstrip("+#").replace("x", "")[1:-2] if san[0] in "NBRQ" else ""
             flags[i] = origin[:1].isalpha() + 2 * origin[-1:].isdecimal() + 4 * ("+" in san) + 8 * ("#" in san)
     return flags
