@@ -33,8 +33,6 @@ from valuerepair.report import figures, style
 from valuerepair.report.lowess import FRACTION, MIN_POSITIONS, lowess_line
 from valuerepair.report.plots import BINS, scatter_of
 from valuerepair.store import view
-from valuerepair.store.plays import Play, add_plays
-from valuerepair.store.rows import RunRecord
 from valuerepair.store.store import Store
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
@@ -270,18 +268,6 @@ def test_results_of_games(db: Path, frame: pd.DataFrame) -> None:
             centre = (share + squared / (2 * n)) / (1 + squared / n)
             half = np.sqrt(squared * (share * (1 - share) / n + squared / (4 * n**2))) / (1 + squared / n)
             assert (low, high) == pytest.approx((2 * (centre - half) - 1, 2 * (centre + half) - 1), abs=1e-9)
-
-
-def test_one_game_of_one_position(tmp_path: Path) -> None:
-    """By hand: a win is the share 1 of one trial, whose Wilson interval is 1 / (1 + 1.96²) = 0.20655 to 1."""
-    mine_by_key(random_games(tmp_path / "random.pgn", 3), tmp_path / "a.db")
-    with Store.open(tmp_path / "a.db", write=True) as store:
-        row = view.frame(store).dropna(subset="deep_q").iloc[0]
-        with store.running(RunRecord("played", "selfplay", {}, {})) as run:
-            add_plays(store, run, [Play(0, 0, int(row.key), row.fen, "own", "own", "1-0", 1.0, 9, "checkmate")])
-        figure = figures.draw("results", store)
-    assert [float(value[0]) for value in line(figure, "net")] == pytest.approx([row.net_q, 1])
-    assert margins(figure, "net-intervals")[0] == pytest.approx([2 * 0.2065493 - 1, 1], abs=1e-5)
 
 
 # -- files and the command --------------------------------------------------------------------------------------------

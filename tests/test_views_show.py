@@ -94,18 +94,13 @@ def test_json_is_the_row_of_the_frame(db: Path, frame: pd.DataFrame) -> None:
 
 
 def test_it_tells_a_position_in_ten_lines(db: Path, frame: pd.DataFrame) -> None:
-    rows = frame[(frame["disagreement"].abs() >= 0.55) & frame["cp"].notna()]
-    row = rows.iloc[0]
+    row = frame[(frame["disagreement"].abs() >= 0.55) & frame["cp"].notna()].iloc[0]
     text = show(db, row["position_id"])
-    best = chess.Board(row["fen"]).san(chess.Move.from_uci(row["deep_best"]))
     words = ("net", "search", "line", "net-deep", "confirmed", "labels", "from", "played")
     assert [line.split()[0] for line in text.splitlines()[12:]] == list(words)
-    values = (f"Q {row['net_q']:+.3f}", f"Q {row['deep_q']:+.3f}, {int(row['cp']):+d} cp", f"best {best}")
-    origin = f"game {row['game']:,}, ply {row['ply']}"
-    for said in (row["fen"], *values, f"{row['disagreement']:+.3f}, a candidate at 0.55", origin):
+    best = chess.Board(row["fen"]).san(chess.Move.from_uci(row["deep_best"]))
+    for said in (row["fen"], f"{row['disagreement']:+.3f}", f"best {best}", f"{int(row['cp']):+d} cp"):
         assert said in text
-    mate = frame[frame["mate"] > 0].iloc[0]
-    assert f"mate in {int(mate['mate'])}" in show(db, mate["position_id"])
 
 
 def test_a_fen_is_known_by_its_board_key_whatever_its_clocks(db: Path, frame: pd.DataFrame) -> None:
