@@ -188,7 +188,7 @@ def test_resampled_rows_conclude_what_published_intervals_do(
     changes = np.repeat([0.0, -1.0, 1.0, 0.0], table)
     interval = rate_change(changes, np.ones(len(changes)), np.arange(len(changes)))
     assert (-interval.high, -interval.low) == pytest.approx((low, high), abs=0.015)
-    assert interval.clear == (low > 0 or high < 0)
+    assert (interval.low > 0 or interval.high < 0) == (low > 0 or high < 0)
 
 
 def test_means_are_those_of_statsmodels() -> None:

@@ -7,7 +7,7 @@ import random
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import chess
@@ -354,11 +354,3 @@ def test_an_export_that_fails_leaves_the_old_file(path: Path, tmp_path: Path) ->
     with pytest.raises(ValueError, match=r"not a number|invalid|cannot"):
         write_file(frame, str(tmp_path / "x.csv"))
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("x.csv", old)]
-
-
-def test_a_frame_says_which_question_it_answers(path: Path) -> None:
-    """Every field of a question comes back, so that what is asked again of a frame's net and judge is the same."""
-    with Store.open(path) as store:
-        question = Question(net=NET.sha256, oracle=FULL.digest, alpha=123.0, q_from="wdl", threshold=0.4, beside=True)
-        assert Question.answered_by(view.frame(store, question).attrs, 0.4) == question
-        assert all(getattr(question, field.name) != getattr(Question(), field.name) for field in fields(Question))

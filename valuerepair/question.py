@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -45,18 +44,6 @@ class Question:
         if self.oracle == "":
             raise UsageError("oracle '': is empty, which all judges would fit; give a part of its name or digest")
         check_word("q_from", self.q_from, get_args(QFrom))
-
-    @classmethod
-    def answered_by(cls, attrs: Mapping[Any, Any], threshold: float = DEFAULT_THRESHOLD) -> Question:
-        """The question that a frame with these attrs answers, by hash and digest of net and judge."""
-        return cls(
-            net=attrs["net"]["sha256"],
-            oracle=attrs["oracle"]["digest"],
-            alpha=attrs["alpha"]["value"],
-            q_from=attrs["q_from"],
-            threshold=threshold,
-            beside=attrs["beside"],
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import hypot, inf, isnan, nan, sqrt
 from typing import Any
@@ -25,6 +25,7 @@ _SPARSE = 8
 _LOST = 1e-14
 # With fewer games a comparison has no interval.
 FEWEST_GAMES = 16
+_TOO_FEW = "too few games for an interval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,9 @@ class Rate:
         return Rate(row[count], row[total], rate, low, high)
 
 
-def rate_lines(title: str, rates: Iterable[tuple[str, Rate]], width: int = 12) -> list[str]:
-    """An empty line, the title, and a line for each rate: its name, in a column of at least `width`, and the rate."""
-    return ["", title, *table_lines(f":<{width} | :<", rates, "  ")]
+def rate_lines(title: str, rates: Iterable[tuple[str, Rate]]) -> list[str]:
+    """An empty line, the title, and a line for each rate: its name and the rate."""
+    return ["", title, *table_lines(":<12 | :<", rates, "  ")]
 
 
 def wilson(count: int, total: int) -> Rate:
@@ -168,39 +169,24 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def clear(self) -> bool:
-        """Whether the interval excludes 0."""
-        return self.low > 0 or self.high < 0
-
     @staticmethod
     def of_figures(row: Mapping[str, Any]) -> Interval:
         """The interval from its JSON, where None is NaN."""
         return Interval(*(nan if row[name] is None else row[name] for name in ("difference", "low", "high")))
 
-    def __str__(self) -> str:
-        return self._in_brackets("+.4f")
-
     @property
     def for_brackets(self) -> str:
-        """As `str`, without brackets; or the difference, and that there are too few games for an interval."""
-        if isnan(self.low):
-            return f"{formatted(self.difference, '+.4f')}, too few games for an interval"
-        return "{}, 95 %: {} to {}".format(*self._words("+.4f"))
+        """The difference and its interval, or that there are too few games for one."""
+        difference = formatted(self.difference, "+.4f")
+        bounds = _TOO_FEW if isnan(self.low) else f"95 %: {self.low:+.4f} to {self.high:+.4f}"
+        return f"{difference}, {bounds}"
 
     @property
     def points(self) -> str:
-        """A difference of shares in percentage points."""
-        return self._in_brackets("+.2f", 100, " points")
-
-    def _in_brackets(self, form: str, times: int = 1, unit: str = "") -> str:
-        """The difference, and in brackets the interval, or that there are too few games for one."""
-        difference, low, high = self._words(form, times)
-        bounds = "too few games for an interval" if isnan(self.low) and isnan(self.high) else f"{low} to {high}"
-        return f"{difference}{unit} ({bounds})"
-
-    def _words(self, form: str, times: int = 1) -> Iterator[str]:
-        return (formatted(times * number, form) for number in (self.difference, self.low, self.high))
+        """A difference of shares in percentage points, with its interval in brackets."""
+        difference = formatted(100 * self.difference, "+.2f")
+        bounds = _TOO_FEW if isnan(self.low) else f"{100 * self.low:+.2f} to {100 * self.high:+.2f}"
+        return f"{difference} points ({bounds})"
 
 
 def mean(values: Floats, weights: Floats, groups: Ids) -> Interval:

@@ -103,18 +103,7 @@ def wdl_words(wdl: Iterable[float]) -> str:
 
 
 def printable(text: str, longest: int = 200) -> str:
-    """`text` on one line, safe for a terminal: no control characters, escape sequences or bidirectional overrides.
-
-    Characters that Unicode calls nonprintable become an escape (``\\x1b``, ``\\u202e``), other spaces a space; a text
-    of more than `longest` characters is cut and ends in an ellipsis.
-    """
-    safe = "".join(_shown(c) for c in text[:longest])
+    """`text` on one line, safe for a terminal: for what Unicode calls nonprintable, such as control characters, escape
+    sequences and bidirectional overrides, stands a space; more than `longest` characters end in an ellipsis."""
+    safe = "".join(letter if letter.isprintable() else " " for letter in text[:longest])
     return safe + "…" if len(text) > longest else safe
-
-
-def _shown(character: str) -> str:
-    if character.isprintable():
-        return character
-    if character.isspace() and ord(character) >= 0xA0 and character not in "\u2028\u2029":
-        return " "
-    return character.encode("unicode_escape").decode("ascii")
