@@ -114,7 +114,7 @@ TOGETHER = (
         "tests/test_engines_pool.py",
         "tests/test_match_cli.py",
         "tests/test_mcts_uci.py",
-        "tests/test_mining_kill.py",
+        "tests/test_mining_run.py",
         "tests/test_play_uci_player.py",
     ),
 )

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import chess
 import numpy as np
@@ -51,7 +50,8 @@ NAN = float("nan")
 DEEPER = replace(STOCKFISH, limits={"nodes": 10_000})
 OTHER = JudgeIdentity("uci", "Other 1.0", "aa" * 32, {"nodes": 10_000}, {})
 OWN_Q = JudgeIdentity("mcts", "valuerepair search", "bb" * 32, {"nodes": 800}, {}, "some-net")
-# Drawn by theory: king before the rook's pawn, opposition, stalemate in the corner, bishop of the wrong colour.
+# Mates in one; drawn by theory: king before the rook's pawn, opposition, stalemate in the corner, the wrong bishop.
+MATES = ("6k1/5ppp/8/8/8/8/8/R3K3 w - - 0 1", "7k/5K2/8/8/8/8/8/6Q1 w - - 0 1", "6rk/6pp/8/6N1/8/8/8/6K1 w - - 0 1")
 DRAWN = (
     "k7/8/K7/P7/8/8/8/8 w - - 0 1",
     "8/8/8/3k4/8/3K4/3P4/8 w - - 0 1",
@@ -330,56 +330,17 @@ def test_failures_are_kept_and_tried_again(tmp_path: Path) -> None:
 # -- the truth is known -----------------------------------------------------------------------------------------------
 
 
-def mates_in_one(count: int) -> list[tuple[chess.Board, str, str]]:
-    """Boards of random games with their moves, a mate in one, and a move that does not mate."""
-    dice = random.Random(4)
-    boards: list[tuple[chess.Board, str, str]] = []
-    while len(boards) < count:
-        board = chess.Board()
-        while not board.is_game_over() and board.ply() < 60 and len(boards) < count:
-            moves = list(board.legal_moves)
-            mates = [move for move in moves if board.gives_check(move) and _mates(board, move)]
-            others = [move for move in moves if move not in mates]
-            if mates and others and board.turn == bool(len(boards) % 2):
-                boards.append((board.copy(), mates[0].uci(), others[0].uci()))
-            board.push(dice.choice(moves))
-    return boards
-
-
-def _mates(board: chess.Board, move: chess.Move) -> bool:
-    board.push(move)
-    mate = board.is_checkmate()
-    board.pop()
-    return mate
-
-
-def both_ways(position: Any, truth: float, first: DeepResult, wrong: DeepResult, other: str) -> list[list[Candidate]]:
-    """The position where the net is wrong and the first look is right, and the other way round."""
-    return [
-        [Candidate(position, truth - 0.9 if truth > 0 else 0.9, first, other)],
-        [Candidate(position, truth, wrong, first.best_move or "")],
-    ]
-
-
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two stores of mates and drawn endings of seven games: in the one the search is right, in the other the net."""
+    """Two stores of mates and drawn endings for both colours: in the one the search is right, in the other the net."""
     sides: list[list[Candidate]] = [[], []]
-    for board, mate, other in mates_in_one(6):
-        position = position_of(chess.STARTING_FEN, *(move.uci() for move in board.move_stack))
-        wrong = DeepResult(cp=-400, best_move=other)
-        for side, row in zip(
-            sides, both_ways(position, 1.0, DeepResult(mate=1, best_move=mate), wrong, other), strict=True
-        ):
-            side += row
-    for fen in DRAWN:
+    win, draw = (1.0, DeepResult(mate=1), DeepResult(cp=-400), 0.1), (0.0, DeepResult(cp=0), DeepResult(cp=900), 0.9)
+    for game, fen in enumerate((*MATES, *DRAWN)):
+        truth, right, wrong, wrong_q = win if fen in MATES else draw
         for board in (chess.Board(fen), chess.Board(fen).mirror()):
-            moves = [move.uci() for move in board.legal_moves]
-            wrong, right = DeepResult(cp=900, best_move=moves[-1]), DeepResult(cp=0, best_move=moves[0])
-            for side, row in zip(sides, both_ways(position_of(board.fen()), 0.0, right, wrong, moves[-1]), strict=True):
-                side += row
-    for side in sides:
-        side[:] = [replace(row, game=1 + place // 2) for place, row in enumerate(side)]
+            position = position_of(board.fen())
+            sides[0].append(Candidate(position, wrong_q, right, game=game + 1))
+            sides[1].append(Candidate(position, truth, wrong, game=game + 1))
     folder = tmp_path_factory.mktemp("known")
     return [make_store(folder / f"{name}.db", side) for name, side in zip("ab", sides, strict=True)]
 
@@ -456,12 +417,10 @@ def test_oracles_that_cannot_look_again(tmp_path: Path, identity: JudgeIdentity,
 
 
 def test_recorded_evaluations_are_looked_at_by_a_real_search(tmp_path: Path, stockfish: str) -> None:
-    board, mate, other = mates_in_one(1)[0]
-    position = position_of(chess.STARTING_FEN, *(move.uci() for move in board.move_stack))
-    path = make_store(tmp_path / "a.db", [Candidate(position, 0.9, DeepResult(cp=-300), other)], RECORDED)
+    path = make_store(tmp_path / "a.db", [Candidate(position_of(MATES[2]), 0.9, DeepResult(cp=-300))], RECORDED)
     done = vr.confirm(path, deep="stockfish:nodes=3000")
     (case,) = done.cases
-    assert (case["verdict"], case["second_best"], case["second_q"]) == (NET_RIGHT, mate, 1.0)
+    assert (case["verdict"], case["second_best"], case["second_q"]) == (NET_RIGHT, "g5f7", 1.0)
     assert done.verdicts["second"]["label"] == "stockfish 15.1 nodes=3000"
 
 

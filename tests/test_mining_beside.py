@@ -337,21 +337,6 @@ def test_rates_and_alpha_are_those_of_the_games_alone(mixed: Path, tmp_path: Pat
     assert figures[1][1] == figures[3][1]
 
 
-def test_stats_count_each_kind_beside_the_games(mixed: Path) -> None:
-    with Store.open(mixed) as store:
-        scored = frame(store, Question(beside=True))
-        told = store_stats(store, Question(threshold=0.5))
-        assert told.scored is not None
-        rates = told.scored.rates["origin"]
-    assert list(rates) == list(BESIDE)
-    for kind, rate in rates.items():
-        of = scored[(scored["kind"] == kind) & scored["disagreement"].notna()]
-        hits = int((of["disagreement"].abs() >= 0.5).sum())
-        assert (rate.total, rate.count) == (len(of), hits)
-        assert rate.rate == pytest.approx(hits / len(of))
-        assert rate.low < rate.rate < rate.high
-
-
 def test_a_store_without_positions_of_games_speaks_of_those_off_the_games(mixed: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     shutil.copy(mixed, path)
