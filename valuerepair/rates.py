@@ -174,12 +174,14 @@ class Interval:
         """The interval from its JSON, where None is NaN."""
         return Interval(*(nan if row[name] is None else row[name] for name in ("difference", "low", "high")))
 
+    def __str__(self) -> str:
+        bounds = _TOO_FEW if isnan(self.low) else f"{self.low:+.4f} to {self.high:+.4f}"
+        return f"{formatted(self.difference, '+.4f')} ({bounds})"
+
     @property
     def for_brackets(self) -> str:
-        """The difference and its interval, or that there are too few games for one."""
-        difference = formatted(self.difference, "+.4f")
-        bounds = _TOO_FEW if isnan(self.low) else f"95 %: {self.low:+.4f} to {self.high:+.4f}"
-        return f"{difference}, {bounds}"
+        """As `str`, without brackets."""
+        return str(self).replace(" (", ", " if isnan(self.low) else ", 95 %: ").removesuffix(")")
 
     @property
     def points(self) -> str:
