@@ -98,7 +98,6 @@ def test_lines_are_read_as_by_python_chess(operations: str, tmp_path: Path) -> N
         (f"{K} 3 70 dm 1;", "3 70"),
         (f"{K} 3 70; dm 1;", "3 70"),
         (f"{K} 7 9 hmvc 3; fmvn 4;", "7 9"),
-        (f"{K} 0 65535", "0 65535"),
         (f"{K};", "0 1"),
         (f"{K} ; bm e4 + ; id BK.01 ", "0 1"),
         (f'{K} hmvc "5";', "5 1"),

@@ -170,12 +170,14 @@ def test_short_and_loose_fens_are_read() -> None:
         "k7/8/8/8/8/8/8/7K b - - 7",
         "4k2r/8/8/8/8/8/8/R3K3 w Qk -",
         "r3k3/8/8/8/8/8/8/4K3 w KQkq - 0 0",
+        "k7/8/8/8/8/8/8/7K w - - 0 65535",
     ]
     assert rules.fens(rules.parse_fens(loose)) == [
         "k7/8/8/8/8/8/8/7K w - - 0 1",
         "k7/8/8/8/8/8/8/7K b - - 7 1",
         "4k2r/8/8/8/8/8/8/R3K3 w Qk - 0 1",
         "r3k3/8/8/8/8/8/8/4K3 w q - 0 0",
+        "k7/8/8/8/8/8/8/7K w - - 0 65535",
     ]
     assert rules.fens(rules.parse_fens(["r3k2r/8/8/8/8/8/8/R3K2R w HAha - 0 1"])) == [
         "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"
