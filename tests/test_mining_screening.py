@@ -155,6 +155,11 @@ def test_a_stopped_run_ends_as_if_never_stopped(archive: Path, tmp_path: Path) -
     assert dump(tmp_path / "a.db") == dump(tmp_path / "whole.db")
 
 
+def test_a_margin_without_effect_is_told(archive: Path, tmp_path: Path, said: list[str]) -> None:
+    mine_by_key(archive, tmp_path / "a.db", options=replace(OPTIONS, screen=0.3))  # a judge of 100 nodes
+    assert any(line.startswith("--screen 0.3: ") for line in said)
+
+
 def test_a_stopped_run_gives_no_rate(archive: Path, tmp_path: Path) -> None:
     """The audits come last: without them every position would count as doubtful."""
     oracle = KeyOracle(answer=answer, nodes=NODES)

@@ -110,8 +110,8 @@ def confirm(
 
     The same call resumes an interrupted one. An interruption (Ctrl-C) raises Interrupted; every second look is kept.
     Returns a `Confirmed`: what this call searched (`done`), the `verdicts` of all looks (rates with intervals) and the
-    worst `cases`; its `lines()` are the output of `vr confirm`. Raises UsageError for wrong arguments, ValueRepairError
-    if there is no candidate.
+    worst `cases` in which the net was right; its `lines()` are the output of `vr confirm`. Raises UsageError for wrong
+    arguments, ValueRepairError if there is no candidate.
     """
     from valuerepair.mining import again
 
