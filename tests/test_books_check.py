@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import random
+import time
 from pathlib import Path
 
 import chess
@@ -227,6 +228,12 @@ def test_a_gzipped_book_is_read_and_a_damaged_one_is_not(lc0: str, tmp_path: Pat
     book.write_bytes(packed[: len(packed) // 2])  # lc0 plays from the part before the cut without a word
     with pytest.raises(ValueRepairError, match=r"book.pgn.gz: damaged gzip data"):
         read_book(book)
+
+
+def test_comments_that_are_never_closed_are_read_in_no_time(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    assert len(_checked(_write(tmp_path, "{" * 2_000_000 + " 1. e4 *\n"))[0]) == 1
+    assert time.monotonic() - begun < 10
 
 
 def test_what_is_no_book_is_an_error(tmp_path: Path) -> None:

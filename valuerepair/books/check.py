@@ -28,7 +28,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")
 _FEN_TAG = re.compile(r"\[\s*FEN\s*\"", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\(.)")
-_COMMENT = re.compile(r"\{[^}]*\}")
+_COMMENT = re.compile(r"\{[^}]*(\}?)")  # with one that is not closed: in linear time
 _TO_THE_END = re.compile(r";.*")
 _NUMBER = re.compile(r"(\d*)\.(?!\.)")
 _SAN = re.compile(r"(?:[KQRBN]?[a-h]?[1-8]?x?[a-h][1-8](?:=[QRBN])?|O-O(?:-O)?)(?![\w=-])")
@@ -205,7 +205,7 @@ def _start(tags: Mapping[str, str]) -> chess.Board:
 
 def _words(text: str) -> list[str]:
     """The words of an entry without its comments, which lc0 takes out line by line."""
-    text = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
+    text = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n") if comment[1] else "{", text)
     if "{" in text or "}" in text:
         raise _Unread("lc0 cuts a comment that has an empty line or a line that begins with '[', or is never closed")
     return _TO_THE_END.sub("", text).split()
