@@ -40,8 +40,9 @@ def differences(path: Path) -> Any:
     """net Q - judge's Q, phase, side of all positions with a full search, by one join and the formula of
     docs/methods.md."""
     rows = sqlite3.connect(path).execute(
-        "SELECT n.q, v.cp, v.mate, p.phase, p.side, v.weight, p.id FROM judges j "
-        "CROSS JOIN deep_values v ON v.judge_id = j.id CROSS JOIN net_values n ON n.position_id = v.position_id "
+        "SELECT n.q, v.cp, v.mate, p.phase, p.side, v.weight, p.id FROM judges j CROSS JOIN nets "
+        "CROSS JOIN deep_values v ON v.judge_id = j.id "
+        "CROSS JOIN net_values n ON n.net_id = nets.id AND n.position_id = v.position_id "
         "CROSS JOIN positions p ON p.id = v.position_id WHERE j.short_id NOTNULL ORDER BY p.id"
     )
     judged = []
