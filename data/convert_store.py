@@ -66,9 +66,12 @@ def convert(old_path: Path, new_path: Path, archives: Sequence[Path] = (), nets:
         connection.execute("VACUUM")
 
 
-def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
-    (n,) = connection.execute(f"SELECT count(*) FROM pragma_table_info('{table}')").fetchone()
-    connection.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * n)})", rows)
+def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[Sequence[Any]], names: str = "") -> None:
+    """Inserts rows that have the columns `names`, by default all of the table's."""
+    if not names:
+        names = ", ".join(row[0] for row in connection.execute(f"SELECT name FROM pragma_table_info('{table}')"))
+    n = names.count(",") + 1
+    connection.executemany(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({', '.join('?' * n)})", rows)
 
 
 def _copy_runs_and_games(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
@@ -93,9 +96,9 @@ def _copy_positions(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
         for number, kind, run, *row in old.execute(f"SELECT id, kind, run_id, {names} FROM positions ORDER BY id"):
             side, phase = int(row[6] == "b"), _PHASES.index(row[7])
             origin, parent = ("neighbour", parents.get(number)) if kind is None else (_ORIGINS[kind], None)
-            yield number, *row[:6], side, phase, row[8], origin, "train", parent, *row[9:], run
+            yield number, *row[:6], side, phase, *row[8:], origin, parent, run
 
-    _insert(new, "positions", rows())
+    _insert(new, "positions", rows(), f"id, {names}, origin, parent_id, run_id")
 
 
 def _copy_nets(old: sqlite3.Connection, new: sqlite3.Connection) -> dict[int, str]:

@@ -63,8 +63,12 @@ def write_store(path: Path, rows: list[Row], settings: dict[str, object] | None 
         add("games", [(i, 100 + i, "a.pgn", i, "W", "B", "E", "D", "1-0", "{}") for i in (1, 2, 3)])
         add("plays", [(3, i, i, 5, FENS[0], "a", "b", "1-0", 1.0, 40, "mate") for i in range(plays)])
         for i, row in enumerate(rows, 1):
-            cells = (FENS[row.key % 3], FENS[0], bytes([12, 7]) * row.history, 1, 40, 0, 2, 3, row.origin, "train")
-            add("positions", [(i, row.key, *cells, None, row.game, "e2e4", None, None, row.run)])
+            position = {
+                "id": i, "key": row.key, "fen": FENS[row.key % 3], "start_fen": FENS[0], "history_known": 1, "ply": 40,
+                "moves": bytes([12, 7]) * row.history, "side": 0, "phase": 2, "pieces": 3, "origin": row.origin,
+                "game_id": row.game, "played": "e2e4", "run_id": row.run,
+            }  # fmt: skip
+            add(f"positions ({', '.join(position)})", [tuple(position.values())])
             value = 0.1 * row.key + 0.01 * row.history
             add("net_values", [(net, i, value / net, 0.3, 0.4, 0.3, b"abcdef") for net in row.nets])
             for number, state in row.deep.items():

@@ -211,7 +211,7 @@ def test_an_entry_whose_game_is_over_is_a_problem_because_lc0_plays_no_move(
 def test_an_empty_book_is_a_problem_because_lc0_plays_from_the_initial_position(lc0: str, tmp_path: Path) -> None:
     book = _write(tmp_path, "")
     problems, _ = _checked(book)
-    assert problems == ["no entry: lc0 would play every game from the initial position"]
+    assert problems == ["no entry"]
     games = play(lc0, book, games=1)
     assert games is not None
     assert [game.book_end for game in games] == [chess.STARTING_FEN]

@@ -539,6 +539,8 @@ def test_which_judges_are_deeper(db: Path) -> None:
     assert not is_deeper(first, replace(identity, limits={"nodes": 50}))
     assert not is_deeper(first, replace(identity, limits={"nodes": 100}, options={"Hash": "64"}))
     assert is_deeper(first, replace(identity, limits={"nodes": 101}))
+    at_depth = replace(first, limits={"depth": 9})
+    assert [is_deeper(at_depth, replace(identity, limits={"depth": depth})) for depth in (8, 9, 10)] == [0, 0, 1]
     assert is_deeper(first, replace(identity, limits={"nodes": 50}, options={"EvalFile": "other.nnue"}))
     assert is_deeper(first, replace(identity, limits={"nodes": 50}, engine="Other 2.0"))
 

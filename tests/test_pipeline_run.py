@@ -24,7 +24,7 @@ import pytest
 from tests.cli_tree import SAMPLE
 from valuerepair import stop
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.files import claimed
+from valuerepair.files import VR, claimed
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.run import LOCK, NOTES, Repair, read_settings, run
@@ -58,7 +58,7 @@ class Commands:
     def __call__(
         self, words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]
     ) -> tuple[int, bool]:
-        assert words[1:3] == ["-m", "valuerepair"]
+        assert tuple(words[:3]) == VR
         words = words[3:]
         self.env[words[0]] = dict(env)
         assert os.fstat(lock).st_ino == (self.folder / LOCK).stat().st_ino

@@ -34,6 +34,7 @@ from tests import random_nets
 from tests.vr_runs import here
 from valuerepair import stop
 from valuerepair.chess.origins import KINDS
+from valuerepair.files import VR
 from valuerepair.pipeline import run as running
 from valuerepair.pipeline import settings as toml
 from valuerepair.pipeline.page import RepairOutcome
@@ -73,7 +74,7 @@ def stages_here(folder: Path) -> Iterator[None]:
     def to_its_end(
         words: list[str], out: IO[bytes] | int | None, lock: int, env: Mapping[str, str]
     ) -> tuple[int, bool]:
-        assert words[:3] == [sys.executable, "-m", "valuerepair"]
+        assert tuple(words[:3]) == VR
         assert env == {**os.environ, stop.STAGE: "1"}
         if notes(folder)[-1]["name"] == APART:
             return apart(words, out, lock, env)

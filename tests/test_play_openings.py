@@ -60,8 +60,9 @@ def test_what_lc0_would_refuse_is_refused_only_where_asked(tmp_path: Path) -> No
     assert read_openings(path)[0].moves == ("e7e5", "g1f3")
 
 
-def test_epd_and_fen_lines(tmp_path: Path) -> None:
-    path = tmp_path / "book.epd"
+@pytest.mark.parametrize("name", ["book.epd", "book.fen"])
+def test_epd_and_fen_lines(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
     path.write_text(
         '# remark\n4k3/8/8/8/8/8/4P3/4K3 w - - hmvc 5; fmvn 39; id "x";\n\n8/8/8/8/8/5k2/6q1/7K w - - 0 1\n'
     )
@@ -69,7 +70,7 @@ def test_epd_and_fen_lines(tmp_path: Path) -> None:
         "4k3/8/8/8/8/8/4P3/4K3 w - - 5 39",
         "8/8/8/8/8/5k2/6q1/7K w - - 0 1",
     ]
-    with pytest.raises(ValueRepairError, match=r"book.epd:4: lc0 plays no game from the end of this entry"):
+    with pytest.raises(ValueRepairError, match=rf"{name}:4: lc0 plays no game from the end of this entry"):
         read_openings(path, strict=True)
 
 

@@ -15,6 +15,7 @@ from valuerepair.archives.options import SampleOptions
 from valuerepair.archives.rows import ReadReport
 from valuerepair.archives.sampling import sample
 from valuerepair.engines.process import EngineFailure, LineProcess
+from valuerepair.files import VR
 
 PACKAGE = Path(__file__).parents[1] / "valuerepair"
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "torch", "joblib", "yaml"}
@@ -90,3 +91,10 @@ def test_names_in_a_tar_write_nothing(tmp_path: Path) -> None:
     assert report.games == 3
     assert subprocess.run(["find", str(tmp_path)], capture_output=True, check=True).stdout == before
     assert not Path("/tmp/escaped-absolute.gz").exists()
+
+
+def test_a_module_in_the_working_folder_is_not_imported(tmp_path: Path) -> None:
+    """As by `python -m`: a folder of archives may have a chess.py."""
+    (tmp_path / "chess.py").write_text("open('imported', 'w').close()")
+    assert subprocess.run([*VR, "uci"], input=b"uci\nquit\n", cwd=tmp_path, capture_output=True, check=True).stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["chess.py"]

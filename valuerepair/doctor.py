@@ -223,20 +223,21 @@ class CheckedFile:
 
 
 def check_file(path: str | os.PathLike[str]) -> CheckedFile:
-    """Checks a store, a book (.pgn, .epd, also .gz) or a net (.pb, .pb.gz, .onnx), by the name: `vr doctor FILE`.
+    """Checks a store, a book (.pgn, .epd, .fen, also .gz) or a net (.pb, .pb.gz, .onnx), by the name: `vr doctor FILE`.
 
     Raises UsageError for a missing file, ValueRepairError for one that is of another kind than its name says.
     """
+    from valuerepair.books.check import ENDINGS as BOOKS
     from valuerepair.errors import UsageError
 
     name = os.fspath(path)
     ending = name.lower().removesuffix(".gz")
-    if ending.endswith((".pgn", ".epd")):
+    if ending.endswith(BOOKS):
         return _check_book(name)
     if ending.endswith((".pb", ".onnx")):
         return _check_net(name)
     if os.path.isdir(name) or (os.path.isfile(name) and not _is_database(name)):
-        raise UsageError(f"{name}: neither a store, nor a book (.pgn, .epd), nor a net (.pb.gz, .onnx)")
+        raise UsageError(f"{name}: neither a store, nor a book ({', '.join(BOOKS)}), nor a net (.pb.gz, .onnx)")
     return _check_store(name)
 
 

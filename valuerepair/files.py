@@ -27,6 +27,9 @@ from valuerepair.text import size_words
 # Pages, plots, tables and results, which the same command gives again. A store, a net or an archive is never replaced.
 MADE_AGAIN = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet", ".json")
 PLOTS = ("png", "svg", "pdf")
+# Python before any import: -c and -m would take a chess.py from the working folder.
+NOT_FROM_HERE = "import sys; sys.path[:] = filter(None, sys.path)"
+VR = (sys.executable, "-c", f"{NOT_FROM_HERE}; from valuerepair.__main__ import main; main()")
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 

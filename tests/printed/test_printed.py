@@ -35,7 +35,7 @@ CASES: dict[str, tuple[str, Callable[[str], str]]] = {
     "help": ("--help", as_it_is),
     "mine": (f"{MINE} --db new.db", without_numbers),
     "stats": ("stats --threshold 0.35 --worst 3", as_it_is),
-    "show": ("show 17", as_it_is),
+    "show": ("show 588", as_it_is),
     "books": ("books --threshold 0.35 -o book", as_it_is),
     "compare": ("compare maia-1900 maia-1100 --threshold 0.35 --device cpu", as_it_is),
     "match": (f"match {SIDES} --openings book.pgn --nodes 9 --games 4 --jobs 1", without_numbers),

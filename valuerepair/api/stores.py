@@ -123,7 +123,7 @@ class MinedStore(Store):
         positions that screening left out, with the values of the short search, a column `screened` and weight 0, so
         that rates do not change.
 
-        - `labels` joins the columns of `measure.labels.label_frame`, and ``labels``, their words as a frozenset.
+        - `labels` joins the columns of `measure.labels.labels_of`, and ``labels``, their words as a frozenset.
         - `verdicts` joins ``verdict``, ``second_q`` and the other columns of the second looks.
         - `outcomes` joins ``z``, the mean result of the games played from the position (for its side to move, in
           [-1, 1], NaN without any), and ``z_games``, their number.

@@ -1,4 +1,4 @@
-"""Reads books, PGN and EPD, by the rules of lc0's reader: what each entry is, and why lc0 would not read it so.
+"""Reads books, PGN, EPD and FEN, by the rules of lc0's reader: what each entry is, and why lc0 would not read it so.
 
 lc0 0.32.1 (`src/chess/pgn.h`) reads less than the PGN standard allows: at most of the rest it throws, so that the book
 does not load, and some of it it misreads in silence. Here an entry is sound only if it has nothing of that.
@@ -23,6 +23,7 @@ from valuerepair.errors import UsageError, ValueRepairError, one_line
 from valuerepair.files import unpack_gzip
 from valuerepair.text import printable
 
+ENDINGS = (".pgn", ".epd", ".fen")  # each also with .gz
 GAME_PLY_LIMIT = 450  # lc0 src/selfplay/game.cc: a game that reaches it is dropped without a result
 _GZIP_MAGIC = b"\x1f\x8b"
 _TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")
@@ -59,17 +60,17 @@ class _Unread(Exception):
 
 
 def read_book(path: str | Path) -> list[Entry]:
-    """The entries of a `.pgn`, `.pgn.gz`, `.epd` or `.epd.gz` book.
+    """The entries of a book of games (PGN) or of positions (EPD, FEN: which lc0 does not read), by its ending.
 
     Raises UsageError for a missing file and another kind of file, ValueRepairError for one that is damaged or not text.
     """
     name = Path(path).name.lower().removesuffix(".gz")
-    if not name.endswith((".pgn", ".epd")):
-        raise UsageError(f"{path}: not a book by its name; a book ends in .pgn, .pgn.gz, .epd or .epd.gz")
+    if not name.endswith(ENDINGS):
+        raise UsageError(f"{path}: not a book by its name; a book ends in {', '.join(ENDINGS)}, or these with .gz")
     lines = read_text(path).split("\n")
-    entries = list(_epd_entries(lines) if name.endswith(".epd") else _pgn_entries(lines))
+    entries = list(_pgn_entries(lines) if name.endswith(".pgn") else _position_entries(lines))
     if not entries:
-        return [Entry(1, problem="no entry: lc0 would play every game from the initial position")]
+        return [Entry(1, problem="no entry")]
     read = [i for i, entry in enumerate(entries) if entry.fen]
     plays = can_continue(
         [entries[i].fen for i in read],
@@ -127,7 +128,7 @@ def unescaped(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)
 
 
-def _epd_entries(lines: Sequence[str]) -> Iterator[Entry]:
+def _position_entries(lines: Sequence[str]) -> Iterator[Entry]:
     for number, text in numbered_lines(lines):
         try:
             fen = chess.Board(read_epd(text).fen).fen()

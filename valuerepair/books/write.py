@@ -153,12 +153,16 @@ def _manifest(choice: Choice, question: Question, options: BookOptions, contents
 def check_books(directory: str | Path) -> None:
     """Raises UsageError if `write_books` would not replace the files in the folder, or cannot write there.
 
-    It replaces those of a book with its manifest.
+    It replaces those of a book that its manifest names.
     """
     check_folder(directory)
     folder = Path(directory)
-    for name in (PGN, EPD):
-        if (folder / name).exists() and not (folder / MANIFEST).exists():
+    try:
+        named = (folder / MANIFEST).read_text("utf-8", "replace")
+    except OSError:
+        named = ""
+    for name in (PGN, EPD, MANIFEST):
+        if (folder / name).exists() and f'"{PGN}"' not in named:
             raise UsageError(f"{folder / name}: already exists; remove it, or give another folder")
 
 

@@ -70,8 +70,9 @@ class Origin:
     `source` is the file as the user named it, `game` the 1-based number of the game (or line) in it, `offset` the
     byte at which the game begins in the decompressed stream. `played` is the move made in the position (UCI), `result`
     the result of the game (``1-0``, ``0-1``, ``1/2-1/2`` or ``*``), `recorded` the recorded evaluation. `kind` is how
-    the position was reached; for kinds other than ``game``, `played` and `recorded` are None, and the other fields
-    describe the game that it was reached from. `game_key` is a 64-bit hash of the game's moves, see `OriginGame`.
+    the position was reached; for kinds other than ``game`` `recorded` is None, `played` is known only where a neighbour
+    lies in its game, and the other fields describe the game that it was reached from. `game_key` is a 64-bit hash of
+    the game's moves, see `OriginGame`.
     """
 
     source: str = ""

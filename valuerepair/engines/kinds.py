@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from valuerepair.engines.spec import (
 )
 from valuerepair.engines.uci import EngineSetup
 from valuerepair.errors import UsageError, ValueRepairError, pairs_of, settings_of
-from valuerepair.files import file_sha256
+from valuerepair.files import VR, file_sha256
 from valuerepair.mcts.params import PARAMETER_NAMES, PARAMETERS, SearchParams
 from valuerepair.nets.weights import NetFile, read_net_file
 
@@ -378,7 +377,7 @@ class _OwnSearch(_WithNet):
         words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
         options = {"WeightsFile": str(Path(net.path).absolute()), **words}
         offered = {name: value for name, value in usual.items() if name != "Hash"}
-        return EngineSetup(sys.executable, ("-m", "valuerepair", "uci"), options, offered, spec.start_timeout)
+        return EngineSetup(VR[0], (*VR[1:], "uci"), options, offered, spec.start_timeout)
 
     def facts(self, spec: EngineSpec, setup: EngineSetup) -> list[str]:
         return []

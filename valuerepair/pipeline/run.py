@@ -23,7 +23,7 @@ from valuerepair import stop
 from valuerepair.archives.open import find_sources
 from valuerepair.engines.kinds import kind_of, parse_spec
 from valuerepair.errors import UsageError, ValueRepairError, one_line
-from valuerepair.files import HeldError, claimed, written_whole
+from valuerepair.files import VR, HeldError, claimed, written_whole
 from valuerepair.measure.q_scale import for_both
 from valuerepair.nets.registry import locate
 from valuerepair.pipeline.settings import FILE, Settings, Sizes, default_deep, default_test_deep, differing, read, write
@@ -358,7 +358,7 @@ def _run_command(repair: Repair, stage: Stage, lock: int, quiet: bool) -> tuple[
     so that no other repair starts while it lives. On Linux it dies with this process, also by kill -9. Its words are
     all its settings: defaults from valuerepair.toml and the environment, which may change, do not reach it.
     """
-    words = [sys.executable, "-m", "valuerepair", *repair.words(stage)]
+    words = [*VR, *repair.words(stage)]
     words += ["-q"] if quiet else []
     defaults = (f"VR_{stage.words[0].upper()}_", "VR_DB")
     env = {name: value for name, value in os.environ.items() if not name.startswith(defaults)} | {stop.STAGE: "1"}

@@ -185,7 +185,7 @@ def _check_judge(option: str, text: str) -> None:
     if not judge.kind.searches:
         raise UsageError(f"{option} {judge.kind}: does not search; give a judge that does")
     if "nodes" not in judge.limits:
-        raise UsageError(f"{option} {text}: give nodes=N")
+        raise UsageError(f"{option} {text}: give a judge with a number of nodes")
 
 
 def default_deep() -> str:

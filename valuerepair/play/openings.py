@@ -43,16 +43,16 @@ class Opening:
 def read_openings(path: str | Path, *, strict: bool = False) -> list[Opening]:
     """The lines of a book: PGN (its main lines; .pgn, .pgn.gz), else EPD or FEN, one position per line.
 
-    With `strict`, lc0's reader must accept the book and understand it as written, and each line must allow a game (`vr
-    doctor`); EPD, which lc0 does not read at all, must have legal positions. Raises ValueRepairError with the
-    first bad line, also for a book without lines.
+    With `strict`, `vr doctor` must find no problem: lc0 reads a PGN as it is written, and a game can be played from
+    each line. Raises ValueRepairError with the first bad line, also for a book without lines, and with `strict`
+    UsageError for another kind of file.
     """
     name = str(path)
-    suffix = Path(path).name.lower().removesuffix(".gz")
-    if strict and suffix.endswith((".pgn", ".epd")):
+    is_pgn = name.lower().removesuffix(".gz").endswith(".pgn")
+    if strict:
         lines = list(_sound_lines(name))
     else:
-        lines = list((_pgn_lines if suffix.endswith(".pgn") else _epd_lines)(name, read_text(name)))
+        lines = list((_pgn_lines if is_pgn else _position_lines)(name, read_text(name)))
     if not lines:
         raise ValueRepairError(f"{name}: no opening in it; give a book of games (PGN) or positions (EPD, FEN)")
     board_keys = keys(parse_fens([fen for _, _, fen, _ in lines])).tolist()
@@ -100,7 +100,7 @@ def _pgn_lines(name: str, content: str) -> Iterator[_Line]:
         yield start, tuple(moves), board.fen(), tags
 
 
-def _epd_lines(name: str, content: str) -> Iterator[_Line]:
+def _position_lines(name: str, content: str) -> Iterator[_Line]:
     for number, text in numbered_lines(content.split("\n")):
         try:
             fen = chess.Board(read_epd(text).fen).fen()

@@ -13,7 +13,7 @@ from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import scratch_folder
 from valuerepair.store import parts
 from valuerepair.store.pairs import judges
-from valuerepair.store.store import Store, address_of
+from valuerepair.store.store import POSITION, Store, address_of
 
 # Table, how its rows are known, and what else it has.
 _NAMED = (
@@ -22,7 +22,6 @@ _NAMED = (
     ("judges", "digest", "label, kind, engine, sha256, limits, options, net_path"),
     ("games", "key", "source, number, white, black, event, date, result, headers"),
 )
-_POSITION = "key, fen, start_fen, moves, history_known, ply, side, phase, pieces, origin, played, eval_cp, eval_mate"
 # Of two rows of one position the greater stays: one of a game, with the longer history; else any, but the same one in
 # whatever order the stores come.
 _RANK = """
@@ -163,10 +162,10 @@ def _merge_positions(connection: sqlite3.Connection, count: Any) -> None:
     for table in ("net_values", "deep_values"):
         replaced = "SELECT id FROM temp.better WHERE is_other"
         connection.execute(f"DELETE FROM main.{table} WHERE position_id IN ({replaced})")
-    names = f"{_POSITION}, game_id, run_id"
-    updates = ", ".join(f"{name} = excluded.{name}" for name in names.split(", ")[1:]) + ", parent_id = NULL"
+    names = (*POSITION, "game_id", "run_id")
+    updates = ", ".join(f"{name} = excluded.{name}" for name in names[1:]) + ", parent_id = NULL"
     connection.execute(f"""
-        INSERT INTO main.positions ({names}) SELECT t.{_POSITION.replace(", ", ", t.")}, g.ours, r.ours
+        INSERT INTO main.positions ({", ".join(names)}) SELECT t.{", t.".join(POSITION)}, g.ours, r.ours
         FROM other.positions t JOIN of_games g ON g.theirs = t.game_id JOIN of_runs r ON r.theirs = t.run_id
         WHERE true ORDER BY t.id
         ON CONFLICT (key) DO UPDATE SET {updates} WHERE id IN (SELECT id FROM temp.better)""")

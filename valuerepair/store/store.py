@@ -271,13 +271,13 @@ class Store:
                     of_ids = "position_id IN (SELECT value FROM json_each(?))"
                     connection.execute(f"DELETE FROM {table} WHERE {of_ids}", (json.dumps(replaced),))
             new = batch.take(rows)
-            games = self._add_games(new.origin.game)
+            games, columns = self._add_games(new.origin.game), _position_columns(new)
             insert = _INSERT + _REPLACING if replaced else _INSERT  # replacing takes a third longer
             connection.executemany(
                 insert,
                 zip(
                     [ids[keys[i]] for i in rows],
-                    *_position_columns(new),
+                    *(columns[name] for name in POSITION),
                     [None] * len(rows) if parents is None else [parents[i] for i in rows],
                     games,
                     [run.id] * len(rows),
@@ -451,10 +451,12 @@ def _check(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
 
 
 _DEEP = "judge_id, position_id, cp, mate, w, d, l, q, depth, seldepth, nodes, time_ms, best_move, pv, weight, run_id"
-_POSITION = (
+# What a position is by itself (`_position_columns`), and then what it belongs to.
+POSITION = (
     "key", "fen", "start_fen", "moves", "history_known", "ply", "side", "phase", "pieces", "origin", "played",
-    "eval_cp", "eval_mate", "parent_id", "game_id", "run_id",
+    "eval_cp", "eval_mate",
 )  # fmt: skip
+_POSITION = (*POSITION, "parent_id", "game_id", "run_id")
 _INSERT = f"INSERT INTO positions (id, {', '.join(_POSITION)}) VALUES (?{', ?' * len(_POSITION)})"
 _REPLACING = f" ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _POSITION)}"
 
@@ -466,22 +468,22 @@ def _game_row(key: int, game: OriginGame) -> tuple[Any, ...]:
     return (key, game.source, game.number, *words, date, result, json_text(headers))
 
 
-def _position_columns(batch: PositionBatch) -> tuple[Sequence[Any], ...]:
-    """What the table of positions has of a batch, from the column key to eval_mate."""
+def _position_columns(batch: PositionBatch) -> dict[str, Sequence[Any]]:
+    """What the table of positions has of a batch, by the names of `POSITION`."""
     men, origins = boards(batch.fen), batch.origin
     data, cuts = batch.moves.astype("<u2").tobytes(), (2 * batch.offsets).tolist()
-    return (
-        signed(batch.key),
-        batch.fen,
-        batch.start_fen,
-        [data[a:b] for a, b in pairwise(cuts)],
-        batch.history_known.astype(np.int64).tolist(),
-        batch.ply.tolist(),
-        [int(fen.split(" ", 2)[1] == "b") for fen in batch.fen],
-        phases(men).tolist(),
-        piece_counts(men).tolist(),
-        origins.kind,
-        origins.played,
-        origins.scores("cp"),
-        origins.scores("mate"),
-    )
+    return {
+        "key": signed(batch.key),
+        "fen": batch.fen,
+        "start_fen": batch.start_fen,
+        "moves": [data[a:b] for a, b in pairwise(cuts)],
+        "history_known": batch.history_known.astype(np.int64).tolist(),
+        "ply": batch.ply.tolist(),
+        "side": [int(fen.split(" ", 2)[1] == "b") for fen in batch.fen],
+        "phase": phases(men).tolist(),
+        "pieces": piece_counts(men).tolist(),
+        "origin": origins.kind,
+        "played": origins.played,
+        "eval_cp": origins.scores("cp"),
+        "eval_mate": origins.scores("mate"),
+    }
