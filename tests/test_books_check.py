@@ -28,6 +28,7 @@ GOOD = {
     "white-to-move fen with moves": f'[FEN "{KPK} w - - 5 39"]\n\n1. e4 Kd7 *\n',
     "fen tag in lower case": f'[fen "{KPK} b - - 5 39"]\n\n*\n',
     "fen of four fields": f'[FEN "{KPK} b - -"]\n\n*\n',
+    "fen of five fields": f'[FEN "{KPK} b - - 5"]\n\n*\n',
     "fen with e.p. square, taken": '[FEN "4k3/8/8/4pP2/8/8/8/4K3 w - e6 0 1"]\n\n1. fxe6 *\n',
     "all results anywhere": "1. e4 1-0\n\n1. d4 0-1\n\n1. c4 1/2-1/2\n\n1. b4 *\n",
     "comments": "1. e4 {good} e5 {more\nlines [%clk 1:00]} 2. Nf3 ; to the end\nNc6 *\n",
@@ -68,7 +69,10 @@ REFUSED = {
     "fen with a bad e.p. square": f'[FEN "{KPK} w - e6 0 1"]\n\n*\n',
     "fen with an e.p. square and no clocks": '[FEN "4k3/8/8/4pP2/8/8/8/4K3 w - e6"]\n\n*\n',
     "fen with castling rights without rooks": f'[FEN "{KPK} w K - 0 1"]\n\n*\n',
+    "fen with the right to castle long without a rook": f'[FEN "{KPK} w Q - 0 1"]\n\n*\n',
     "fen with extra characters": f'[FEN "{KPK} w - - 0 1 x"]\n\n*\n',
+    "fen with a tab": f'[FEN "{KPK} w -\t- 0 1"]\n\n*\n',
+    "fen with a sign": f'[FEN "{KPK} w - - +0 1"]\n\n*\n',
     "epd": f"{KPK} w - - hmvc 0;\n",
 }
 

@@ -28,6 +28,7 @@ GAME_PLY_LIMIT = 450  # lc0 src/selfplay/game.cc: a game that reaches it is drop
 _GZIP_MAGIC = b"\x1f\x8b"
 _TAG = re.compile(r"\[\s*(\w+)\s+\"((?:[^\"\\]|\\.)*)\"\s*\]")
 _FEN_TAG = re.compile(r"\[\s*FEN\s*\"", re.IGNORECASE)
+_FEN = re.compile(r"[A-Za-z0-9/ -]+")
 _ESCAPED = re.compile(r"\\(.)")
 _COMMENT = re.compile(r"\{[^}]*(\}?)")  # with one that is not closed: in linear time
 _TO_THE_END = re.compile(r";.*")
@@ -197,8 +198,13 @@ def _tags(lines: Iterable[str]) -> dict[str, str]:
 def _start(tags: Mapping[str, str]) -> chess.Board:
     fen = tags.get("FEN", chess.STARTING_FEN)
     reason = status_error(fen)
-    if reason is None and (not fen.isascii() or (len(fen.split()) < 6 and not fen.endswith("-"))):
-        reason = "lc0 needs the two clocks after an e.p. square"
+    if reason is None and not _FEN.fullmatch(fen):
+        reason = "lc0 reads only letters, digits, /, - and blanks"
+    if reason is None and len(fen.split()) == 4 and not fen.rstrip().endswith("-"):
+        reason = "lc0 needs the clocks after an e.p. square"
+    # python-chess drops the right to castle long in silence if there is no rook on that side.
+    if reason is None and {*fen.split()[2]} & {*"Qq"} - {*chess.Board(fen).castling_xfen()}:
+        reason = "a right to castle without a rook"
     if reason is not None:
         raise _Unread(f"bad FEN: {reason}")
     return chess.Board(fen)
