@@ -22,7 +22,7 @@ from valuerepair.chess.origins import GAME, KINDS, Kind
 from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.measure.compared_nets import ALL, TOGETHER, ComparedNet, ComparedPositions, read_values
 from valuerepair.measure.q_scale import QScale, q_scale_of
-from valuerepair.mining.again import search_again
+from valuerepair.mining.again import alpha_beside, search_again
 from valuerepair.mining.judges import open_deeper
 from valuerepair.mining.summary import NOT_DONE
 from valuerepair.progress import Progress
@@ -342,7 +342,7 @@ def judged_deeper(
             raise KeyboardInterrupt
         asked = Question(alpha=compared.alpha.value, q_from=compared.q_from)
         deep_judge = judge_of(store, store.add_judge(deeper.identity))
-        read, alpha = read_values(store, compared.nets, deep_judge, ALL, asked)
+        read, _ = read_values(store, compared.nets, deep_judge, ALL, asked)
     read = read.take(np.flatnonzero(np.isin(read.position_id, drawn.position_id) & ~np.isnan(read.deep_q)))
     if not len(read.weight):
         raise ValueRepairError(f"{deep_judge.label} has no value of any of {len(drawn.weight):,} positions")
@@ -351,7 +351,7 @@ def judged_deeper(
     again = replace(
         compared,
         judge=deep_judge.label,
-        alpha=alpha,
+        alpha=alpha_beside(compared.alpha, deep_judge, compared.q_from),
         without_q=len(drawn.weight) - len(judged.weight),
         left_out={},
         comparisons=_comparisons(judged, compared.nets, compared.threshold),

@@ -10,7 +10,7 @@ import json
 import logging
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from valuerepair.mining.search import SearchCounts, Task, search
 from valuerepair.mining.summary import NOT_DONE, next_command
 from valuerepair.oracles.oracle import Judge
 from valuerepair.progress import Progress
-from valuerepair.question import Question, check_threshold, is_candidate
+from valuerepair.question import QFrom, Question, check_threshold, is_candidate
 from valuerepair.rates import Rate, rate_lines, weighted
 from valuerepair.store import db_option, view
 from valuerepair.store.pairs import fitting_judges, judge_of, judges, pick
@@ -119,11 +119,18 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
     )
     result.attrs |= {"second": None, "alpha": None}
     if judge is not None and of_id:
-        own = kind_of(judge.kind).gives_q(judge.options)
-        origin = values.OWN_Q if own else values.OF_WDL if q_from == "wdl" else "the first look's"
         result.attrs["second"] = {"label": judge.label, "digest": judge.digest}
-        result.attrs["alpha"] = {"value": alpha, "origin": origin}
+        result.attrs["alpha"] = asdict(alpha_beside(values.Alpha(**frame.attrs["alpha"]), judge, q_from))
     return result
+
+
+def alpha_beside(first: values.Alpha, judge: StoredJudge, q_from: QFrom) -> values.Alpha:
+    """The alpha of another judge's values beside those that were read by `first`: the same one."""
+    if kind_of(judge.kind).gives_q(judge.options):
+        return replace(first, origin=values.OWN_Q)
+    if q_from == "wdl":
+        return replace(first, origin=values.OF_WDL)
+    return replace(first, origin="the default" if first.origin == values.OWN_Q else "the first judge's")
 
 
 def second_judges(store: Store, first: StoredJudge, words: str | None = None) -> list[StoredJudge]:
@@ -181,7 +188,7 @@ def lines(figures: Mapping[str, Any]) -> list[str]:
     text = [f"second looks by {figures['second']['label']}, {values.Alpha(**figures['alpha']).source()}"]
     text.append(f"{figures['looked']:,} of {of_all} looked at")
     if figures["looked"] < figures["candidates"]:
-        text[-1] += ": the shares are of these, which are not a sample of all (the worst are looked at first)"
+        text[-1] += ": the shares are of these, no sample of all (vr confirm looks at the worst first)"
     return text + rate_lines("verdict", ((word, Rate.of_figures(figures["rates"][word])) for word in VERDICTS))
 
 

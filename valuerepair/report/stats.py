@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from valuerepair.arrays import Flags
-from valuerepair.chess.origins import BESIDE
+from valuerepair.chess.origins import BESIDE, GAME
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.values import DEFAULT_ALPHA, Alpha, AlphaFit
 from valuerepair.measure.labels import KINDS, OF_POLICY, labels_of, masks, names
@@ -86,15 +86,17 @@ class Scored:
 
     `rates` of candidates have 95 % intervals by games (`rates.weighted`), by ``threshold``, ``phase``, ``side``,
     ``sign``, ``origin`` (off the games) and ``alpha``. All but those by origin count positions of games; only if a
-    store has none, those off the games (`is_off_games`). Positions without a Q of the requested kind count only in
-    `without_q`. `shares` are those of the candidates with each ``label``, ``family`` and ``pieces`` (`label_shares`).
-    `fits` are those of alpha (`alpha.fits`), `confirmed` the second looks (`again.figures`), `played` is None without
-    games from candidates, `worst` has the largest disagreements.
+    store has none, those off the games (`is_off_games`); the store has `stored` such positions, scored or not.
+    Positions without a Q of the requested kind count only in `without_q`. `shares` are those of the candidates with
+    each ``label``, ``family`` and ``pieces`` (`label_shares`). `fits` are those of alpha (`alpha.fits`),
+    `confirmed` the second looks (`again.figures`), `played` is None without games from candidates, `worst` has the
+    largest disagreements.
     """
 
     attrs: Mapping[str, Any]  # of a frame (`view.attrs`): net, oracle, alpha, q_from
     threshold: float
     is_off_games: bool
+    stored: int
     positions: int
     without_q: int
     failed: int
@@ -223,6 +225,7 @@ def _scored(
         attrs=view.attrs(store, pair, question, used),
         threshold=threshold,
         is_off_games=is_off_games,
+        stored=sum(origins.get(kind, 0) for kind in (present if is_off_games else (GAME,))),
         positions=len(read["weight"]),
         without_q=len(read["weight"]) - len(off),
         failed=failed,
@@ -418,8 +421,8 @@ def _words(rates: Rates) -> str:
 
 def _sample(scored: Scored, stats: StoreStats) -> str:
     """How many positions the rates are of, and how far to trust them."""
-    searched = f"{scored.positions:,} searched in full, of {positions_of_games(stats.positions, stats.games)}"
-    words = [f"{quantity(scored.rate.count, 'candidate')} among {searched}"]
+    scored_ones = f"{scored.positions:,} scored, of {positions_of_games(scored.stored, stats.games)}"
+    words = [f"{quantity(scored.rate.count, 'candidate')} among {scored_ones}"]
     words += [f"{scored.without_q:,} without a Q of the requested kind left out"] if scored.without_q else []
     loose = f", wide above: only {quantity(few, 'audit')}" if (few := scored.rate.few_drawn) else ""
     return "; ".join([*words, f"in brackets 95 %, by games{loose}"])
@@ -438,8 +441,8 @@ def _second_looks(confirmed: Mapping[str, Any]) -> str:
     if not confirmed["looked"]:
         return "no second look yet (vr confirm)" if confirmed["candidates"] else ""
     right = Rate.of_figures(confirmed["rates"][again.SEARCH_RIGHT])
-    first = f"the {confirmed['looked']:,} worst of " if confirmed["looked"] < confirmed["candidates"] else ""
-    looked = f"{first}{quantity(confirmed['candidates'], 'candidate')}"
+    some = f"the {confirmed['looked']:,} looked at among " if confirmed["looked"] < confirmed["candidates"] else ""
+    looked = f"{some}{quantity(confirmed['candidates'], 'candidate')}"
     return f"search right {_share(right)} of {looked}, by {printable(confirmed['second']['label'])}"
 
 
