@@ -216,6 +216,15 @@ def test_the_oracle_of_most_looks_is_asked_unless_another_is_named(path: Path) -
             evidence(store, frame, "komodo")
 
 
+def test_the_same_search_by_another_limit_is_no_second_look_unless_it_was_asked_for(path: Path) -> None:
+    add(path, replace(STOCKFISH, limits={"depth": 5}), {1: DeepResult(cp=-50)}, first=DEEPER)
+    with Store.open(path) as store:
+        assert not evidence(store, view.frame(store))["looked"].any()
+    add(path, DEEPER, {1: DeepResult(cp=-50)}, first=OTHER)
+    with Store.open(path) as store:
+        assert evidence(store, view.frame(store)).attrs["second"]["label"].endswith("nodes=10000")
+
+
 def test_figures_are_shares_of_those_looked_at(path: Path) -> None:
     add(path, DEEPER, {i: DeepResult(cp=cp) for i, cp in ((1, -60), (2, 900), (3, 100), (4, -50))})
     with Store.open(path) as store:

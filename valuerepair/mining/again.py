@@ -21,7 +21,7 @@ from valuerepair.arrays import Floats, Ids
 from valuerepair.chess import values
 from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import ValueRepairError, check_least
-from valuerepair.mining.judges import is_deeper, is_same_search, open_deeper
+from valuerepair.mining.judges import is_same_search, open_deeper
 from valuerepair.mining.search import SearchCounts, Task, search
 from valuerepair.mining.summary import NOT_DONE, next_command
 from valuerepair.oracles.oracle import Judge
@@ -134,8 +134,8 @@ def alpha_beside(first: values.Alpha, judge: StoredJudge, q_from: QFrom) -> valu
 
 
 def second_judges(store: Store, first: StoredJudge, words: str | None = None) -> list[StoredJudge]:
-    """The judges that looked again after `first` (`search_again`), and the same search with more nodes; or those that
-    `words` fit."""
+    """The judges that looked again after `first` (`search_again`), and the same search with a higher limit; or those
+    that `words` fit. By another limit nobody can tell whether it is deeper."""
     if words is not None:
         return [judge for judge in fitting_judges(store, words) if judge.id != first.id]
     query = "SELECT DISTINCT json_extract(options, '$.second') FROM runs WHERE json_extract(options, '$.first') = ?"
@@ -143,7 +143,11 @@ def second_judges(store: Store, first: StoredJudge, words: str | None = None) ->
     return [
         judge
         for judge in judges(store)
-        if judge.digest in used or (is_same_search(first, judge) and is_deeper(first, judge))
+        if judge.digest in used
+        or (
+            is_same_search(first, judge)
+            and any(judge.limits.get(name, 0) > limit for name, limit in first.limits.items())
+        )
     ]
 
 

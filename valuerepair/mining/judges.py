@@ -182,7 +182,7 @@ def open_deeper(
         yield judge
 
 
-def is_deeper(first: StoredJudge, second: JudgeIdentity | StoredJudge) -> bool:
+def is_deeper(first: StoredJudge, second: JudgeIdentity) -> bool:
     """Whether a judge is another search than `first`, or the same one with a higher limit."""
     if not is_same_search(first, second):
         return True
