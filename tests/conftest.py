@@ -110,9 +110,9 @@ TOGETHER = (
     ("tests/report/",),
     ("tests/test_cluster.py", "tests/test_cluster_faults.py"),
     (
-        "tests/test_deep_forest_pool.py",
+        "tests/test_oracles_forest_pool.py",
         "tests/test_engines_pool.py",
-        "tests/test_match_cli.py",
+        "tests/test_cli_match.py",
         "tests/test_mcts_uci.py",
         "tests/test_mining_run.py",
         "tests/test_play_uci_player.py",

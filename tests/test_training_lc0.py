@@ -17,8 +17,8 @@ from tests import lc0_oracle, lczero_training
 from tests.lc0_selfplay import ENDINGS, OPENINGS, Played, play
 from tests.own_games import played_on, position_after, searched_again
 from tests.play_doubles import white_played
-from tests.test_store_chunks import judged, net_of, some_positions
 from tests.test_training_records import STARTS, fake_game
+from tests.test_training_store_chunks import judged, net_of, some_positions
 from tests.v6_records import read_chunk
 from valuerepair.chess import v6
 from valuerepair.chess.positions import PositionBatch
