@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections import Counter
@@ -20,6 +21,7 @@ from tests.lc0_oracle import backend, game_state
 from tests.mcts_doubles import searched
 from tests.mining_doubles import KeyNet, KeyOracle, dump, mine_by_key, random_games
 from tests.search_trees import Node, boards_of, end_by_rule
+from tests.vr_runs import here
 from valuerepair.archives.off_game import beside
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.origins import BESIDE
@@ -335,6 +337,20 @@ def test_rates_and_alpha_are_those_of_the_games_alone(mixed: Path, tmp_path: Pat
     assert ours == alone
     assert figures[2][1] == []
     assert figures[1][1] == figures[3][1]
+
+
+def test_each_origin_has_its_own_rate_and_all_are_exported(mixed: Path) -> None:
+    with Store.open(mixed) as store:
+        every = frame(store, Question(beside=True, alpha=170.0))
+        told = store_stats(store, Question(threshold=0.5, alpha=170.0)).scored
+    assert told is not None
+    assert [*told.rates["origin"]] == list(BESIDE)
+    for origin, rate in told.rates["origin"].items():
+        off = every["disagreement"][every["kind"] == origin].dropna().abs()
+        assert (rate.count, rate.total) == ((off >= 0.5).sum(), len(off))
+        assert rate.rate == pytest.approx((off >= 0.5).mean())
+    exported = here("export", "--db", str(mixed), "-q", cwd=mixed.parent).stdout.splitlines()
+    assert Counter(json.loads(row)["kind"] for row in exported) == Counter(every["kind"])
 
 
 def test_a_store_without_positions_of_games_speaks_of_those_off_the_games(mixed: Path, tmp_path: Path) -> None:

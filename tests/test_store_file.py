@@ -109,6 +109,8 @@ def test_one_writer_at_a_time_but_readers_any(path: Path, tmp_path: Path) -> Non
             assert reader.setting("threshold") is None
             writer.commit()
             assert reader.setting("threshold") == 0.4
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                reader.use(threshold=0.5)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.db", "link.db"]
 
 

@@ -187,6 +187,14 @@ def test_what_training_does_to_the_scale(path: Path) -> None:
         assert alphas.training_scale(store, few, alphas.alpha(store, few), "cp") is None
 
 
+def test_where_net_and_search_go_against_each_other_no_scale_is_told(copy: Path) -> None:
+    with Store.open(copy, write=True) as store:
+        store.connection.execute("UPDATE net_values SET q = -q")
+        scale = alphas.training_scale(store, pick(store), alphas.alpha(store, pick(store), 300.0), "cp")
+    assert scale is not None
+    assert "cannot be determined" in scale.line()
+
+
 def test_picking_nets_and_judges_by_what_a_user_would_type(copy: Path, tmp_path: Path) -> None:
     with Store.open(copy, write=True) as store:
         many, few = pick(store, None, FULL.label), pick(store, None, SHORT_SEARCH)
