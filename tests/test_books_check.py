@@ -29,6 +29,7 @@ GOOD = {
     "fen tag in lower case": f'[fen "{KPK} b - - 5 39"]\n\n*\n',
     "fen of four fields": f'[FEN "{KPK} b - -"]\n\n*\n',
     "fen of five fields": f'[FEN "{KPK} b - - 5"]\n\n*\n',
+    "fen of two fields": f'[FEN "{KPK} b"]\n\n*\n',
     "fen with e.p. square, taken": '[FEN "4k3/8/8/4pP2/8/8/8/4K3 w - e6 0 1"]\n\n1. fxe6 *\n',
     "all results anywhere": "1. e4 1-0\n\n1. d4 0-1\n\n1. c4 1/2-1/2\n\n1. b4 *\n",
     "comments": "1. e4 {good} e5 {more\nlines [%clk 1:00]} 2. Nf3 ; to the end\nNc6 *\n",

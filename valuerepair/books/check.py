@@ -203,7 +203,7 @@ def _start(tags: Mapping[str, str]) -> chess.Board:
     if reason is None and len(fen.split()) == 4 and not fen.rstrip().endswith("-"):
         reason = "lc0 needs the clocks after an e.p. square"
     # python-chess drops the right to castle long in silence if there is no rook on that side.
-    if reason is None and {*fen.split()[2]} & {*"Qq"} - {*chess.Board(fen).castling_xfen()}:
+    if reason is None and {*"".join(fen.split()[2:3])} & {*"Qq"} - {*chess.Board(fen).castling_xfen()}:
         reason = "a right to castle without a rook"
     if reason is not None:
         raise _Unread(f"bad FEN: {reason}")
