@@ -127,6 +127,7 @@ MISREAD = {
 
 # lc0 loads these, but there is nothing to play: it ends the game where the book ends.
 OVER = {
+    "a move number of six digits": f'[FEN "{KPK} w - - 0 100126"]\n\n*\n',
     "checkmate": "1. f3 e5 2. g4 Qh4# *\n",
     "fifty moves": f'[FEN "{KPK} w - - 100 90"]\n\n*\n',
     "third repetition": "1. Nf3 Nf6 2. Ng1 Ng8 3. Nf3 Nf6 4. Ng1 Ng8 *\n",

@@ -202,6 +202,8 @@ def _start(tags: Mapping[str, str]) -> chess.Board:
         reason = "lc0 reads only letters, digits, /, - and blanks"
     if reason is None and len(fen.split()) == 4 and not fen.rstrip().endswith("-"):
         reason = "lc0 needs the clocks after an e.p. square"
+    if reason is None and re.search(r" \d{5}", fen):
+        reason = "a move counter of more than four digits"
     # python-chess drops the right to castle long in silence if there is no rook on that side.
     if reason is None and {*"".join(fen.split()[2:3])} & {*"Qq"} - {*chess.Board(fen).castling_xfen()}:
         reason = "a right to castle without a rook"
