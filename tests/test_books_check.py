@@ -127,7 +127,6 @@ MISREAD = {
 
 # lc0 loads these, but there is nothing to play: it ends the game where the book ends.
 OVER = {
-    "a move number of six digits": f'[FEN "{KPK} w - - 0 100126"]\n\n*\n',
     "checkmate": "1. f3 e5 2. g4 Qh4# *\n",
     "fifty moves": f'[FEN "{KPK} w - - 100 90"]\n\n*\n',
     "third repetition": "1. Nf3 Nf6 2. Ng1 Ng8 3. Nf3 Nf6 4. Ng1 Ng8 *\n",
@@ -268,6 +267,11 @@ def test_epd_problems_are_named_with_their_line(tmp_path: Path, line: str, reaso
     assert (first.fen, second.fen) == (f"{KPK} b - - 5 39", f"{KPK} w - - 5 39")
     assert (first.problem, second.problem, wrong.line) == ("", "", 5)
     assert wrong.problem.startswith(reason)
+
+
+def test_a_move_number_that_boards_have_no_room_for_is_a_problem(tmp_path: Path) -> None:
+    (entry,) = read_book(_write(tmp_path, f'[FEN "{KPK} w - - 0 100126"]\n\n*\n'))
+    assert "a move counter of more than four digits" in entry.problem
 
 
 # -- whether lc0 plays on ---------------------------------------------------------------------------------------------
