@@ -148,9 +148,9 @@ class RepairOutcome:
         """The result as text for a terminal."""
         text = [claim.line for claim in self.claims]
         for pair in self.judged:
-            text += ["", *_kind_lines(_title(pair), pair.rows)]
+            text += ["", *_origin_lines(_title(pair), pair.rows)]
         if self.rejudged is not None:
-            text += ["", *_kind_lines(_rejudged_title(self.rejudged), self._by_deeper_judge)]
+            text += ["", *_origin_lines(_rejudged_title(self.rejudged), self._by_deeper_judge)]
         text += ["", *(f"match against {name}: {_match(match)}" for name, match in self.matches.items())]
         nets = [str(net) for net in (self.repaired, self.control) if net is not None]
         text.append(f"time: {format_duration(self.took)}")
@@ -203,8 +203,8 @@ def _heads(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return ["positions", "number", "error A", "error B", "error, B - A", *rates]
 
 
-def _kind_lines(title: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The rows by kind of two nets, as a table for a terminal."""
+def _origin_lines(title: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The rows by origin of two nets, as a table for a terminal."""
     yield f"{title} (squared errors; B - A below 0 is better; 95 % by games)"
     columns = " | ".join(f"{head}:<" for head in _heads(rows))
     yield from table_lines(columns, (_cells(row) for row in rows))
@@ -262,7 +262,7 @@ def _document(repair: Repair, outcome: RepairOutcome) -> str:
     settings = repair.settings
     sections = (
         ("Is it repaired?", _claims(outcome)),
-        ("By kind of position", _by_kind(outcome)),
+        ("By kind of position", _by_origin(outcome)),
         ("By the deeper judge", _by_deeper_judge(outcome)),
         ("Matches", _matches(outcome)),
         ("Before and after", _before_and_after(repair)),
@@ -292,8 +292,8 @@ def _claims(outcome: RepairOutcome) -> str:
     return f'{claims}\n<p class="small">{note}</p>'
 
 
-def _by_kind(outcome: RepairOutcome) -> str:
-    tables = [f"<h3>{escape(_title(pair))}</h3>\n{_table_by_kind(pair.rows)}" for pair in outcome.judged]
+def _by_origin(outcome: RepairOutcome) -> str:
+    tables = [f"<h3>{escape(_title(pair))}</h3>\n{_table_by_origin(pair.rows)}" for pair in outcome.judged]
     note = (
         "Squared error: the mean square of net Q &minus; deep Q, each net's Q times the number that fits it "
         "best, so that a mere change of scale does not count. Candidates: positions where net Q, without that "
@@ -302,7 +302,7 @@ def _by_kind(outcome: RepairOutcome) -> str:
     return "\n".join(tables) + f'\n<p class="small">{note}</p>'
 
 
-def _table_by_kind(rows: Sequence[Mapping[str, Any]]) -> str:
+def _table_by_origin(rows: Sequence[Mapping[str, Any]]) -> str:
     cells = ([escape(cell) for cell in _cells(row)] for row in rows)
     return _table(_heads(rows), cells)
 
@@ -312,7 +312,7 @@ def _by_deeper_judge(outcome: RepairOutcome) -> str:
     if (rejudged := outcome.rejudged) is None:
         return "<p>No deeper judge was used: <code>test_deep</code> is empty, or <code>rejudge</code> is 0.</p>"
     note = "The deeper judge searched a random sample of the held-out positions. No net was trained on its values."
-    table = _table_by_kind(rejudged["comparisons"][0]["by_origin"])
+    table = _table_by_origin(rejudged["comparisons"][0]["by_origin"])
     title = f"<h3>{escape(_rejudged_title(rejudged))}</h3>"
     return f'{title}\n{table}\n<p class="small">{note}</p>'
 
