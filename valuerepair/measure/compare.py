@@ -161,6 +161,11 @@ class Compared:
         return len(np.unique(self.positions.game_id))
 
     @property
+    def which(self) -> str:
+        """Which positions of the store these are, to follow their number; empty for all."""
+        return "" if self.part is None else " held out" if self.part == TOGETHER else f" held out ({self.part})"
+
+    @property
     def notes(self) -> list[str]:
         """What else a reader must know."""
         notes = []
@@ -184,9 +189,8 @@ class Compared:
         return [*lines, "", "by a deeper judge, on a random sample of these positions:", *self.deeper.lines()]
 
     def _heading(self) -> Iterator[str]:
-        part = "" if self.part is None else " held out" if self.part == TOGETHER else f" held out ({self.part})"
         count = positions_of_games(len(self.positions.weight), self.games)
-        yield f"{count}{part}, scored by {self.judge}; deep Q from {self.alpha.source(self.q_from)}"
+        yield f"{count}{self.which}, scored by {self.judge}; deep Q from {self.alpha.source(self.q_from)}"
         for name, missing in self.left_out.items():
             yield f"  {name}: {missing:,} scored positions have no value of it; left out"
         if self.without_q:

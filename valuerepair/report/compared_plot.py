@@ -68,8 +68,7 @@ def _draw_panel(axes: Axes, compared: Compared, pair: Comparison, row: OriginRow
     axes.set_xlabel(f"net Q − deep Q, {pair.first}")
     axes.set_ylabel(f"net Q − deep Q, {pair.second}")
     axes.legend(loc="upper left", handletextpad=0.3)
-    part = "" if compared.part is None else f", held out ({compared.part})"
-    count = f"{WORDS[row.origin]}: {positions_of_games(row.positions, row.games)}{part}"
+    count = f"{WORDS[row.origin]}: {positions_of_games(row.positions, row.games)}{compared.which}"
     scale = compared.alpha.source(compared.q_from)
     rule = f"candidates: |net Q − deep Q| ≥ {threshold:g}"
     style.title(axes, f"{pair.second} against {pair.first}", f"{compared.judge} · {scale}", count, rule)
