@@ -255,7 +255,7 @@ def test_z_against_the_values_of_the_store(tmp_path: Path, maia_file: str, book:
         connection.execute("UPDATE plays SET z = 0 WHERE key = ? AND number >= 4", (keys[0],))
         found = outcomes_of(store)
         assert (found.ids.tolist(), found.games.tolist(), found.z.tolist()) == ([1, 2], [2, 2], [0.5, 0.0])
-        columns = {"position_id": [1, 2, 3], "net_q": [0.9, 0.6, 0.0], "deep_q": [0.1, 0.5, 0.0]}
+        columns = {"position_id": [1, 2, 3], "game_id": [1, 2, 2], "net_q": [0.9, 0.6, 0.0], "deep_q": [0.1, 0.5, 0.0]}
         frame = pd.DataFrame({**columns, "disagreement": [0.8, 0.1, np.nan]})
         told = stats.played_from(store, frame)
         assert told is not None

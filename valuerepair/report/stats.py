@@ -20,7 +20,7 @@ from valuerepair.measure.labels import KINDS, OF_POLICY, labels_of, masks, names
 from valuerepair.mining import again
 from valuerepair.mining.screening import Screened, screened_of
 from valuerepair.question import Question, is_candidate
-from valuerepair.rates import Interval, Rate, mean, rate_lines, weighted, wilson
+from valuerepair.rates import Interval, Rate, mean, rate_lines, weighted
 from valuerepair.store import alpha as alphas
 from valuerepair.store import view
 from valuerepair.store.columns import both_q, columns
@@ -69,7 +69,8 @@ class Played:
     """Results Z of decided games from candidates, against Q of net and judge, all for the side to move.
 
     A position counts once, with the mean Z of its games. `deep_nearer` is the share with the judge's Q nearer to Z than
-    the net's; the errors are mean squares of Z - Q, and `gain` is their difference.
+    the net's; the errors are mean squares of Z - Q, and `gain` is their difference. Intervals are by the games that
+    the positions are of.
     """
 
     positions: int
@@ -321,13 +322,14 @@ def played_from(store: Store, frame: pd.DataFrame) -> Played | None:
     rows = usable.loc[results.ids[in_frame]]
     z, net, deep = results.z[in_frame], rows["net_q"].to_numpy(), rows["deep_q"].to_numpy()
     net_errors, deep_errors = (z - net) ** 2, (z - deep) ** 2
+    once, source = np.ones(len(z)), rows["game_id"].to_numpy(np.int64)
     return Played(
         positions=len(z),
         games=int(results.games[in_frame].sum()),
-        deep_nearer=wilson(int(np.count_nonzero(np.abs(z - deep) < np.abs(z - net))), len(z)),
+        deep_nearer=weighted(np.abs(z - deep) < np.abs(z - net), once, source),
         net_error=float(net_errors.mean()),
         deep_error=float(deep_errors.mean()),
-        gain=mean(net_errors - deep_errors, np.ones(len(z)), results.ids[in_frame]),
+        gain=mean(net_errors - deep_errors, once, source),
     )
 
 
