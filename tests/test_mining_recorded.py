@@ -21,6 +21,7 @@ from valuerepair.archives.options import RecordedOptions, SampleOptions
 from valuerepair.engines.kinds import parse_spec
 from valuerepair.mining.mine import MineOptions, mine
 from valuerepair.mining.summary import MineSummary
+from valuerepair.nets.net import Evaluator, open_net
 from valuerepair.oracles.recorded import RecordedSource, recorded_options
 from valuerepair.question import Question
 from valuerepair.store.pairs import judges
@@ -52,30 +53,32 @@ def engine_games(path: Path, games: int, view: str) -> Path:
     return path
 
 
-def mine_recorded(archive: Path, db: Path, deep: str = "recorded", **sample: Any) -> MineSummary:
-    """Mines recorded evaluations with the stand-in net."""
+def mine_recorded(
+    archive: Path, db: Path, deep: str = "recorded", net: Evaluator | None = None, **sample: Any
+) -> MineSummary:
+    """Mines recorded evaluations, with the stand-in net unless another one is given."""
     paths, spec = [str(archive)], parse_spec(deep)
     wanted = recorded_options(spec, paths)
     options = MineOptions(sample=SampleOptions(**sample))
     with Store.open(db, create=True) as store:
-        return mine(paths, options, store, KeyNet(), RecordedSource.of(wanted))
+        return mine(paths, options, store, net or KeyNet(), RecordedSource.of(wanted))
 
 
-def test_engine_comments_are_mined_and_a_wrong_view_is_told(tmp_path: Path) -> None:
-    right = mine_recorded(engine_games(tmp_path / "a.pgn", 300, "mover"), tmp_path / "a.db", per_game=2)
+def test_engine_comments_are_mined_and_a_wrong_view_is_told(tmp_path: Path, maia_file: str) -> None:
+    net = open_net(maia_file, device="cpu", threads=1)
+    right = mine_recorded(engine_games(tmp_path / "a.pgn", 300, "mover"), tmp_path / "a.db", net=net, per_game=2)
     assert right.scored == right.sampled > 500
     assert right.failed == 0
     assert "recorded evaluations: depth 8 to 12, median 10; nodes not recorded" in right.remarks
-    # KeyNet's values are noise, so that evaluations do not go with it; with the results they do.
     [warning] = [line for line in right.remarks if line.startswith("warning: ")]
     assert warning.startswith("warning: evaluations by 3 players (B, W0, W1) are in one judge")
     assert right.turned == ""
-    wrong = mine_recorded(engine_games(tmp_path / "b.pgn", 300, "white"), tmp_path / "b.db", per_game=2)
-    assert "contradict the results of the games" in wrong.turned
+    wrong = mine_recorded(engine_games(tmp_path / "b.pgn", 300, "white"), tmp_path / "b.db", net=net, per_game=2)
+    assert "contradict the net with Black to move" in wrong.turned
     assert "recorded:view=white" in wrong.turned
     assert not any(line.startswith("next: ") for line in wrong.lines())
-    mended = mine_recorded(tmp_path / "b.pgn", tmp_path / "b.db", "recorded:view=white,by=b", per_game=2)
-    assert not any("results" in line or "players" in line for line in (*mended.remarks, mended.turned))
+    mended = mine_recorded(tmp_path / "b.pgn", tmp_path / "b.db", "recorded:view=white,by=b", net, per_game=2)
+    assert not any("contradict" in line or "players" in line for line in (*mended.remarks, mended.turned))
     assert mended.report.rejected_positions["evaluation by another player"] > 1000
     with Store.open(tmp_path / "b.db") as store:
         labels = [judge.label for judge in judges(store)]
@@ -216,6 +219,10 @@ def test_a_dump_is_mined_with_a_net(tmp_path: Path, shared_data: Path) -> None:
     assert "deep: recorded kind=dump" in done.stdout
     assert "depth 25 to 25, median 25; nodes 7,000 to 7,000, median 7,000" in done.stdout
     assert "warning" not in done.stdout
+    # The same scores taken for the mover's: a dump has no results of games, but the net tells.
+    done = here("mine", "a.jsonl", "--deep", "recorded:view=mover", "--net", net, "--db", "b.db", cwd=tmp_path)
+    assert "contradict the net with Black to move" in done.stdout
+    assert "recorded:view=white" in done.stdout
 
 
 def test_a_run_loads_no_data_frames_before_it_needs_them() -> None:

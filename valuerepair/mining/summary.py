@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from valuerepair.archives.options import CUTECHESS, RECORD_KINDS, TCEC
+from valuerepair.archives.options import CHUNKS, CUTECHESS, RECORD_KINDS, TCEC
 from valuerepair.archives.rows import ReadReport
 from valuerepair.arrays import Ids
 from valuerepair.chess.origins import GAME, KINDS, Kind
@@ -23,7 +23,7 @@ from valuerepair.question import Question, is_candidate
 from valuerepair.rates import Rate, weighted, wilson
 from valuerepair.store import db_option
 from valuerepair.store.alpha import alpha as alpha_of
-from valuerepair.store.columns import both_q, columns, results
+from valuerepair.store.columns import both_q, columns
 from valuerepair.store.pairs import Pair, net_label
 from valuerepair.store.rows import JudgeIdentity
 from valuerepair.store.store import Store
@@ -31,7 +31,7 @@ from valuerepair.text import format_duration, format_rate, quantity
 
 NOT_DONE = "not done yet: run the same command again to resume"
 _NAMES_SHOWN = 3
-_ENOUGH_GAMES = 50  # tell whether values are from the wrong point of view
+_ENOUGH = 30  # positions tell whether values are from the wrong point of view
 
 
 @dataclass(frozen=True)
@@ -224,25 +224,25 @@ def _extent(name: str, column: Ids) -> str:
 
 
 def turned(store: Store, pair: Pair, question: Question, judge: JudgeIdentity) -> str:
-    """A warning if the judge's Q, where one side moves, surely falls as the results of the games rise; else empty."""
-    if not (kind := kind_of(judge.kind)).any_engine and kind.searches:
-        return ""  # Stockfish, lc0 and the own search score from the side to move
-    read = columns(store, pair, ("side_code", "game_id"), screened=True)
-    _, deep_q = both_q(store, pair, DEFAULT_ALPHA, question.q_from, screened=True)
-    result = results(store, pair, screened=True)
+    """A warning if the judge's Q, where one side moves, surely falls as the net's rises; else empty."""
+    kind = kind_of(judge.kind)
+    if (kind.searches and not kind.any_engine) or judge.options.get("kind") == CHUNKS:
+        return ""  # Stockfish, lc0, the own search and training chunks score from the side to move
+    side_code = columns(store, pair, ("side_code",), screened=True)["side_code"]
+    net_q, deep_q = both_q(store, pair, DEFAULT_ALPHA, question.q_from, screened=True)
     for code, side in enumerate(("White", "Black")):
-        rows = (read["side_code"] == code) & ~np.isnan(deep_q + result)
-        games = len(np.unique(read["game_id"][rows]))  # positions of one game have one result
-        if games < _ENOUGH_GAMES or not deep_q[rows].std() or not result[rows].std():
+        rows = (side_code == code) & ~np.isnan(net_q + deep_q)
+        count = int(rows.sum())
+        if count < _ENOUGH or not net_q[rows].std() or not deep_q[rows].std():
             continue
-        r = float(np.corrcoef(deep_q[rows], result[rows])[0, 1])
-        if r < -2 / games**0.5:
+        r = float(np.corrcoef(net_q[rows], deep_q[rows])[0, 1])
+        if r < -3 / count**0.5:
             advice = "a UCI score is from the side to move: correct the engine and mine again"
             if not kind.searches:
                 view = judge.options.get("view") or RECORD_KINDS[judge.options["kind"]].view
                 advice = f"recorded:view={'mover' if view == 'white' else 'white'} reads them from the other one"
             return (
-                f"warning: the judge's values contradict the results of the games with {side} to move ({r:.2f}): they "
+                f"warning: the judge's values contradict the net with {side} to move ({r:.2f}): they "
                 f"seem to be from another point of view; {advice}"
             )
     return ""

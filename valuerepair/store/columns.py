@@ -104,10 +104,10 @@ def _words(store: Store, name: str, ids: Ids) -> NDArray[np.object_]:
     return words
 
 
-def results(store: Store, pair: Pair, *, screened: bool = False) -> Floats:
+def results(store: Store, pair: Pair) -> Floats:
     """float64[n]: the results of the games of the rows of `columns`, 1, 0 or -1 for the side to move; NaN where it is
     unknown, and for positions in which no move was played."""
-    read = columns(store, pair, ("game_id", "side_code", "was_played"), screened=screened)
+    read = columns(store, pair, ("game_id", "side_code", "was_played"))
     cells = store.connection.execute(f"SELECT id, {_FOR_WHITE} FROM games ORDER BY id")
     ids, for_white = np.array(cells.fetchall(), np.float64).reshape(-1, 2).T
     z = for_white[np.searchsorted(ids, read["game_id"])] * np.where(read["side_code"] == 0, 1, -1)
