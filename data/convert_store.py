@@ -1,11 +1,14 @@
-"""Turns a store of valuerepair 0.1.0 (version 10) into one of this version.
+"""Turns a store of an older version into one of this version.
 
     python data/convert_store.py OLD NEW [--archive FILE]... [--net FILE]...
 
-What stays: positions, games, nets, judges and all their values, raw, with the weights of audited positions; games from
-books, runs, and the alpha in use. Second looks become values of their judge. What goes: the rungs of the screening
-ladder, searches after single moves, fitted models, values of neighbours that nobody searched. Where several nets had a
-ladder with one judge, the weights are those of the ladder that more positions went through.
+From version 11 on, columns are copied by their names: new ones are empty, and those that are no more are left out.
+
+Of version 10, that of valuerepair 0.1.0, stays: positions, games, nets, judges and all their values, raw, with the
+weights of audited positions; games from books, runs, and the alpha in use. Second looks become values of their judge.
+What goes: the rungs of the screening ladder, searches after single moves, fitted models, values of neighbours that
+nobody searched. Where several nets had a ladder with one judge, the weights are those of the ladder that more positions
+went through.
 
 An old store does not have the moves of its games. The keys of games are computed from the archives that are given; of
 others they are hashes of the file's name, the game's number and its headers, and copies are not recognised. It has the
@@ -46,24 +49,43 @@ def convert(old_path: Path, new_path: Path, archives: Sequence[Path] = (), nets:
     """Writes a new store; the old one must be in place, and the new one must not exist."""
     with sqlite3.connect(f"file:{old_path}?mode=ro", uri=True) as old:
         (version,) = old.execute("PRAGMA user_version").fetchone()
-        if version != VERSION:
-            raise SystemExit(f"{old_path}: is a store of version {version}, not {VERSION}")
+        if version < VERSION:
+            raise SystemExit(f"{old_path}: is a store of version {version}, older than {VERSION}")
         with Store.open(new_path, create=True) as new, new.writing() as connection:
             connection.execute("PRAGMA defer_foreign_keys = ON")  # a parent may have a later number
-            _copy_runs_and_games(old, connection)
-            _copy_positions(old, connection)
-            of_nets = _copy_nets(old, connection)
-            _copy_net_values(old, connection, of_nets)
-            _copy_judges(old, connection)
-            _copy_deep_values(old, connection)
-            _use(old, new, of_nets)
-            for archive in archives:
-                _compute_keys(connection, archive)
-            for file in nets:
-                _compute_policies(new, file)
+            if version > VERSION:
+                _copy_by_name(old, connection)
+            else:
+                _copy_version_10(old, new, connection, archives, nets)
     with sqlite3.connect(new_path, isolation_level=None) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("VACUUM")
+
+
+def _copy_by_name(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
+    """Every table, as far as both stores have it."""
+    for (table,) in new.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        of_both = [
+            {row[0] for row in store.execute("SELECT name FROM pragma_table_info(?)", (table,))} for store in (old, new)
+        ]
+        if names := ", ".join(sorted(set.intersection(*of_both))):
+            _insert(new, table, old.execute(f"SELECT {names} FROM {table}"), names)
+
+
+def _copy_version_10(
+    old: sqlite3.Connection, new: Store, connection: sqlite3.Connection, archives: Sequence[Path], nets: Sequence[Path]
+) -> None:
+    _copy_runs_and_games(old, connection)
+    _copy_positions(old, connection)
+    of_nets = _copy_nets(old, connection)
+    _copy_net_values(old, connection, of_nets)
+    _copy_judges(old, connection)
+    _copy_deep_values(old, connection)
+    _use(old, new, of_nets)
+    for archive in archives:
+        _compute_keys(connection, archive)
+    for file in nets:
+        _compute_policies(new, file)
 
 
 def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[Sequence[Any]], names: str = "") -> None:
@@ -217,7 +239,7 @@ def _compute_policies(new: Store, file: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Turns a store of valuerepair 0.1.0 into one of this version.")
+    parser = argparse.ArgumentParser(description="Turns a store of an older version into one of this version.")
     parser.add_argument("old", type=Path, metavar="OLD")
     parser.add_argument("new", type=Path, metavar="NEW")
     parser.add_argument("--archive", type=Path, action="append", default=[], metavar="FILE", help="computes its keys")

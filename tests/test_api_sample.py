@@ -9,6 +9,8 @@ import hashlib
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +44,14 @@ def sql() -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(f"file:{SAMPLE}?mode=ro", uri=True)
     yield connection
     connection.close()
+
+
+def test_a_store_is_converted_by_the_names_of_columns(sql: sqlite3.Connection, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, DATA / "convert_store.py", SAMPLE, tmp_path / "new.db"], check=True)
+    with sqlite3.connect(tmp_path / "new.db") as new:
+        rows = [[line for line in store.iterdump() if line.startswith("INSERT")] for store in (new, sql)]
+    assert sorted(rows[0]) == sorted(rows[1])
+    assert len(rows[0]) > 5000
 
 
 def count(sql: sqlite3.Connection, query: str) -> int:
