@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import re
 from pathlib import Path
 
 import chess
+import chess.pgn
 import pytest
 from click.testing import CliRunner
 
 from tests import lc0_oracle
+from tests.mining_doubles import mine_by_key, random_games
 from valuerepair import describe_net
 from valuerepair.chess.position_text import read_lines, read_position
 from valuerepair.chess.positions import STARTPOS_FEN
 from valuerepair.cli import cli
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import TruncatedInput, ValueRepairError
 from valuerepair.mcts.params import MEANINGS, PARAMETERS
+from valuerepair.store import view
+from valuerepair.store.store import Store
 
 TRAP_FEN = "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
 ENDGAME = "8/8/8/8/4k3/8/4P3/4K3 w - - 0 1"
@@ -281,3 +287,174 @@ def test_names_of_settings_are_listed() -> None:
     lines = vr("eval", "--set", "help").splitlines()
     assert [line.split()[0] for line in lines] == list(PARAMETERS) == list(MEANINGS)
     assert all(line.endswith(f" {MEANINGS[line.split()[0]]}") for line in lines)
+
+
+# -- games: a line for each move -------------------------------------------------------------------------------------
+
+GAMES = f"""[White "Ann"]
+[Black "Bob"]
+[Result "1-0"]
+
+1. e4 e5 2. Bc4 (2. Nf3 Nc6) Nc6 3. Qf3 {{a trap}} Bc5 4. Qxf7# 1-0
+
+[Result "*"]
+
+1. e4 e5 2. Ke3 *
+
+[FEN "{TRAP_FEN.replace("w KQkq", "b KQkq")}"]
+[SetUp "1"]
+[Result "1/2-1/2"]
+
+3... Nf6 4. d3 1/2-1/2
+"""
+
+
+@pytest.fixture
+def games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "games.pgn.gz").write_bytes(gzip.compress(GAMES.encode()))
+    return tmp_path / "games.pgn.gz"
+
+
+def moves_of(games: str) -> list[tuple[chess.Board, chess.Move]]:
+    """Each board with the move that was played on it, of the games that python-chess reads without an error."""
+    text, found = io.StringIO(games), []
+    while (game := chess.pgn.read_game(text)) is not None:
+        found += [(node.parent.board(), node.move) for node in game.mainline() if not game.errors and node.parent]
+    return found
+
+
+def as_words(board: chess.Board) -> str:
+    """A board with the moves played on it, as `vr eval` takes it."""
+    start = "startpos" if board.root().fen() == chess.STARTING_FEN else board.root().fen()
+    return f"{start} moves {' '.join(move.uci() for move in board.move_stack)}" if board.move_stack else start
+
+
+def test_every_move_of_a_game_has_what_its_position_has_alone(maia_file: str, games: Path) -> None:
+    read = moves_of(GAMES)
+    for nodes in ("1", "40"):
+        rows = [
+            json.loads(line)
+            for line in vr("eval", "--net", maia_file, "--nodes", nodes, "--json", str(games)).splitlines()
+        ]
+        assert [(row["game"], row["ply"]) for row in rows] == [(1, i) for i in range(7)] + [(3, 5), (3, 6)]
+        for row, (board, move) in zip(rows, read, strict=True):
+            assert row["played"] == {"uci": move.uci(), "san": board.san(move)}
+            assert row["judge_q"] is None
+        alone = "\n".join(as_words(board) for board, _ in read)
+        theirs = vr("eval", "--net", maia_file, "--nodes", nodes, "--json", "-", text=alone).splitlines()
+        for row, line in zip(rows, theirs, strict=True):
+            assert (row["fen"], row["moves"]) == ((one := json.loads(line))["fen"], one["moves"])
+            assert row["q"] == pytest.approx(one["q"], abs=1e-4)
+
+
+def test_a_game_in_lines(maia_file: str, games: Path) -> None:
+    result = CliRunner().invoke(cli, ["eval", "--net", maia_file, str(games)], catch_exceptions=False)
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"game 1 of {games}: Ann - Bob  1-0"
+    assert lines[8] == f"game 3 of {games}: ? - ?  1/2-1/2"
+    del lines[8], lines[0]
+    for line, (board, move) in zip(lines, moves_of(GAMES), strict=True):
+        number, san, side, net, q, *best = line.split()
+        assert number == f"{board.fullmove_number}{'.' if board.turn else '...'}"
+        assert (san, side, net) == (board.san(move), "White" if board.turn else "Black", "net")
+        row = json.loads(vr("eval", "--net", maia_file, "--json", as_words(board)))
+        assert float(q) == pytest.approx(row["q"], abs=6e-5)
+        top = row["top"][0]
+        assert best == ([] if top["san"] == san else ["best", top["san"], f"{100 * top['p']:.2f}", "%"])
+    assert "1 of 3 games cannot be read; the first, at byte " in result.stderr
+
+
+def test_a_game_has_the_values_of_the_judge_in_the_stores_place(
+    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = random_games(tmp_path / "random.pgn", 3)
+    mine_by_key(archive, tmp_path / "valuerepair.db")
+    with Store.open(tmp_path / "valuerepair.db") as store:
+        frame = view.frame(store)
+        judged = dict(zip(frame["fen"], frame["deep_q"], strict=True))
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, ["eval", "--net", maia_file, "--json", str(archive)], catch_exceptions=False)
+    assert "judge: key 1.0 nodes=100" in result.stderr
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    has = {row["fen"]: row["judge_q"] for row in rows if row["judge_q"] is not None}
+    assert has == pytest.approx({fen: q for fen, q in judged.items() if q == q})
+    assert len(rows) == len(moves_of(archive.read_text())) > 2 * len(has) > 10
+    printed = vr("eval", "--net", maia_file, str(archive))
+    assert sorted(re.findall(r"judge ([+-]\S+)", printed)) == sorted(f"{q:+.4f}" for q in has.values())
+    # Another store, one that is none, and none at all.
+    monkeypatch.setenv("VR_DB", str(archive))
+    result = CliRunner().invoke(cli, ["eval", "--net", maia_file, str(archive)], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert f"without a judge: {archive}" in result.stderr
+    monkeypatch.setenv("VR_DB", "none.db")
+    assert "judge" not in vr("eval", "--net", maia_file, str(archive))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.pgn", None, "gone.pgn: no such file"),
+        ("empty.pgn", b"", "empty.pgn: no games found; the file is empty"),
+        ("bad.pgn", b'[White "A"]\n\n1. e4 e4 *\n', "1 of 1 games cannot be read; the first, at byte 0 of bad.pgn: "),
+        ("no.pgn", b"\x00\x01\x02" * 99, "no.pgn: no games found; this is not PGN, EPD or FEN"),
+        ("games.pgn", b"PK\x03\x04", "games.pgn: is a zip archive: unpack it first"),
+    ],
+)
+def test_games_that_are_none(
+    maia_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes | None, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    _, line = failure("eval", "--net", maia_file, name)
+    assert line.startswith(message)
+    assert "\n" not in line
+
+
+def test_a_game_that_breaks_off_gives_what_it_has(maia_file: str, games: Path) -> None:
+    whole = games.read_bytes()
+    (cut := games.parent / "cut.pgn.gz").write_bytes(whole[:-12])
+    result = CliRunner().invoke(cli, ["eval", "--net", maia_file, str(cut)])
+    assert isinstance(result.exception, TruncatedInput)
+    assert str(cut) in str(result.exception)
+    assert "4.   Qxf7#" in result.stdout
+
+
+# -- what others brought ---------------------------------------------------------------------------------------------
+
+
+def test_a_long_game_is_a_position_as_an_argument_and_in_a_file(maia_file: str, tmp_path: Path) -> None:
+    """lc0 #627, #487; a file name has at most 255 bytes."""
+    board = chess.Board()
+    for number in range(120):
+        board.push(list(board.legal_moves)[number * 7 % board.legal_moves.count()])
+    words = f"startpos moves {' '.join(move.uci() for move in board.move_stack)}"
+    (tmp_path / "moves.txt").write_text(f"{words}\n")
+    rows = [vr("eval", "--net", maia_file, "--json", *given) for given in
+            ([words], words.split(), [str(tmp_path / "moves.txt")])]  # fmt: skip
+    assert rows == rows[:1] * 3
+    assert json.loads(rows[0])["fen"] == board.fen()
+
+
+@pytest.mark.parametrize(
+    ("magic", "kind"), [(b"PK\x03\x04", "zip"), (b"7z\xbc\xaf\x27\x1c", "7z"), (b"Rar!\x1a\x07", "rar")]
+)
+def test_an_archive_of_files_is_to_be_unpacked(tmp_path: Path, magic: bytes, kind: str) -> None:
+    """As twic1.zip, and the books of Stockfish's repository."""
+    packed = tmp_path / f"games.{kind}"
+    packed.write_bytes(magic + bytes(99))
+    commands = (
+        "eval",
+        "mine",
+        "chunks",
+        "selfplay",
+        "match a b --openings",
+        "plot match",
+        "merge",
+        "stats --db",
+        "doctor",
+    )
+    for command in commands:
+        line = failure(*command.split(), str(packed))
+        assert line == (2, f"{packed}: is a {kind} archive: unpack it first, then give what was in it")

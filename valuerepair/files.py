@@ -46,6 +46,20 @@ def file_sha256(path: str) -> str:
     return digest.hexdigest()
 
 
+_PACKERS = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar"}
+
+
+def check_unpacked(path: str) -> None:
+    """Raises UsageError for a file that a packer of many files made: zip, 7z, rar. Others, and none at all, pass."""
+    if not os.path.isfile(path):
+        return
+    with open(path, "rb") as file:
+        head = file.read(6)
+    for magic, name in _PACKERS.items():
+        if head.startswith(magic):
+            raise UsageError(f"{path}: is a {name} archive: unpack it first, then give what was in it")
+
+
 def unpack_gzip(content: bytes) -> bytes:
     """The content of gzip data. Raises ValueError for damaged data."""
     try:

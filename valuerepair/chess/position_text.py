@@ -7,12 +7,12 @@ that ends with a quoted text.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TextIO
 
 import chess
@@ -21,6 +21,7 @@ from valuerepair.arrays import Moves
 from valuerepair.chess.board import keys, parse_fens, status_error
 from valuerepair.chess.positions import STARTPOS_FEN, Position, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError, one_line
+from valuerepair.files import check_unpacked
 
 PLACEMENT_AND_SIDE = r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?=[\s;]|$)"
 MATE_IN = re.compile(r"#\s*([+-]?\d+)")  # of `bm`
@@ -222,7 +223,8 @@ def read_positions(source: str) -> Iterator[Position]:
     """
     if source == "-":
         yield from read_lines(_lines(sys.stdin), "standard input")
-    elif Path(source).is_file():
+    elif os.path.isfile(source):  # also of a text that is too long for a name
+        check_unpacked(source)
         with open(source, encoding="utf-8", errors="replace") as file:
             yield from read_lines(_lines(file), source)
     elif source and " " not in source and source != "startpos":

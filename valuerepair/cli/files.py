@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from valuerepair.errors import UsageError
-from valuerepair.files import check_folder, check_output
+from valuerepair.files import check_folder, check_output, check_unpacked
 
 
 class File(click.Path):
@@ -19,6 +19,7 @@ class File(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if str(value).startswith(("http://", "https://", "ftp://")):
             raise UsageError(f"{value}: is an address; download it first, then give the file")
+        check_unpacked(str(value))
         return super().convert(value, param, ctx)
 
 

@@ -84,7 +84,7 @@ Example:
 
 @click.command(help=HELP)
 @click.argument("kind", type=click.Choice(tuple(KINDS)), default="scatter", metavar="[KIND]")
-@click.argument("source", required=False, metavar="[SOURCE]")
+@click.argument("source", required=False, type=FILE, metavar="[SOURCE]")
 @click.option("-o", "--output", type=OUTPUT, default="plot.png", help="The file: .png, .svg or .pdf.")
 @DB
 @question()

@@ -32,17 +32,31 @@ def eval_(position: tuple[str, ...], net: str | None, nodes: int, device: str, j
     move. Of a search each move has its visits N, the net's prior P, Q, win, draw and loss, whether these are proven,
     and the expected line. The position's Q is then that of the best move, or 1 or -1 if it is proven to win or lose.
 
+    POSITIONS can also be games, in files .pgn, packed or not. Each move is a line: Q of the position before it, the
+    best move with its prior if another one was played, and Q by the judge of the store (VR_DB, or valuerepair.db in the
+    working folder) where it has one.
+
     \b
     Example:
       vr eval "r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3"
       vr eval startpos moves e2e4 c7c5 g1f3 --nodes 800
       vr eval positions.epd --json > values.jsonl
+      vr eval game.pgn
       vr eval startpos --nodes 5000 --set certainty=1 --set cpuct=2.5
     """
+    from valuerepair.api.plies import evaluate_games
+    from valuerepair.archives.open import bare_name
+
     settings = settings_of(options)
     if settings and nodes == 1:
         raise UsageError(f"--set {next(iter(settings))}: is of the search; give --nodes above 1")
     params = vr.SearchParams().with_settings(settings)
+    if position and all(bare_name(name).endswith(".pgn") for name in position):
+        for ply in evaluate_games(
+            position, net, nodes, params, db=os.environ.get("VR_DB") or DEFAULT_PATH, device=device
+        ):
+            print_one(ply, json)
+        return
     for evaluated in vr.evaluate_each(vr.read_positions(" ".join(position)), net, nodes, params, device=device):
         print_one(evaluated, json)
 
