@@ -15,11 +15,11 @@ _HOUSE = Path(valuerepair.__file__).parent
 _IN_SCRIPT = re.compile(r"[<>]=?\s*-?(?:this\.)?threshold\b|\bthreshold\s*[<>]=?(?!=)")
 
 
-def test_the_pages_scripts_compare_in_one_place_too() -> None:
-    """The reader of a page moves the threshold, so its scripts compare: `Points.isCandidate`."""
+def test_the_pages_script_compares_in_one_place_too() -> None:
+    """The reader of a page moves the threshold, so its script compares: `isOff`."""
     scripts = {path.name: path.read_text("utf-8") for path in (_HOUSE / "report" / "page_template").glob("*.js")}
     comparing = {name: len(_IN_SCRIPT.findall(text)) for name, text in scripts.items() if _IN_SCRIPT.search(text)}
-    assert comparing == {"data.js": 1}
+    assert comparing == {"page.js": 1}
 
 
 def test_a_candidate() -> None:

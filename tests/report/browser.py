@@ -67,12 +67,6 @@ class Visit:
     def evaluate(self, script: str, argument: Any = None) -> Any:
         return self.page.evaluate(script, argument)
 
-    def redrawn(self, script: str, argument: Any = None) -> None:
-        """Does something that makes the page draw again, and waits until it has."""
-        before = self.evaluate("() => document.getElementById('counts').dataset.draws")
-        self.evaluate(script, argument)
-        self.page.wait_for_function("(n) => document.getElementById('counts').dataset.draws !== n", arg=before)
-
     def set_filter(self, name: str, value: str) -> None:
         """As if the reader had set it."""
         script = """([name, value]) => {
@@ -80,14 +74,12 @@ class Visit:
             field.value = value;
             field.dispatchEvent(new Event("input", { bubbles: true }));
         }"""
-        self.redrawn(script, [name, value])
+        self.evaluate(script, [name, value])
 
-    def show_in_list(self, position: int) -> None:
-        """Opens a position's board from the list."""
-        button = f"#positions [data-position='{position}']"
-        while not self.page.is_visible(button):
-            self.page.click("#more")
-        self.page.click(button)
+    def wait_for_position(self, position: int) -> None:
+        """Until the board of this position is shown."""
+        script = "(id) => document.getElementById('position').dataset.id === id"
+        self.page.wait_for_function(script, arg=str(position))
 
     def nothing_happened(self, path: Path) -> None:
         """No request but the file itself, no dialog, no error, and no script of an attack ran."""
@@ -119,8 +111,6 @@ def visit(
         device_scale_factor=scale,
         color_scheme=scheme,
         has_touch=touch,
-        accept_downloads=True,
-        permissions=["clipboard-read", "clipboard-write"],
     )
     if before:
         context.add_init_script(before)

@@ -42,5 +42,5 @@ def opened(chromium: Browser, made: Report) -> Iterator[Visit]:
 def page(opened: Visit) -> Iterator[Visit]:
     """One window for all tests, whose filters are put back."""
     yield opened
-    if opened.evaluate("() => document.getElementById('filters-set').textContent"):
-        opened.redrawn("() => document.getElementById('filters').reset()")
+    opened.evaluate("() => document.querySelector('#filters form').reset()")
+    opened.page.wait_for_function("() => document.getElementById('title').textContent.startsWith('The worst')")

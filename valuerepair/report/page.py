@@ -1,4 +1,7 @@
-"""The report on a store as one HTML file: template, style, scripts and content put together."""
+"""The report on a store as one HTML file: Plotly draws the points, python-chess the pieces and the moves in words.
+
+The script knows no chess: it shows what is written here, and joins points, boards, filters and list.
+"""
 
 from __future__ import annotations
 
@@ -8,370 +11,55 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+import chess
 import chess.svg
 import numpy as np
 from numpy.typing import NDArray
 
+from valuerepair.arrays import Floats
 from valuerepair.books.choose import file_name
-from valuerepair.chess.board import fens, parse_fens
-from valuerepair.chess.positions import PHASES, STARTPOS_FEN, encode_lines, encode_moves
+from valuerepair.chess.origins import GAME
+from valuerepair.chess.positions import PHASES
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
-from valuerepair.measure.labels import LABELS, NAMES, labels_of, masks
+from valuerepair.measure.compare import WORDS
+from valuerepair.measure.labels import NAMES, labels_of, masks
 from valuerepair.measure.weights import copies_by_weight
-from valuerepair.mining.again import VERDICTS, evidence
+from valuerepair.mining.again import NET_RIGHT, SEARCH_RIGHT, UNCLEAR, VERDICTS, evidence
 from valuerepair.question import Question, is_candidate, no_deep_score
+from valuerepair.rates import Rate
 from valuerepair.report import static_page, stats
 from valuerepair.report.lowess import lowess_line
-from valuerepair.report.static_page import template_part
+from valuerepair.report.static_page import escape, template_part
+from valuerepair.report.style import GREY
 from valuerepair.store import view
 from valuerepair.store.store import Store
-from valuerepair.text import quantity
+from valuerepair.text import finite, quantity
 from valuerepair.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_GAME = ("white", "black", "white_elo", "black_elo", "event", "site", "date", "round", "result")
-_REALS = ("net_q", "deep_q", "second_q", "net_w", "net_d", "net_l", "cp", "mate", "nodes")
+MOST_POINTS = 20_000  # and all candidates
+MOST_LINES = 2_000  # positions, the worst first, whose line can be stepped through
 _LOWESS_ROWS = 200_000
-_FIELDS = (*_GAME, "source", "number")
-_PER_MILLE = ("deep_w", "deep_d", "deep_l")
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """`words` is JSON-able; `numbers` the bytes of its ``layout``."""
-
-    words: dict[str, Any]
-    numbers: bytes
-
-
-def content_of(
-    store: Store,
-    scored: pd.DataFrame,
-    shown: ShownRows,
-    rows: PageRows,
-    question: Question,
-    on_step: Callable[[str], None] = lambda step: None,
-) -> Content:
-    """The content of a page on the positions `scored`, which shows their rows `shown`, read as `rows`.
-
-    `on_step` is called with the name of each step before it begins.
-    """
-    on_step("labels")
-    frame = rows.frame
-    labels, looks = labels_of(store, frame), evidence(store, frame)
-    on_step("figures")
-    figures = figures_of(store, question, scored, frame, labels)
-    on_step("lowess")
-    line = _lowess(scored)
-    on_step("packing")
-    columns = Columns()
-    _add_numbers(columns, frame.assign(second_q=looks["second_q"]), shown)
-    _add_moves(columns, rows)
-    columns.add("labels", label_bits(labels))
-    verdict = [1 + VERDICTS.index(word) if word else 0 for word in looks["verdict"]]
-    columns.add("verdict", np.array(verdict, np.uint8))
-    columns.add("game", rows.game_of.astype(np.uint32))
-    words = _add_words(columns, labels)
-    return Content(
-        {
-            "words": words,
-            # Nearly all histories begin at the same FEN, hence a column of numbers and a list.
-            "starts": columns.add_words("start", ["" if fen == STARTPOS_FEN else fen for fen in frame["start_fen"]]),
-            "layout": columns.layout,
-            "fens": fens(parse_fens(frame["fen"].tolist())),
-            "games": [[{**game, "source": file_name(game["source"])}[name] for name in _FIELDS] for game in rows.games],
-            "second": looks.attrs["second"],
-            "threshold": question.threshold,
-            "shown": {"strata": list(STRATA), "shown": shown.shown, "of": shown.stored, "complete": shown.complete},
-            "lowess": line,
-            "figures": figures,
-            "layout_of_games": _FIELDS,
-        },
-        columns.content,
-    )
-
-
-def label_bits(labels: pd.DataFrame) -> NDArray[np.uint32]:
-    """[n] bit i is set where a row has the label `NAMES[i]`."""
-    by_label, bits = masks(labels), np.zeros(len(labels), np.uint32)
-    for i, name in enumerate(NAMES):
-        bits |= by_label[name].astype(np.uint32) << np.uint32(i)
-    return bits
-
-
-def _add_words(columns: Columns, labels: pd.DataFrame) -> dict[str, list[str]]:
-    """Adds the columns of families and openings; returns the lists of words that the columns have indices of."""
-    return {
-        "family": columns.add_words("family", labels["opening_family"].tolist()),
-        "opening": columns.add_words("opening", labels["opening"].tolist()),
-        "material": columns.add_words("material", labels["material_family"].tolist()),
-        "phase": list(PHASES),
-        "side": ["w", "b"],
-        "labels": list(NAMES),
-        "of_policy": [label.name for label in LABELS if label.of_policy],
-        "verdict": ["", *VERDICTS],
-    }
-
-
-def _add_numbers(columns: Columns, rows: pd.DataFrame, shown: ShownRows) -> None:
-    for name in _REALS:
-        columns.add(name, rows[name].to_numpy(np.float64))
-    for name in _PER_MILLE:
-        columns.add(name, rows[name].to_numpy(np.float64) / 1000)
-    factor = np.array(shown.factors)[shown.stratum]
-    columns.add("weight", rows["weight"].to_numpy(np.float64) * factor)
-    columns.add("position_id", rows["position_id"].to_numpy(np.float64))
-    columns.add("depth", rows["depth"].to_numpy().astype(np.uint16))
-    columns.add("ply", rows["ply"].to_numpy().astype(np.uint16))
-    phases = [rows["phase"] == phase for phase in PHASES]
-    columns.add("phase", np.argmax(phases, 0).astype(np.uint8))
-    columns.add("side", (rows["side"] == "b").to_numpy().astype(np.uint8))
-
-
-def _add_moves(columns: Columns, rows: PageRows) -> None:
-    """Moves and lines, and the `san_flags` of those that the page shows in SAN."""
-    single = ("played", "net_best", "deep_best")
-    # Without a move the cell is None or, in newer versions of pandas, NaN; the number is 0.
-    moves = [[[move] if isinstance(move, str) else [] for move in rows.frame[name]] for name in single]
-    flags: dict[str, list[int]] = {name: [] for name in (*single, "pv")}
-    lines = (line.split() for line in rows.frame["pv"])
-    for fen, *of_row in zip(rows.frame["fen"], *moves, lines, strict=True):
-        board = chess.Board(fen)
-        for name, line in zip(flags, of_row, strict=True):
-            flags[name] += san_flags(board, line) or [0] * (name in single)
-    for name, column in zip(single, moves, strict=True):
-        columns.add(name, encode_moves([line[0] if line else "a1a1" for line in column]))
-        columns.add(f"{name}_san", np.array(flags[name], np.uint8))
-    for name in ("moves", "pv"):
-        columns.add_lines(name, rows.frame[name].tolist())
-    columns.add("pv_san", np.array(flags["pv"], np.uint8))
-
-
-def san_flags(board: chess.Board, line: Sequence[str]) -> list[int]:
-    """What the SAN of each move of a line (UCI) has that the board before it does not show.
-
-    1 the file, 2 the rank that a piece came from, 4 check, 8 mate; 0 from a move on that cannot be played.
-    """
-    flags, board = [0] * len(line), board.copy(stack=False)
-    with suppress(ValueError):
-        for i, uci in enumerate(line):
-            san = board.san_and_push(board.parse_uci(uci))
-            origin = san.rstrip("+#").replace("x", "")[1:-2] if san[0] in "NBRQ" else ""
-            flags[i] = origin[:1].isalpha() + 2 * origin[-1:].isdecimal() + 4 * ("+" in san) + 8 * ("#" in san)
-    return flags
-
-
-def _lowess(scored: pd.DataFrame) -> list[list[float]] | None:
-    """The line of all positions; if they are too many, of `_LOWESS_ROWS` spread evenly by weight along deep Q."""
-    x, y, weights = (scored[name].to_numpy(np.float64) for name in ("deep_q", "net_q", "weight"))
-    if len(x) > _LOWESS_ROWS:
-        order = np.argsort(x, kind="stable")
-        copies = copies_by_weight(weights[order] * (_LOWESS_ROWS / weights.sum()), 1, 0.5)
-        rows = np.repeat(order, copies)
-        x, y, weights = x[rows], y[rows], np.ones(len(rows))
-    line = lowess_line(x, y, weights)
-    return None if line is None else [axis.round(5).tolist() for axis in line]
-
-
-def figures_of(
-    store: Store, question: Question, scored: pd.DataFrame, rows: pd.DataFrame, labels: pd.DataFrame
-) -> dict[str, Any]:
-    """The output of `vr stats` for the question: ``stats`` as with ``--json``, ``lines`` as with ``-v``.
-
-    `rows`, with `labels`, are the shown rows of `scored`, which mostly include all candidates.
-    """
-    size = rows["disagreement"].abs().to_numpy(np.float64)
-    candidates, labelled = is_candidate(size, question.threshold).sum(), None
-    if candidates == is_candidate(scored["disagreement"], question.threshold).sum():
-        worst = np.argsort(-size, kind="stable")[:candidates]
-        labelled = rows.iloc[worst], labels.iloc[worst]
-    figures = replace(stats.store_stats(store, question, labelled=labelled), store=file_name(store.path))
-    told = figures.as_json()
-    if figures.scored is not None:
-        told["scored"]["source"] = figures.scored.source
-    return {
-        "stats": told,
-        "headline": figures.headline,
-        "lines": [*figures.lines(), *figures.details()],
-        "sources": _sources(store),
-    }
-
-
-def _sources(store: Store) -> list[dict[str, Any]]:
-    """The archives without their folders, as a page may be published, with what was sampled of them.
-
-    `positions` counts those of the `games`, `beside` those beside the games (`vr mine --off-game`).
-    """
-    query = """
-        SELECT g.source, count(DISTINCT CASE WHEN p.origin = 'game' THEN g.id END),
-            sum(p.origin = 'game'), sum(p.origin <> 'game')
-        FROM positions p JOIN games g ON g.id = p.game_id
-        WHERE p.origin <> 'neighbour'
-        GROUP BY g.source ORDER BY count(*) DESC
-    """
-    return [
-        {"name": file_name(source), "games": games, "positions": positions, "beside": beside}
-        for source, games, positions, beside in store.connection.execute(query)
-    ]
-
-
-_ALIGN = 8  # the largest number; a typed array begins at a multiple of its numbers' size
-
-
-class Columns:
-    """Arrays by name, concatenated; `layout` has type, offset and length of each, `content` their bytes."""
-
-    def __init__(self) -> None:
-        self.layout: dict[str, dict[str, Any]] = {}
-        self._pieces: list[bytes] = []
-        self._size = 0
-
-    def add(self, name: str, values: NDArray[Any]) -> None:
-        """Adds an array of one of the types f8, f4, u4, u2, u1."""
-        content = np.ascontiguousarray(values).astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-        kind = values.dtype.str.lstrip("<|=>")
-        self.layout[name] = {"type": kind, "offset": self._size, "length": len(values)}
-        padded = content + b"\0" * (-len(content) % _ALIGN)
-        self._pieces.append(padded)
-        self._size += len(padded)
-
-    def add_lines(self, name: str, lines: Sequence[str]) -> None:
-        """Adds lines of UCI moves joined by blanks: all moves in one array, and the beginning of each line in another.
-
-        Moves are numbers as in `valuerepair.chess.positions`; line i is ``name[name_from[i] : name_from[i + 1]]``.
-        """
-        moves, begins = encode_lines([line.split() for line in lines])
-        self.add(name, moves)
-        self.add(f"{name}_from", begins.astype(np.uint32))
-
-    def add_words(self, name: str, words: Sequence[str | None]) -> list[str]:
-        """Adds words as indices into the list that it returns, whose first word is empty (for None)."""
-        distinct = ["", *sorted({word for word in words if word})]
-        index = {word: i for i, word in enumerate(distinct)}
-        self.add(name, np.array([index[word or ""] for word in words], np.uint32))
-        return distinct
-
-    @property
-    def content(self) -> bytes:
-        return b"".join(self._pieces)
-
-
-_MOST_POINTS = 100_000
-# The largest disagreements are always shown, whatever the number of candidates.
-WORST = 1_000
-# If candidates alone would fill the page, this share of it is reserved for other positions, as rates need both.
-REST_SHARE = 0.2
-
-STRATA = ("worst", "candidates", "rest")
-
-
-@dataclass(frozen=True, slots=True)
-class ShownRows:
-    """The rows [n] of a frame that the page shows, ascending, with the stratum [n] of each (an index into `STRATA`).
-
-    `shown` counts the page's rows by stratum, `stored` the store's. A row of a stratum represents ``stored / shown``
-    rows, the inverse of its chance of being drawn (D. G. Horvitz & D. J. Thompson, JASA 47, 1952).
-    """
-
-    rows: NDArray[np.int64]
-    stratum: NDArray[np.uint8]
-    shown: tuple[int, int, int]
-    stored: tuple[int, int, int]
-
-    @property
-    def factors(self) -> tuple[float, float, float]:
-        """The number of rows that each shown row of a stratum represents; 1 for an empty stratum."""
-        counts = zip(self.shown, self.stored, strict=True)
-        worst, candidates, rest = (stored / shown if shown else 1.0 for shown, stored in counts)
-        return worst, candidates, rest
-
-    @property
-    def complete(self) -> bool:
-        return self.shown == self.stored
-
-
-def choose(frame: pd.DataFrame, threshold: float, limit: int = _MOST_POINTS, seed: int = 0) -> ShownRows:
-    """At most about `limit` rows of a store's frame that have a disagreement: all candidates, and a sample of the rest.
-
-    If there are too many candidates, the page shows the `WORST` and a sample of the others, so that `REST_SHARE` of it
-    is for positions that are not candidates. Samples are drawn without replacement, each row with the same chance. The
-    `WORST` are shown even beyond `limit`.
-    """
-    size = np.abs(frame["disagreement"].to_numpy(np.float64))
-    wrong = is_candidate(size, threshold)
-    candidates, rest = np.flatnonzero(wrong), np.flatnonzero(~wrong & ~np.isnan(size))
-    dice = np.random.default_rng(seed)
-    worst = candidates[np.argsort(-size[candidates], kind="stable")[:WORST]]
-    others = np.setdiff1d(candidates, worst)
-    room = max(limit - len(worst), 0)
-    # At least one row of each stratum that is not empty: otherwise no row would represent the stratum.
-    for_rest = min(len(rest), max(room - len(others), round(REST_SHARE * limit), 1))
-    strata = (worst, _sample(others, max(room - for_rest, 1), dice), _sample(rest, for_rest, dice))
-    rows = np.concatenate(strata)
-    stratum = np.repeat(np.arange(len(STRATA), dtype=np.uint8), [len(part) for part in strata])
-    order = np.argsort(rows, kind="stable")
-    shown, stored = [len(part) for part in strata], (len(worst), len(others), len(rest))
-    return ShownRows(rows[order], stratum[order], (shown[0], shown[1], shown[2]), stored)
-
-
-def _sample(rows: NDArray[np.int64], count: int, dice: np.random.Generator) -> NDArray[np.int64]:
-    return rows if len(rows) <= count else dice.choice(rows, count, replace=False)
-
-
+_SVG_POINTS = 3_000  # more are drawn by WebGL
 # The columns read for all positions.
-OF_ALL = ("position_id", "net_q", "deep_q", "disagreement", "weight")
+_OF_ALL = ("position_id", "net_q", "deep_q", "disagreement", "weight", "kind")
 _GAME_WORDS = ("source", "number", "white", "black", "event", "date", "result")
-_HEADERS = {"site": "Site", "round": "Round", "white_elo": "WhiteElo", "black_elo": "BlackElo"}
-
-
-class PageRows(NamedTuple):
-    """n positions. The texts of games are untrusted: anybody may have written them.
-
-    `frame` has the columns of `view.frame`. `games` has a dict for each game (`_GAME_WORDS`, `_HEADERS`); `game_of`
-    [n] is the index of each row's game.
-    """
-
-    frame: pd.DataFrame
-    games: list[dict[str, Any]]
-    game_of: NDArray[np.int64]
-
-
-def with_texts(store: Store, question: Question, frame: pd.DataFrame) -> PageRows:
-    """Reads all columns for the rows of a frame with the columns `OF_ALL`, which answers the question, by position.
-
-    Reads texts for these rows only: the texts of a million positions would take gigabytes.
-    """
-    rows = view.frame(store, question, ids=frame["position_id"].to_numpy(np.int64))
-    numbers, game_of = np.unique(rows["game_id"].to_numpy(np.int64), return_inverse=True)
-    return PageRows(rows, _games(store, numbers), game_of)
-
-
-def _games(store: Store, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
-    """The games of these numbers, in that order."""
-    words = ", ".join(f"g.{name}" for name in _GAME_WORDS)
-    query = f"SELECT {words}, g.headers FROM json_each(?) j JOIN games g ON g.id = j.value ORDER BY j.key"
-    games = []
-    for *cells, text in store.connection.execute(query, (json.dumps(numbers.tolist()),)):
-        headers = json.loads(text)
-        row = dict(zip(_GAME_WORDS, cells, strict=True))
-        games.append(row | {name: headers.get(header) for name, header in _HEADERS.items()})
-    return games
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenPage:
-    """A written page: how many `positions` have a disagreement, how many of these are `shown` one by one.
+    """A written page: how many `positions` have a disagreement, how many points are `shown`.
 
-    `candidates` counts the candidates at the `threshold` among all positions; `size` is in bytes.
+    `candidates` counts the candidates at the `threshold` among all positions; both numbers are of positions of games,
+    if there are any. `size` is in bytes.
     """
 
     path: str
@@ -396,82 +84,329 @@ def write(
     *,
     on_step: Callable[[str], None] = lambda step: None,
 ) -> WrittenPage:
-    """Writes the report on the scores of the question's net and judge, of positions of games, as one HTML file.
+    """Writes the report on the scores of the question's net and judge as one HTML file.
 
-    Positions one by one are those of `choose`; figures cover all positions. `on_step` is called with the
-    name of each step before it begins. Raises ValueRepairError without scored positions, OSError if the folder cannot
-    be written.
+    Figures are of positions of games, points also of those off the games (`choose`). `on_step` is called with the name
+    of each step before it begins. Raises ValueRepairError without scored positions, OSError if the folder cannot be
+    written.
     """
-    question = replace(question or Question(), beside=False)
-    threshold = question.threshold
+    question = replace(question or Question(), beside=True)
     with written_whole(path) as partial:
         with store.snapshot():
             on_step("values")
-            frame = view.frame(store, question, only=OF_ALL)
+            frame = view.frame(store, question, only=_OF_ALL)
             scored = frame[~np.isnan(frame["disagreement"])]
-            if frame.empty:
-                raise ValueRepairError("nothing to report: no position of a game is scored")
             if scored.empty:
                 raise ValueRepairError(f"nothing to report: {no_deep_score(len(frame), question.q_from)}")
-            chosen = choose(scored, threshold)
             on_step("positions")
-            rows = with_texts(store, question, scored.iloc[chosen.rows])
-            content = content_of(store, scored, chosen, rows, question, on_step)
-        partial.write_bytes(document(content))
-        size = partial.stat().st_size
-    candidates = int(is_candidate(scored["disagreement"], threshold).sum())
-    return WrittenPage(os.fspath(path), len(scored), len(chosen.rows), candidates, threshold, size)
+            main = scored[is_main(scored)]
+            chosen = scored["position_id"].to_numpy(np.int64)[choose(scored, question.threshold)]
+            rows = view.frame(store, question, ids=chosen)
+            worst_first = np.argsort(-rows["disagreement"].abs().to_numpy(), kind="stable")
+            rows = rows.iloc[worst_first].reset_index(drop=True)
+            content = document(store, question, rows, main, on_step)
+        partial.write_bytes(content)
+    candidates = int(is_candidate(main["disagreement"], question.threshold).sum())
+    return WrittenPage(os.fspath(path), len(main), len(rows), candidates, question.threshold, len(content))
 
 
-# In the order of their imports: each module uses only those before it.
-MODULES = (
-    *("guard", "data", "rates", "filters", "board", "words", "charts", "scatter", "detail", "list", "summary", "main"),
-)
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(async )?function|const|class)", re.MULTILINE)
+def is_main(frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """[n] the rows that figures are of: the positions of games; all, if there are none."""
+    of_games = (frame["kind"] == GAME).to_numpy(np.bool_)
+    return of_games if of_games.any() else ~of_games
+
+
+def choose(frame: pd.DataFrame, threshold: float, most: int = MOST_POINTS, seed: int = 0) -> NDArray[np.int64]:
+    """The rows that are shown: all candidates, and of the others as many as there is room for, drawn by chance."""
+    wrong = is_candidate(frame["disagreement"].to_numpy(np.float64), threshold)
+    candidates, others = np.flatnonzero(wrong), np.flatnonzero(~wrong)
+    room = max(most - len(candidates), most // 2)
+    if len(others) > room:
+        others = np.random.default_rng(seed).choice(others, room, replace=False)
+    return np.sort(np.concatenate([candidates, others]))
+
+
+# -- the document -----------------------------------------------------------------------------------------------------
+
 _POLICY = (
     "default-src 'none'; script-src {scripts} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
-    "connect-src 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types default"
+    "connect-src 'none'; base-uri 'none'; form-action 'none'"
 )
 
 
-def document(content: Content) -> bytes:
-    """The HTML file. Its modules are joined into one script, because a single file cannot import others; so no two of
-    them may define the same name.
+def document(
+    store: Store, question: Question, rows: pd.DataFrame, main: pd.DataFrame, on_step: Callable[[str], None]
+) -> bytes:
+    """The HTML file of a page that shows `rows` [m], the worst first; its figures are of `main` [n].
 
-    Its policy allows style in elements, which the plotting library needs; text from archives never becomes style.
+    Texts of games are only in the packed data, and the script shows them as text. The policy allows style in elements,
+    which the plotting library needs.
     """
-    words = json.dumps(content.words, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    script, plotly = bundle(), plotly_script()
+    on_step("labels")
+    labels = labels_of(store, rows)
+    on_step("figures")
+    told = figures_of(store, question, rows, labels)
+    on_step("moves")
+    data = positions(store, rows, labels)
+    on_step("lowess")
+    drawn = figure(lowess(main), len(rows), question.threshold)
+    on_step("packing")
+    data |= {"threshold": question.threshold, "least": 0.05 if len(rows) >= len(main) else question.threshold}
+    data |= {"figure": json.loads(drawn)}
+    plotly = resources.files("plotly").joinpath("package_data").joinpath("plotly.min.js").read_text("utf-8")
+    script, scored = template_part("page.js"), told.scored
+    assert scored is not None  # rows have both values
+    net, judge = (escape(rows.attrs[of][name]) for of, name in (("net", "name"), ("oracle", "label")))
     parts = {
+        "net": net,
+        "judge": judge,
+        "headline": headline_html(told.headline),
+        "cards": "".join(cards(scored)),
+        "shown": shown_words(rows, main, question.threshold),
+        "stats": escape("\n".join([*told.lines(), *told.details()])),
         "version": __version__,
         "pieces": "".join(chess.svg.PIECES.values()),
-        "plotly": _pack(plotly.encode()),
-        "words": _pack(words.encode()),
-        "numbers": _pack(content.numbers),
+        "plotly": _pack(plotly),
+        "data": _pack(json.dumps(data, allow_nan=False, separators=(",", ":"))),
         "script": script,
     }
     # One pass, so that inserted text is not replaced again.
-    body = re.sub(r"\{\{([a-z]+)\}\}", lambda match: parts[match[1]], template_part("report.html"))
+    body = re.sub(r"\{\{([a-z]+)\}\}", lambda match: parts[match[1]], template_part("page.html"))
     policy = _POLICY.format(scripts=f"{_hash(script)} {_hash(plotly)}")
-    return static_page.frame("valuerepair report", body, policy, "style.css").encode()
+    return static_page.frame("valuerepair report", body, policy, "style.css", "page.css").encode()
 
 
-def bundle() -> str:
-    """All modules as one strict script, which must not contain the end of a script element."""
-    text = "".join(_EXPORT.sub("", _IMPORT.sub("", template_part(f"{name}.js"))) for name in MODULES)
-    return f'"use strict";\n(() => {{\n{text}}})();\n'
-
-
-def plotly_script() -> str:
-    """Plotly's own script, from its Python package."""
-    return resources.files("plotly").joinpath("package_data").joinpath("plotly.min.js").read_text("utf-8")
-
-
-def _pack(content: bytes) -> str:
+def _pack(text: str) -> str:
     """Base64 of gzip, which needs no escapes in HTML; without a time stamp, so that equal pages are equal files."""
-    return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 def _hash(script: str) -> str:
     return "'sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() + "'"
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def figures_of(store: Store, question: Question, rows: pd.DataFrame, labels: pd.DataFrame) -> stats.StoreStats:
+    """What `vr stats` says; `rows`, with `labels`, include all candidates, the worst first."""
+    wrong = is_main(rows) & is_candidate(rows["disagreement"].to_numpy(np.float64), question.threshold)
+    asked = replace(question, beside=False)
+    told = stats.store_stats(store, asked, labelled=(rows[wrong], labels[wrong]))
+    return replace(told, store=file_name(store.path))  # without its folder, as a page may be published
+
+
+def headline_html(headline: str) -> str:
+    """The sentence with its first number large, its interval small."""
+    told = re.sub(r"^[\d,]+", lambda number: f"<b>{number[0]}</b>", escape(headline))
+    return re.sub(r"\([^()]*\)$", lambda interval: f"<small>{interval[0]}</small>", told)
+
+
+def cards(scored: stats.Scored) -> Iterable[str]:
+    """Four cards: how often, who was right, what kind of error, where it is worst."""
+    rate, sign, looks = scored.rate, scored.rates["sign"], scored.confirmed
+    more = [
+        f"{_percent(rate)} by {limit:g}" for limit, rate in scored.rates["threshold"].items() if limit in (0.3, 0.8)
+    ]
+    yield _card(
+        "How often is it wrong?",
+        _percent(rate),
+        f"of the positions are misjudged by {scored.threshold:g} or more (95 %: {_ends(rate)})",
+        f"too optimistic {_percent(sign['optimistic'])}, too pessimistic {_percent(sign['pessimistic'])}",
+        f"{' and '.join(more)} or more",
+    )
+    right = {verdict: Rate.of_figures(looks["rates"][verdict]) for verdict in VERDICTS}
+    if looks["looked"]:
+        second = right[SEARCH_RIGHT]
+        yield _card(
+            "Who was right?",
+            f"the judge: {_percent(second)}",
+            f"of {looks['looked']:,} errors that were looked at again, by {looks['second']['label']} "
+            f"(95 %: {_ends(second)})",
+            f"the net {_percent(right[NET_RIGHT])}, unclear {_percent(right[UNCLEAR])}",
+        )
+    else:
+        yield _card("Who was right?", "not yet known", "vr confirm searches each of these positions more deeply")
+    shares = scored.shares["label"]
+    yield _card(
+        "What kind of error?",
+        f"value-blind: {_percent(shares['value-blind'])}",
+        "of the errors: the net thinks of the judge's move, but misjudges what the position is worth",
+        f"policy-blind, hardly thinks of the judge's move: {_percent(shares['policy-blind'])}",
+        f"tactical, the judge's move captures or gives check: {_percent(shares['tactical'])}",
+    )
+    phases = {name: rate for name, rate in scored.rates["phase"].items() if rate.total}
+    worst = max(phases, key=lambda name: phases[name].rate, default="")
+    others = [f"{name} {_percent(rate)}" for name, rate in phases.items() if name != worst]
+    yield _card(
+        "Where is it worst?",
+        f"{worst}: {_percent(phases[worst])}" if worst else "not known",
+        f"of its positions are misjudged; {', '.join(others)}" if others else "",
+        f"to move: {', '.join(f'{side} {_percent(rate)}' for side, rate in scored.rates['side'].items())}",
+        ", ".join(f"{WORDS[kind]} {_percent(rate)}" for kind, rate in scored.rates["origin"].items()),
+    )
+
+
+def _card(title: str, claim: str, *lines: str) -> str:
+    paragraphs = "".join(f"<p>{escape(line)}</p>" for line in lines if line)
+    return f'<section class="card"><h2>{title}</h2><p class="claim">{escape(claim)}</p>{paragraphs}</section>\n'
+
+
+def _percent(rate: Rate) -> str:
+    if not rate.total:
+        return "-"
+    return f"{100 * rate.rate:.{1 if 0 < rate.rate < 0.1 else 0}f}\N{NO-BREAK SPACE}%"
+
+
+def _ends(rate: Rate) -> str:
+    return " to ".join(f"{100 * end:.{0 if end >= 0.1 else 1}f}" for end in (rate.low, rate.high))
+
+
+def shown_words(rows: pd.DataFrame, main: pd.DataFrame, threshold: float) -> str:
+    """How many of the positions are points, if not all; for HTML."""
+    shown = int(is_main(rows).sum())
+    if shown == len(main):
+        return ""
+    return (
+        f"{shown:,} of {len(main):,} positions are shown: all that are off by {threshold:g} or more, others by chance."
+    )
+
+
+def lowess(main: pd.DataFrame) -> tuple[Floats, Floats] | None:
+    """The line of all positions; if they are too many, of `_LOWESS_ROWS` spread evenly by weight along deep Q."""
+    x, y, weights = (main[name].to_numpy(np.float64) for name in ("deep_q", "net_q", "weight"))
+    if len(x) > _LOWESS_ROWS:
+        order = np.argsort(x, kind="stable")
+        rows = np.repeat(order, copies_by_weight(weights[order] * (_LOWESS_ROWS / weights.sum()), 1, 0.5))
+        x, y, weights = x[rows], y[rows], np.ones(len(rows))
+    return lowess_line(x, y, weights)
+
+
+def figure(line: tuple[Floats, Floats] | None, points: int, threshold: float) -> str:
+    """The scatter without its points, as JSON of Plotly: the script fills in those that the filters leave."""
+    import plotly.graph_objects as go
+
+    ends, drawn = [-1, 1], go.Figure()
+    kind = go.Scatter if points <= _SVG_POINTS else go.Scattergl
+    size = 6 if points <= _SVG_POINTS else 4
+    for name, symbol, more, opacity in (
+        ("judged about right", "circle", 0, 0.6 if points <= _SVG_POINTS else 0.25),
+        ("net too optimistic", "triangle-up", 3, 0.9),
+        ("net too pessimistic", "triangle-down", 3, 0.9),
+    ):
+        marker = {"color": GREY, "symbol": symbol, "size": size + more, "opacity": opacity}
+        said = "judge %{x:+.2f}, net %{y:+.2f}<extra></extra>"
+        drawn.add_trace(kind(x=[], y=[], mode="markers", name=name, marker=marker, hovertemplate=said))
+    x, y = line or ([], [])
+    trend = {"color": "#777777", "width": 3}
+    same = {"color": "#999999", "width": 1, "dash": "dash"}
+    drawn.add_scatter(
+        x=np.round(x, 4), y=np.round(y, 4), mode="lines", line=trend, name="the trend (lowess)", hoverinfo="skip"
+    )
+    drawn.add_scatter(x=ends, y=ends, mode="lines", line=same, name="both say the same", hoverinfo="skip")
+    # The band within the threshold, and the ring of the position whose board is shown; the script moves both.
+    drawn.add_shape(type="path", path="M-1,-1L1,1Z", fillcolor="rgba(140,140,140,0.16)", line_width=0, layer="below")
+    pixels = {"xsizemode": "pixel", "ysizemode": "pixel", "x0": -10, "x1": 10, "y0": -10, "y1": 10}
+    drawn.add_shape(type="circle", xanchor=0, yanchor=0, line={"color": "#e69f00", "width": 4}, **pixels)
+    axis = {"range": [-1.06, 1.06], "tickvals": [-1, -0.5, 0, 0.5, 1], "zeroline": False}
+    words = ["-1 lost", "-0.5", "0 even", "0.5", "+1 won"]
+    drawn.update_xaxes(title="what the judge says", ticktext=words, **axis)
+    drawn.update_yaxes(title="what the net says", ticktext=words, tickangle=-90, **axis)
+    drawn.update_layout(
+        template="none", margin={"l": 50, "r": 22, "t": 10, "b": 45}, hovermode="closest", dragmode="zoom",
+        paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", showlegend=False,
+    )  # fmt: skip
+    return str(drawn.to_json())
+
+
+# -- positions --------------------------------------------------------------------------------------------------------
+
+
+def positions(store: Store, rows: pd.DataFrame, labels: pd.DataFrame) -> dict[str, Any]:
+    """What the script shows of each row, by column; all Q are of the side to move. Texts of games are untrusted.
+
+    A move is its SAN and its squares (``["Nxf3", "d2f3"]``), None without one; a line is a list of moves, each with
+    the pieces after it. Columns of words are numbers of words in the lists of ``words``.
+    """
+    looks = evidence(store, rows)
+    bits = np.zeros(len(rows), np.int64)
+    for i, mask in enumerate(masks(labels).values()):
+        bits |= mask.astype(np.int64) << i
+    verdicts: list[Any] = looks["verdict"].tolist()
+    openings, opening = _numbered(labels["opening"].tolist())
+    kinds, kind = _numbered([WORDS.get(word, word) for word in rows["kind"].tolist()])
+    games, game = np.unique(rows["game_id"].to_numpy(np.int64), return_inverse=True)
+    moves: dict[str, list[Any]] = {name: [] for name in ("net_move", "deep_move", "second_move", "played", "line")}
+    cells = (rows["net_best"], rows["deep_best"], looks["second_best"], rows["played"], rows["pv"])
+    for i, (fen, *best, pv) in enumerate(zip(rows["fen"], *cells, strict=True)):
+        board = chess.Board(fen)
+        for name, uci in zip(moves, best, strict=False):
+            moves[name].append(move(board, uci))
+        moves["line"].append(line(board, pv.split()) if i < MOST_LINES and isinstance(pv, str) else [])
+    return {
+        "id": rows["position_id"].tolist(),
+        "fen": rows["fen"].tolist(),
+        "net": rows["net_q"].tolist(),
+        "deep": rows["deep_q"].tolist(),
+        "second": _numbers(looks["second_q"]),
+        "net_wdl": _percents(rows[["net_w", "net_d", "net_l"]], 1),
+        "deep_wdl": _percents(rows[["deep_w", "deep_d", "deep_l"]], 1000),
+        **{name: _numbers(rows[name]) for name in ("cp", "mate", "nodes", "ply")},
+        **{name: _numbers(labels[f"judge_move_{name}"]) for name in ("p", "rank")},
+        **moves,
+        "labels": bits.tolist(),
+        "phase": [PHASES.index(word) for word in rows["phase"]],
+        "opening": opening,
+        "kind": kind,
+        "verdict": [VERDICTS.index(word) if isinstance(word, str) else None for word in verdicts],
+        "game": game.tolist(),
+        "games": _games(store, games),
+        "words": {"phase": PHASES, "labels": NAMES, "opening": openings, "kind": kinds},
+        "second_name": (looks.attrs["second"] or {}).get("label"),
+    }
+
+
+def move(board: chess.Board, uci: object) -> list[str] | None:
+    """A move as its SAN and its squares; None without a move, and for one that cannot be played."""
+    try:
+        found = board.parse_uci(uci) if isinstance(uci, str) else chess.Move.null()
+    except ValueError:
+        return None
+    return [board.san(found), found.uci()] if found else None
+
+
+def line(board: chess.Board, moves: Sequence[str]) -> list[list[str]]:
+    """The moves of a line (UCI) up to one that cannot be played: SAN with its number, squares, the pieces after it."""
+    told: list[list[str]] = []
+    board = board.copy(stack=False)
+    for uci in moves:
+        if (found := move(board, uci)) is None:
+            break
+        number = f"{board.fullmove_number}. " if board.turn else "" if told else f"{board.fullmove_number}... "
+        board.push_uci(uci)
+        told.append([number + found[0], found[1], board.board_fen()])
+    return told
+
+
+def _numbered(words: Sequence[str | None]) -> tuple[list[str], list[int]]:
+    """The distinct words in order, an empty one first for None; and of each row its word's number."""
+    distinct = ["", *sorted({word for word in words if word})]
+    number = {word: i for i, word in enumerate(distinct)}
+    return distinct, [number[word or ""] for word in words]
+
+
+def _numbers(column: pd.Series[Any]) -> list[float | None]:
+    return [finite(number) for number in column.tolist()]
+
+
+def _percents(shares: pd.DataFrame, of: int) -> list[list[float | None]]:
+    """[n, 3] shares of wins, draws and losses in whole per cent."""
+    return [[finite(share) for share in row] for row in (100 / of * shares.to_numpy(np.float64)).round().tolist()]
+
+
+def _games(store: Store, numbers: NDArray[np.int64]) -> list[list[Any]]:
+    """The games of these numbers, in that order: `_GAME_WORDS` of each."""
+    words = ", ".join(f"g.{name}" for name in _GAME_WORDS)
+    query = f"SELECT {words} FROM json_each(?) j JOIN games g ON g.id = j.value ORDER BY j.key"
+    found = store.connection.execute(query, (json.dumps(numbers.tolist()),))
+    return [[file_name(source), *others] for source, *others in found]
