@@ -194,6 +194,20 @@ def test_what_one_wants_to_see_first_is_first(chromium: Browser, sample: Path, w
         page.nothing_happened(sample)
 
 
+def test_without_any_error_the_largest_difference_is_shown(chromium: Browser, tmp_path: Path) -> None:
+    with Store.open(SAMPLE) as store:
+        page_module.write(store, tmp_path / "r.html", Question(threshold=1.9))
+        worst = view.candidates(store, Question(threshold=0.35)).iloc[0]
+    with visit(chromium, tmp_path / "r.html") as page:
+        assert page.text("#headline").startswith("No position of these games")
+        page.wait_for_position(worst.position_id)
+        page.page.keyboard.press("ArrowRight")
+        assert page.text("#title") == "Judged about right"
+        page.set_filter("threshold", "0.5")
+        assert page.text("#title").startswith("The worst of")
+        page.nothing_happened(tmp_path / "r.html")
+
+
 def test_the_judges_line_is_stepped_through(chromium: Browser, sample: Path) -> None:
     with Store.open(SAMPLE) as store:
         row = view.candidates(store, Question(threshold=0.35)).iloc[0]

@@ -125,9 +125,8 @@ def _check(context: click.Context, name: str, source: str | None) -> None:
 def report(output: str, db: str, question: vr.Question | vr.Worst) -> None:
     """Write a report on a store: one HTML file that needs no network, for a browser.
 
-    Charts, filters, and every point's board with the moves and values of net and search; a selection can be downloaded
-    as a book. For a store with more than 100,000 positions it shows all candidates and a sample of the others one by
-    one, and says so.
+    How often the net is wrong, who was right, and the errors, the worst first, each told in words above its board; a
+    point for each position, and filters. Of more than 20,000 positions it shows candidates and a sample of the rest.
 
     \b
     Example:

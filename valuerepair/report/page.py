@@ -151,7 +151,9 @@ def document(
     on_step("lowess")
     drawn = figure(lowess(main), len(rows), question.threshold)
     on_step("packing")
-    data |= {"threshold": question.threshold, "least": 0.05 if len(rows) >= len(main) else question.threshold}
+    shown = int(is_main(rows).sum())
+    is_sample = shown < len(main)  # whose points below the threshold are too few to be counted at a lower one
+    data |= {"threshold": question.threshold, "least": question.threshold if is_sample else 0.05}
     data |= {"figure": json.loads(drawn)}
     plotly = resources.files("plotly").joinpath("package_data").joinpath("plotly.min.js").read_text("utf-8")
     script, scored = template_part("page.js"), told.scored
@@ -162,7 +164,7 @@ def document(
         "judge": judge,
         "headline": headline_html(told.headline),
         "cards": "".join(cards(scored)),
-        "shown": shown_words(rows, main, question.threshold),
+        "sample": f"{shown:,} of {len(main):,} positions: the errors, others by chance." if is_sample else "",
         "stats": escape("\n".join([*told.lines(), *told.details()])),
         "version": __version__,
         "pieces": "".join(chess.svg.PIECES.values()),
@@ -202,12 +204,17 @@ def headline_html(headline: str) -> str:
     return re.sub(r"\([^()]*\)$", lambda interval: f"<small>{interval[0]}</small>", told)
 
 
+_BLIND = {
+    "value-blind": "the net sees the judge's move, but misjudges what the position is worth",
+    "partly-blind": "the net gives the judge's move little thought",
+    "policy-blind": "the net hardly thinks of the judge's move",
+}
+
+
 def cards(scored: stats.Scored) -> Iterable[str]:
     """Four cards: how often, who was right, what kind of error, where it is worst."""
     rate, sign, looks = scored.rate, scored.rates["sign"], scored.confirmed
-    more = [
-        f"{_percent(rate)} by {limit:g}" for limit, rate in scored.rates["threshold"].items() if limit in (0.3, 0.8)
-    ]
+    more = [f"{_percent(scored.rates['threshold'][limit])} by {limit:g}" for limit in (0.3, 0.8)]
     yield _card(
         "How often is it wrong?",
         _percent(rate),
@@ -228,11 +235,12 @@ def cards(scored: stats.Scored) -> Iterable[str]:
     else:
         yield _card("Who was right?", "not yet known", "vr confirm searches each of these positions more deeply")
     shares = scored.shares["label"]
+    most, *fewer = sorted(_BLIND, key=lambda label: -shares[label].rate)
     yield _card(
         "What kind of error?",
-        f"value-blind: {_percent(shares['value-blind'])}",
-        "of the errors: the net thinks of the judge's move, but misjudges what the position is worth",
-        f"policy-blind, hardly thinks of the judge's move: {_percent(shares['policy-blind'])}",
+        f"{most}: {_percent(shares[most])}" if shares[most].count else "not known",
+        f"of the errors: {_BLIND[most]}" if shares[most].count else "",
+        *(f"{label}, {_BLIND[label]}: {_percent(shares[label])}" for label in fewer if shares[label].count),
         f"tactical, the judge's move captures or gives check: {_percent(shares['tactical'])}",
     )
     phases = {name: rate for name, rate in scored.rates["phase"].items() if rate.total}
@@ -260,16 +268,6 @@ def _percent(rate: Rate) -> str:
 
 def _ends(rate: Rate) -> str:
     return " to ".join(f"{100 * end:.{0 if end >= 0.1 else 1}f}" for end in (rate.low, rate.high))
-
-
-def shown_words(rows: pd.DataFrame, main: pd.DataFrame, threshold: float) -> str:
-    """How many of the positions are points, if not all; for HTML."""
-    shown = int(is_main(rows).sum())
-    if shown == len(main):
-        return ""
-    return (
-        f"{shown:,} of {len(main):,} positions are shown: all that are off by {threshold:g} or more, others by chance."
-    )
 
 
 def lowess(main: pd.DataFrame) -> tuple[Floats, Floats] | None:

@@ -3,13 +3,11 @@
 "use strict";
 (async () => {
 const $ = (id) => document.getElementById(id);
-const FILTERS = ["kind", "phase", "labels", "opening"];
-const AT_ONCE = 12;
+const FILTERS = ["kind", "phase", "labels", "opening"], AT_ONCE = 12;
 
-async function unpacked(id) {
+function unpacked(id) {
   const bytes = Uint8Array.from(atob($(id).textContent), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(stream).text();
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 
 function element(name, attributes = {}, ...children) {
@@ -28,7 +26,6 @@ function svg(name, attributes, ...children) {
 
 const data = JSON.parse(await unpacked("data"));
 const chart = $("chart");
-const rows = data.id.map((_, i) => i);  // the worst first
 let shown = [], worst = [];  // those that the filters leave, and the errors among them
 let at = 0, step = 0, listed = AT_ONCE;
 
@@ -39,21 +36,20 @@ const isWhite = (i) => data.fen[i].split(" ")[1] === "w";
 // -- the board
 
 function place(square, white) {  // the middle of a square's place on a board of 8 by 8 squares of 45
-  const [file, rank] = [square.charCodeAt(0) - 97, Number(square[1]) - 1];
+  const file = square.charCodeAt(0) - 97, rank = Number(square[1]) - 1;
   return [45 * (white ? file : 7 - file) + 22.5, 45 * (white ? 7 - rank : rank) + 22.5];
 }
 
 function arrow(squares, who, white) {
-  const [[x1, y1], [x2, y2]] = [place(squares.slice(0, 2), white), place(squares.slice(2, 4), white)];
-  const shorter = 12 / Math.hypot(x2 - x1, y2 - y1);
-  const [x, y] = [x2 - shorter * (x2 - x1), y2 - shorter * (y2 - y1)];
-  return svg("line", { x1, y1, x2: x, y2: y, class: `arrow ${who}`, "marker-end": `url(#head-${who})` });
+  const [[x1, y1], [x, y]] = [place(squares.slice(0, 2), white), place(squares.slice(2, 4), white)];
+  const most = 1 - 12 / Math.hypot(x - x1, y - y1);  // its head takes the rest
+  const end = { x2: x1 + most * (x - x1), y2: y1 + most * (y - y1), "marker-end": `url(#head-${who})` };
+  return svg("line", { x1, y1, ...end, class: `arrow ${who}` });
 }
 
 function board(pieces, white, arrows, lit = "", named = true) {
   const drawn = svg("svg", { viewBox: "0 0 360 360", class: "board", role: "img", "aria-label": `board: ${pieces}` });
-  for (const square of lit.match(/[a-h][1-8]/g) ?? []) {
-    const [x, y] = place(square, white);
+  for (const [x, y] of (lit.match(/[a-h][1-8]/g) ?? []).map((square) => place(square, white))) {
     drawn.append(svg("rect", { x: x - 22.5, y: y - 22.5, width: 45, height: 45, class: "lit" }));
   }
   const names = { p: "pawn", n: "knight", b: "bishop", r: "rook", q: "queen", k: "king" };
@@ -62,15 +58,13 @@ function board(pieces, white, arrows, lit = "", named = true) {
     [...men].forEach((man, file) => {
       if (man === " ") return;
       const [x, y] = place("abcdefgh"[file] + (8 - down), white);
-      const href = `#${man === man.toLowerCase() ? "black" : "white"}-${names[man.toLowerCase()]}`;
+      const kind = man.toLowerCase(), href = `#${man === kind ? "black" : "white"}-${names[kind]}`;
       drawn.append(svg("use", { href, transform: `translate(${x - 22.5},${y - 22.5})` }));
     });
   });
-  if (named) {
-    [..."abcdefgh"].forEach((file, i) => {
-      const [x, y] = [place(file + "1", white)[0], place("a" + (i + 1), white)[1]];
-      drawn.append(svg("text", { x: x + 20, y: 357, "text-anchor": "end" }, file), svg("text", { x: 2, y: y - 12 }, `${i + 1}`));
-    });
+  for (const file of named ? "abcdefgh" : "") {
+    const rank = "abcdefgh".indexOf(file) + 1, [x, y] = place(file + rank, white);
+    drawn.append(svg("text", { x: x + 14, y: 357 }, file), svg("text", { x: 2, y: y - 12 }, String(rank)));
   }
   drawn.append(...arrows);
   return drawn;
@@ -78,9 +72,8 @@ function board(pieces, white, arrows, lit = "", named = true) {
 
 function arrows(i) {  // one if net and judge play the same
   const [net, judge] = [data.net_move[i], data.deep_move[i]];
-  const same = net && judge && net[1] === judge[1];
-  const drawn = same ? [["both", net]] : [["judge", judge], ["net", net]];
-  return drawn.filter(([, move]) => move);
+  if (net && judge && net[1] === judge[1]) return [["both", net]];
+  return [["judge", judge], ["net", net]].filter(([, move]) => move);
 }
 
 const drawnArrows = (i) => arrows(i).map(([who, move]) => arrow(move[1], who, isWhite(i)));
@@ -89,10 +82,10 @@ const drawnArrows = (i) => arrows(i).map(([who, move]) => arrow(move[1], who, is
 
 function told(i) {
   const plays = (move) => (move ? ` and plays ${move[0]}` : "");
-  const verdict = ["the judge is right.", "the net is right.", "unclear who is right."][data.verdict[i]];
+  const verdict = ["the judge is right", "the net is right", "unclear who is right"][data.verdict[i]];
   return `${isWhite(i) ? "White" : "Black"} to move. The net says ${q(data.net[i])}${plays(data.net_move[i])}; `
     + `the judge says ${q(data.deep[i])}${plays(data.deep_move[i])}. `
-    + (verdict ? `Second look: ${verdict}` : "No second look yet.");
+    + (verdict ? `Second look: ${verdict}.` : "No second look yet.");
 }
 
 function score(i) {
@@ -110,24 +103,21 @@ function show(i) {
   $("position").dataset.id = data.id[i];
   $("previous").disabled = rank === 0 || !worst.length;
   $("next").disabled = rank === worst.length - 1;
-  const key = { both: "net and judge", net: "net", judge: "judge" };
-  $("arrows").replaceChildren(...arrows(i).map(([who, move]) => element("span", { className: who }, `→ ${key[who]}: ${move[0]}`)));
+  $("arrows").replaceChildren(...arrows(i).map(([who, move]) =>
+    element("span", { className: who }, `→ ${who === "both" ? "net and judge" : who}: ${move[0]}`)));
   const shares = (wdl) => (wdl.includes(null) ? "" : wdl.join(" / "));
   const looks = [["net", data.net[i], shares(data.net_wdl[i]), data.net_move[i]], ["judge", data.deep[i], shares(data.deep_wdl[i]), data.deep_move[i]]];
   if (data.verdict[i] !== null && data.second[i] !== null) looks.push(["second look", data.second[i], "", data.second_move[i]]);
   $("values").replaceChildren(...looks.map(([who, value, wdl, move]) =>
     element("tr", {}, ...[who, q(value), wdl, move ? move[0] : ""].map((text) => element("td", {}, text)))));
-  const marks = looks.slice(0, 2).map(([who, value]) => {
-    const mark = element("b", { className: who, title: who }, who === "net" ? "▲" : "▼");
-    mark.style.left = `${50 + 50 * value}%`;
-    return mark;
-  });
+  const marks = looks.slice(0, 2).map(([who, value]) =>
+    element("b", { className: who, title: who, style: `left: ${50 + 50 * value}%` }, who === "net" ? "▲" : "▼"));
   $("scale").replaceChildren(element("i", {}, "lost"), element("i", {}, "even"), element("i", {}, "won"), ...marks);
   $("scale").ariaLabel = `net ${q(data.net[i])}, judge ${q(data.deep[i])}, from -1, lost, to +1, won`;
   facts(i);
   drawBoard();
   Plotly.relayout(chart, { "shapes[1].xanchor": data.deep[i], "shapes[1].yanchor": data.net[i] });
-  for (const each of $("list").children) each.ariaCurrent = String(Number(each.dataset.row) === i);
+  [...$("list").children].forEach((each, rank) => { each.ariaCurrent = String(worst[rank] === i); });
 }
 
 function facts(i) {
@@ -142,8 +132,7 @@ function facts(i) {
     "kind of error": labels.join(", "),
     opening: data.words.opening[data.opening[i]],
     game: known(white) || known(black) ? [`${white || "?"} - ${black || "?"}`, ...[result, event, date].filter(known)].join(", ") : "",
-    from: `${source}, game ${number}, ply ${data.ply[i]}; ${data.words.kind[data.kind[i]]}`,
-    number: `${data.id[i]} (vr show ${data.id[i]})`,
+    [`position ${data.id[i]}`]: `${source}, game ${number}, ply ${data.ply[i]}; ${data.words.kind[data.kind[i]]}`,
     FEN: data.fen[i],
   };
   const href = "https://lichess.org/analysis/standard/" + data.fen[i].replaceAll(" ", "_");
@@ -155,10 +144,8 @@ function facts(i) {
 }
 
 function drawBoard() {  // after `step` moves of the judge's line
-  const line = data.line[at];
-  const now = step ? line[step - 1] : null;
-  const pieces = now ? now[2] : data.fen[at].split(" ")[0];
-  $("board").replaceChildren(board(pieces, isWhite(at), now ? [] : drawnArrows(at), now ? now[1] : ""));
+  const line = data.line[at], [, squares, pieces] = line[step - 1] ?? ["", "", data.fen[at].split(" ")[0]];
+  $("board").replaceChildren(board(pieces, isWhite(at), step ? [] : drawnArrows(at), squares));
   $("stepping").hidden = !line.length;
   $("line").replaceChildren(...line.flatMap(([san], i) =>
     [element("button", { type: "button", onclick: () => walk(i + 1), ariaCurrent: String(i + 1 === step) }, san), " "]));
@@ -166,10 +153,7 @@ function drawBoard() {  // after `step` moves of the judge's line
   $("step").disabled = step === line.length;
 }
 
-function walk(to) {
-  step = Math.min(Math.max(to, 0), data.line[at].length);
-  drawBoard();
-}
+const walk = (to) => { step = to; drawBoard(); };
 
 // -- points, filters, list
 
@@ -195,13 +179,13 @@ function filter() {
   const text = $("text").value.trim().toLowerCase();
   const fits = (i) => set.every(([name, value]) => (name === "labels" ? (data.labels[i] >> value) & 1 : data[name][i] === Number(value)))
     && (!text || [data.fen[i], ...data.games[data.game[i]], data.words.opening[data.opening[i]]].join(" ").toLowerCase().includes(text));
-  shown = rows.filter(fits);
+  shown = data.id.map((_, i) => i).filter(fits);  // the worst first
   worst = shown.filter((i) => isOff(i, limit()));
   $("count").textContent = `${shown.length.toLocaleString("en")} positions, ${worst.length.toLocaleString("en")} errors`;
   const changed = [...$("filters").querySelectorAll("input, select")].filter((field) => field.value !== field.dataset.first).length;
   $("set").textContent = changed ? `(${changed} set)` : "";
   $("position").hidden = !shown.length;
-  $("none").hidden = shown.length > 0;
+  $("none").hidden = !$("position").hidden;
   listed = AT_ONCE;
   list();
   return draw().then(() => shown.length && show(worst[0] ?? shown[0]));
@@ -210,11 +194,9 @@ function filter() {
 function list() {
   const small = (i) => {
     const played = arrows(i).map(([, move]) => move[0]).reverse().join(" / ");
-    const made = element("button", { type: "button", onclick: () => open(i) },
-      board(data.fen[i].split(" ")[0], isWhite(i), drawnArrows(i), "", false), `${q(data.net[i])} / ${q(data.deep[i])}  ${played}`);
-    made.dataset.row = i;
-    made.ariaCurrent = String(i === at);
-    return made;
+    const said = `${q(data.net[i])} / ${q(data.deep[i])}  ${played}`;
+    return element("button", { type: "button", onclick: () => open(i), ariaCurrent: String(i === at) },
+      board(data.fen[i].split(" ")[0], isWhite(i), drawnArrows(i), "", false), said);
   };
   $("list").replaceChildren(...worst.slice(0, listed).map(small));
   $("more").hidden = worst.length <= listed;
@@ -226,7 +208,7 @@ function open(i) {
 }
 
 function move(by) {
-  const rank = worst.indexOf(at), next = rank < 0 ? worst[0] : worst[rank + by];
+  const next = worst[Math.max(worst.indexOf(at) + by, 0)];  // from a point that is no error to the worst
   if (next !== undefined) show(next);
 }
 
@@ -253,7 +235,7 @@ function start() {
     if (event.key === "ArrowRight") move(1);
     if (event.key === "ArrowLeft") move(-1);
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  matchMedia("(prefers-color-scheme: dark)").onchange = draw;
   if (matchMedia("(pointer: coarse)").matches) data.figure.layout.dragmode = false;  // a finger scrolls
   if (!document.createElement("canvas").getContext("webgl")) for (const trace of data.figure.data) trace.type = "scatter";
 }
