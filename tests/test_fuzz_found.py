@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 import time
 from io import BytesIO
+from pathlib import Path
 
 import pytest
 
 from tests.fuzz.archives import read_archive
+from valuerepair import files
 from valuerepair.archives.epd import MAX_LINE, LineSplitter
 from valuerepair.archives.headers import position_headers, read_headers
 from valuerepair.archives.open import Source, TarError, members
 from valuerepair.archives.options import RecordedOptions
+from valuerepair.books.check import read_text
 from valuerepair.chess.origins import Recorded
 from valuerepair.engines.uci import SearchReader, parse_option
-from valuerepair.nets.weights import LC0_MAGIC, read_header
+from valuerepair.errors import ValueRepairError
+from valuerepair.nets.weights import LC0_MAGIC, read_header, read_net_file
 
 ILLEGAL_START = b'[Event "b"]\n[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n1. e4 e5 *\n\n'
 
@@ -132,6 +137,17 @@ def test_sizes_in_a_tar_that_are_no_octal_numbers(size: bytes) -> None:
 def test_a_number_without_end_in_a_net_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="protobuf is damaged"):
         read_header(LC0_MAGIC + b"\xff" * (1 << 24))
+
+
+def test_what_unpacks_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_UNPACKED", 1 << 20)
+    path = tmp_path / "a.pgn.gz"
+    path.write_bytes(gzip.compress(b" " * (1 << 20)))
+    assert len(read_text(path)) == 1 << 20
+    path.write_bytes(gzip.compress(LC0_MAGIC + bytes(1 << 21)))
+    for read in (read_text, read_net_file):
+        with pytest.raises(ValueRepairError, match="unpacks to more than"):
+            read(path)
 
 
 def test_lines_without_end_are_one_rejected_line_and_no_memory() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -27,6 +28,7 @@ from valuerepair.text import size_words
 # Pages, plots, tables and results, which the same command gives again. A store, a net or an archive is never replaced.
 MADE_AGAIN = (".html", ".png", ".svg", ".pdf", ".csv", ".parquet", ".json")
 PLOTS = ("png", "svg", "pdf")
+MOST_UNPACKED = 64 << 20  # bytes, for packed files of any size
 # Python before any import: -c and -m would take a chess.py from the working folder.
 NOT_FROM_HERE = "import sys; sys.path[:] = filter(None, sys.path)"
 VR = (sys.executable, "-c", f"{NOT_FROM_HERE}; from valuerepair.__main__ import main; main()")
@@ -61,11 +63,17 @@ def check_unpacked(path: str) -> None:
 
 
 def unpack_gzip(content: bytes) -> bytes:
-    """The content of gzip data. Raises ValueError for damaged data."""
+    """The content of gzip data. Raises ValueError for damaged data, and for more than 64 MiB and 16 times its size:
+    weights shrink to a sixteenth at most, and a stranger's file must not fill the memory."""
+    most = MOST_UNPACKED + 16 * len(content)
     try:
-        return gzip.decompress(content)
+        with gzip.open(io.BytesIO(content)) as packed:
+            unpacked = packed.read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"damaged gzip data ({error})") from None
+    if len(unpacked) > most:
+        raise ValueError(f"its gzip data unpacks to more than {most >> 20} MiB, which is too much for its kind")
+    return unpacked
 
 
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -114,7 +114,7 @@ class NetHeader:
 
 
 def unpack(content: bytes) -> bytes:
-    """The protobuf of a net file, unpacked if it is gzipped. Raises ValueError if the gzip data is damaged."""
+    """The protobuf of a net file, unpacked if it is gzipped. Raises ValueError as `files.unpack_gzip`."""
     return unpack_gzip(content) if content.startswith(GZIP_MAGIC) else content
 
 
