@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import valuerepair as vr
 from tests.mining_doubles import KeyNet, KeyOracle, dump, key_q, mine_by_key, random_games
 from valuerepair.archives.options import SampleOptions
 from valuerepair.chess.positions import Position, PositionBatch
@@ -168,7 +169,10 @@ def test_a_stopped_run_gives_no_rate(archive: Path, tmp_path: Path) -> None:
     assert not any("%" in line for line in stopped.lines() if line.startswith("candidates"))
     with Store.open(tmp_path / "a.db", write=True) as store:
         store.connection.execute("DELETE FROM deep_values WHERE weight > 1")  # as after a kill before the first audit
-        assert store_stats(store).headline.startswith("screening is not finished")
+        assert (headline := store_stats(store).headline).startswith("screening is not finished")
+    with Store.open(tmp_path / "a.db", write=True) as store:
+        name = store.connection.execute("SELECT name FROM nets").fetchone()[0]
+    assert vr.compare(tmp_path / "a.db", (name, name)).notes[0] == headline
 
 
 def test_the_alpha_of_a_run_is_that_of_its_beginning(archive: Path, tmp_path: Path) -> None:

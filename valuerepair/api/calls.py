@@ -108,6 +108,8 @@ def resolved(store: Store, question: Asked) -> Question:
         if base.net is not None:
             _log_ambiguous_net(store, base.net, base.oracle)
         return replace(base, q_from="wdl") if base.alpha is None and _takes_wdl(store, base) else base
+    from valuerepair.mining.screening import not_finished_by
+
     base = resolved(store, question.question)
     columns = frame(store, base, only=("disagreement", "weight")).dropna()
     disagreement, weight = (columns[name].to_numpy(float) for name in ("disagreement", "weight"))
@@ -116,6 +118,8 @@ def resolved(store: Store, question: Asked) -> Question:
     share = 100 * weight[candidates].sum() / weight.sum()
     counts = f"{candidates.sum():,} of {len(columns):,} positions, by weight {share:.2f} %"
     log.info(f"threshold {question} is {threshold:g}: {counts}")
+    if warning := not_finished_by(store, judge_of(store, pick(store, base.net, base.oracle)[1])):
+        log.info(warning)
     return replace(base, threshold=threshold)
 
 

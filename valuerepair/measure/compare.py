@@ -24,6 +24,7 @@ from valuerepair.measure.compared_nets import ALL, TOGETHER, ComparedNet, Compar
 from valuerepair.measure.q_scale import QScale, q_scale_of
 from valuerepair.mining.again import alpha_beside, search_again
 from valuerepair.mining.judges import open_deeper
+from valuerepair.mining.screening import not_finished_by
 from valuerepair.mining.summary import NOT_DONE
 from valuerepair.progress import Progress
 from valuerepair.question import DEFAULT_THRESHOLD, QFrom, Question, is_candidate, no_deep_score
@@ -136,8 +137,8 @@ class Compared:
 
     `part` is the part that is held out in the store, or all of these; None without one. `left_out` has, by name of the
     net, the number of positions that it has no value of; `without_q` positions have no Q of the requested kind. Each
-    position counts by its weight of screening. `deeper` is the same by a deeper judge on a plain random sample of the
-    positions, None unless requested.
+    position counts by its weight of screening; `not_finished` warns if that is not known yet. `deeper` is the
+    same by a deeper judge on a plain random sample of the positions, None unless requested.
     """
 
     judge: str
@@ -150,6 +151,7 @@ class Compared:
     nets: list[ComparedNet]
     comparisons: list[Comparison]
     positions: ComparedPositions
+    not_finished: str = ""
     deeper: Compared | None = None
 
     def __str__(self) -> str:
@@ -168,7 +170,7 @@ class Compared:
     @property
     def notes(self) -> list[str]:
         """What else a reader must know."""
-        notes = []
+        notes = [self.not_finished] if self.not_finished else []
         if self.part is None:
             notes.append("training may have seen these positions: vr split holds some out, and vr compare judges by it")
         if {row.origin for pair in self.comparisons for row in pair.by_origin} == {GAME}:
@@ -176,17 +178,22 @@ class Compared:
         return notes
 
     def lines(self) -> list[str]:
-        """The comparisons with the first net; then the deeper judge, if there is one."""
-        lines = [*self._heading(), "candidates as in vr stats: |net Q - deep Q| without the scale"]
+        """The comparisons with the first net, then those by the deeper judge, if there is one; the notes."""
+        rule = "candidates as in vr stats: |net Q - deep Q| without the scale"
+        lines = [*self._heading(), f"{rule}; B - A with 95 % intervals by games, below 0 is better", *self._pairs()]
+        if self.deeper is not None:
+            lines += ["", "by a deeper judge, on a random sample of these positions:"]
+            lines += [*self.deeper._heading(), *self.deeper._pairs(named=len(self.comparisons) > 1)]
+        return [*lines, *(f"  {note}" for note in self.notes)]
+
+    def _pairs(self, named: bool = True) -> Iterator[str]:
+        """The comparisons with the first net, `named` by which nets are A and B."""
         for pair, net in zip(self.comparisons, self.nets[1:], strict=True):
-            lines += ["", f"A = {pair.first}, B = {pair.second}; B - A with 95 % intervals by games, below 0 is better"]
+            yield from ["", f"A = {pair.first}, B = {pair.second}"] if named else []
             if net.key == self.nets[0].key:
-                lines.append("the same net: the files have the same content, so there is nothing to compare")
+                yield "the same net: the files have the same content, so there is nothing to compare"
             else:
-                lines += _table(pair)
-        if self.deeper is None:
-            return [*lines, *(f"  {note}" for note in self.notes)]
-        return [*lines, "", "by a deeper judge, on a random sample of these positions:", *self.deeper.lines()]
+                yield from _table(pair)
 
     def _heading(self) -> Iterator[str]:
         count = positions_of_games(len(self.positions.weight), self.games)
@@ -268,6 +275,7 @@ def compared(store: Store, nets: Sequence[ComparedNet], judge: StoredJudge, part
         list(nets),
         _comparisons(usable, nets, question.threshold),
         usable,
+        not_finished_by(store, judge),
     )
 
 

@@ -23,7 +23,7 @@ from valuerepair.question import QFrom, is_candidate
 from valuerepair.rates import weighted
 from valuerepair.store.columns import both_q, columns
 from valuerepair.store.pairs import Pair, judge_of
-from valuerepair.store.rows import DeepResult, JudgeIdentity, unsigned
+from valuerepair.store.rows import DeepResult, JudgeIdentity, StoredJudge, unsigned
 from valuerepair.store.store import LEFT, Store
 from valuerepair.text import quantity
 
@@ -142,6 +142,23 @@ class Screened:
         if not self.audit_hits:
             return f"recall at least {math.floor(100 * self.recall_low)} % (95 %)"
         return f"recall {100 * self.recall:.1f} % (95 %: {100 * self.recall_low:.1f} to {100 * self.recall_high:.1f})"
+
+
+def not_finished(left_out: int, audits: int) -> str:
+    """What must be known of rates if screening left positions out while none of them was audited; else empty."""
+    if not left_out or audits:
+        return ""
+    return (
+        f"screening is not finished: {left_out:,} positions were left out, and none of them audited, "
+        "so that rates count the doubtful ones alone; run the same vr mine again"
+    )
+
+
+def not_finished_by(store: Store, judge: StoredJudge) -> str:
+    """`not_finished` of all positions that a judge screened."""
+    query = f"SELECT count(*), count(f.position_id) {LEFT}"
+    all_left, audits = store.connection.execute(query, {"full": judge.id, "short": judge.short_id}).fetchone()
+    return not_finished(all_left - audits, audits)
 
 
 def screened_of(store: Store, pair: Pair, alpha: float, q_from: QFrom, threshold: float) -> Screened | None:
