@@ -33,7 +33,7 @@ from tests.vr_runs import here
 from valuerepair.chess import values
 from valuerepair.chess.positions import Position
 from valuerepair.errors import UsageError, ValueRepairError
-from valuerepair.mining.again import NET_RIGHT, SEARCH_RIGHT, UNCLEAR, VERDICTS, decide, evidence, figures
+from valuerepair.mining.again import NET_RIGHT, SEARCH_RIGHT, UNCLEAR, VERDICTS, decide, evidence, second_looks
 from valuerepair.mining.judges import deeper_spec
 from valuerepair.oracles.open import open_judge
 from valuerepair.oracles.oracle import DeepFailure, DeepOutcome
@@ -138,8 +138,8 @@ def test_nothing_looked_at(path: Path) -> None:
             frame = view.candidates(store)
             frame = frame[frame["position_id"] != 1]
             assert evidence(store, frame)["verdict"].tolist() == [None] * 4
-            counted = figures(store, frame, 0.55)
-        assert (counted["candidates"], counted["looked"], counted["second"]) == (4, 0, None)
+            counted = second_looks(store, frame, 0.55)
+        assert (counted.candidates, counted.looked, counted.second) == (4, 0, None)
 
 
 def test_what_a_look_says(path: Path) -> None:
@@ -225,23 +225,30 @@ def test_the_same_search_by_another_limit_is_no_second_look_unless_it_was_asked_
         assert evidence(store, view.frame(store)).attrs["second"]["label"].endswith("nodes=10000")
 
 
+def test_of_the_same_search_the_deeper_one_is_asked(path: Path) -> None:
+    """A comparison's judge comes later than that of `vr confirm`, looks at as many, and is less deep."""
+    for judge, cp in ((DEEPER, 900), (replace(DEEPER, limits={"nodes": 9_000}), -50)):
+        add(path, judge, {1: DeepResult(cp=cp)})
+    with Store.open(path) as store:
+        assert evidence(store, view.frame(store))["verdict"].iloc[0] == NET_RIGHT
+
+
 def test_figures_are_shares_of_those_looked_at(path: Path) -> None:
     add(path, DEEPER, {i: DeepResult(cp=cp) for i, cp in ((1, -60), (2, 900), (3, 100), (4, -50))})
     with Store.open(path) as store:
         frame = view.frame(store, Question(alpha=170))
-        verdict_figures = figures(store, frame, 0.55)
+        told = second_looks(store, frame, 0.55)
         weighty = frame.assign(weight=[1.0, 5.0, 2.0, 1.0, 9.0])
         weighty.attrs = frame.attrs
-        heavy = figures(store, weighty, 0.55)
-    assert json.loads(json.dumps(verdict_figures)) == verdict_figures
-    assert (verdict_figures["candidates"], verdict_figures["looked"]) == (5, 4)
-    counts = {kind: verdict_figures["rates"][kind]["count"] for kind in VERDICTS}
+        heavy = second_looks(store, weighty, 0.55)
+    assert (told.candidates, told.looked) == (5, 4)
+    counts = {kind: told.rates[kind].count for kind in VERDICTS}
     assert counts == {SEARCH_RIGHT: 2, NET_RIGHT: 1, UNCLEAR: 1}
-    assert verdict_figures["rates"][SEARCH_RIGHT]["rate"] == 0.5
+    assert told.rates[SEARCH_RIGHT].rate == 0.5
     hits, games = np.array([True, False, False, True]), frame["game_id"].to_numpy()[:4]
     expected = weighted(hits, np.array([1.0, 5.0, 2.0, 1.0]), games)
-    assert heavy["rates"][SEARCH_RIGHT]["rate"] == expected.rate == 2 / 9
-    assert (heavy["rates"][SEARCH_RIGHT]["low"], heavy["rates"][SEARCH_RIGHT]["high"]) == (expected.low, expected.high)
+    assert heavy.rates[SEARCH_RIGHT].rate == expected.rate == 2 / 9
+    assert (heavy.rates[SEARCH_RIGHT].low, heavy.rates[SEARCH_RIGHT].high) == (expected.low, expected.high)
 
 
 # -- what is searched again -------------------------------------------------------------------------------------------
@@ -359,11 +366,11 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_stockfish_finds_who_was_right(known: list[Path], stockfish: str, side: int, verdict: str) -> None:
     done = vr.confirm(known[side], deep="stockfish:nodes=20000")
     assert done.state == "finished"
-    assert done.verdicts["second"]["label"] == "stockfish 15.1 nodes=20000"
-    found = done.verdicts["rates"][verdict]
-    assert found["count"] == done.verdicts["candidates"] == 14
+    assert done.verdicts.as_json()["second"]["label"] == "stockfish 15.1 nodes=20000"
+    found = done.verdicts.rates[verdict]
+    assert found.count == done.verdicts.candidates == 14
     # No game differs from another: seven games of two candidates.
-    assert found["low"] == pytest.approx(wilson_by_games(rate=1, fewer=0, rows=14, games=7, ratio=0)[0])
+    assert found.low == pytest.approx(wilson_by_games(rate=1, fewer=0, rows=14, games=7, ratio=0)[0])
     assert len(done.cases) == (5 if verdict == NET_RIGHT else 0)
     with Store.open(known[side]) as store:
         for row in view.candidates(store).join(evidence(store, view.candidates(store))).to_dict("records"):
@@ -430,7 +437,7 @@ def test_recorded_evaluations_are_looked_at_by_a_real_search(tmp_path: Path, sto
     done = vr.confirm(path, deep="stockfish:nodes=3000")
     (case,) = done.cases
     assert (case["verdict"], case["second_best"], case["second_q"]) == (NET_RIGHT, "g5f7", 1.0)
-    assert done.verdicts["second"]["label"] == "stockfish 15.1 nodes=3000"
+    assert done.verdicts.as_json()["second"]["label"] == "stockfish 15.1 nodes=3000"
 
 
 def test_the_built_in_search_looks_again_with_the_net_it_had(tmp_path: Path, shared_data: Path) -> None:
@@ -444,9 +451,9 @@ def test_the_built_in_search_looks_again_with_the_net_it_had(tmp_path: Path, sha
     assert off > 0
     question = vr.Question(net=str(net), threshold=off * 0.9)
     verdicts = vr.confirm(tmp_path / "valuerepair.db", question, deep="mcts:nodes=100").verdicts
-    assert verdicts["second"]["label"].endswith("maia-1900 nodes=100 certainty=1 lookahead=1 auto_extend=1")
-    assert verdicts["alpha"]["origin"] == "the search's own Q"
-    assert verdicts["looked"] == 1
+    assert verdicts.as_json()["second"]["label"].endswith("maia-1900 nodes=100 certainty=1 lookahead=1 auto_extend=1")
+    assert verdicts.as_json()["alpha"]["origin"] == "the search's own Q"
+    assert verdicts.looked == 1
 
 
 # -- a fake engine ----------------------------------------------------------------------------------------------------
@@ -463,8 +470,8 @@ def test_another_engine_that_crashes_on_some_positions(tmp_path: Path) -> None:
     path = make_store(tmp_path / "a.db", [*candidates, Candidate(position_of(chess.STARTING_FEN), 0.9, first, "d2d4")])
     result = vr.confirm(path, deep=fake("best=b7b6", "crash-on=h2h3"))
     # On 1. h3 it crashes; at the start, where White is to move, its b7b6 is not legal.
-    assert (result.done.failed, result.verdicts["looked"]) == (2, 1)
-    assert result.verdicts["second"]["label"].startswith("fake 1.0")
+    assert (result.done.failed, result.verdicts.looked) == (2, 1)
+    assert result.verdicts.as_json()["second"]["label"].startswith("fake 1.0")
 
 
 def test_another_search_is_called_so(tmp_path: Path, said: list[str]) -> None:
@@ -501,4 +508,4 @@ def test_the_first_looks_own_oracle_or_a_shallower_one(tmp_path: Path, stockfish
     for nodes in ("2000", "1000"):
         with pytest.raises(UsageError, match=f"stockfish 15.1 nodes={nodes} looks no deeper than stockfish 15.1"):
             vr.confirm(path, deep=f"stockfish:nodes={nodes}")
-    assert vr.confirm(path).verdicts["second"]["label"] == "stockfish 15.1 nodes=20000"
+    assert vr.confirm(path).verdicts.as_json()["second"]["label"] == "stockfish 15.1 nodes=20000"

@@ -78,7 +78,12 @@ def test_only_positions_of_games_count(tmp_path: Path, origin: str) -> None:
         store.connection.execute("UPDATE positions SET origin = ? WHERE id % 2", (origin,))
         others = view.frame(store)
         told = store_stats(store, Question(beside=True))
-    assert told.headline == stats_of(path).headline
+        expected = store_stats(store).headline
+        store.connection.execute("DELETE FROM deep_values WHERE position_id % 2")
+        unsearched = store_stats(store)
+    assert told.headline == expected
+    assert unsearched.scored is not None
+    assert unsearched.scored.rates["origin"] == {}
     assert told.scored is not None
     assert told.scored.positions == len(others) < 400
     assert list(told.scored.rates["origin"]) == ([origin] if origin != "neighbour" else [])
@@ -250,3 +255,4 @@ def test_a_fit_that_says_nothing_is_not_put_in_use(db: Path) -> None:
     assert scored_of(db).attrs["alpha"]["origin"].startswith("default")
     changed(db, "UPDATE deep_values SET cp = NULL")
     assert (scored_of(db).fits, scored_of(db).rates["alpha"]) == ({}, {})
+    assert "gives Q itself" in refused(changed(db, "UPDATE judges SET kind = 'mcts'"), "wdl")

@@ -88,7 +88,8 @@ def search_again(
 def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd.DataFrame:
     """The verdicts and their evidence, one row for each row of a frame (`store.view.frame`), with its index.
 
-    The looks are those of the judge that `second` names, by default of the one that looked at most rows. `second_q` is
+    The looks are those of the judge that `second` names, by default of the one that looked at most rows; of several the
+    newest, or the same search with the highest limit. `second_q` is
     Q of the side to move by the frame's alpha and ``q_from``, NaN if unknown; `second_best` a UCI move, `second_nodes`
     the nodes of the look, `looked` whether there was one; `verdict` is one of `VERDICTS`, None without a look. attrs:
     ``second`` {label, digest} and its ``alpha`` {value, origin}, None without any look. Raises ValueRepairError for a
@@ -99,7 +100,7 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
     first = judge_of(store, pick(store, frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])[1])
     ids: list[int] = frame["position_id"].tolist()
     looks = [(judge, _looks(store, judge, ids)) for judge in second_judges(store, first, second)]
-    judge, of_id = max(looks, key=lambda look: (len(look[1]), look[0].id), default=(None, {}))
+    judge, of_id = _of_most(looks)
     alpha, q_from = frame.attrs["alpha"]["value"], frame.attrs["q_from"]
     cells = [of_id.get(number, (None, 0, *[None] * 6)) for number in ids]
     second_q = values.deep_q(np.array([row[2:] for row in cells], np.float64).reshape(-1, 6), alpha, q_from)
@@ -118,10 +119,27 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
         frame.index,
     )
     result.attrs |= {"second": None, "alpha": None}
-    if judge is not None and of_id:
+    if judge is not None:
         result.attrs["second"] = {"label": judge.label, "digest": judge.digest}
         result.attrs["alpha"] = asdict(alpha_beside(values.Alpha(**frame.attrs["alpha"]), judge, q_from))
     return result
+
+
+_Looks = dict[int, tuple[Any, ...]]
+
+
+def _of_most(looks: list[tuple[StoredJudge, _Looks]]) -> tuple[StoredJudge | None, _Looks]:
+    """The judge whose looks `evidence` takes, with them; None without any look."""
+    most = max((len(of_id) for _, of_id in looks), default=0)
+    if not most:
+        return None, {}
+    equal = [(judge, of_id) for judge, of_id in looks if len(of_id) == most]
+    newest = max((judge for judge, _ in equal), key=lambda judge: judge.id)
+    # A comparison's judge is often less deep than that of `vr confirm`, and looks at all candidates, too.
+    alike = [
+        look for look in equal if is_same_search(newest, look[0]) and look[0].limits.keys() == newest.limits.keys()
+    ]
+    return max(alike, key=lambda look: (sorted(look[0].limits.items()), look[0].id))
 
 
 def alpha_beside(first: values.Alpha, judge: StoredJudge, q_from: QFrom) -> values.Alpha:
@@ -151,7 +169,7 @@ def second_judges(store: Store, first: StoredJudge, words: str | None = None) ->
     ]
 
 
-def _looks(store: Store, judge: StoredJudge, ids: list[int]) -> dict[int, tuple[Any, ...]]:
+def _looks(store: Store, judge: StoredJudge, ids: list[int]) -> _Looks:
     """Best move, nodes and scores of a judge's values of these positions, by their ids."""
     query = """
         SELECT position_id, best_move, nodes, cp, mate, w, d, l, q FROM deep_values
@@ -160,40 +178,56 @@ def _looks(store: Store, judge: StoredJudge, ids: list[int]) -> dict[int, tuple[
     return {row[0]: row[1:] for row in store.connection.execute(query, (judge.id, json.dumps(ids)))}
 
 
-def figures(store: Store, frame: pd.DataFrame, threshold: float, second: str | None = None) -> dict[str, Any]:
-    """How often the search is right about the candidates among the rows of `frame`, as JSON-able data.
+@dataclass(frozen=True)
+class Looks:
+    """How often the search is right about the candidates at a threshold.
 
     `candidates` and `looked` count rows; `second` and `alpha` are as in `evidence`. `rates` gives for each verdict the
-    share of those looked at, with its 95 % interval by games, weighted by the frame's weights.
+    share of those looked at, with its 95 % interval by games, weighted by the rows' weights.
     """
+
+    threshold: float
+    candidates: int
+    looked: int
+    second: Mapping[str, str] | None
+    alpha: Mapping[str, Any] | None
+    rates: Mapping[str, Rate]
+
+    def lines(self) -> list[str]:
+        """The figures as text for a terminal; nothing without candidates."""
+        if not self.candidates:
+            return []
+        of_all = f"{quantity(self.candidates, 'candidate')} at {self.threshold:g}"
+        if self.second is None or self.alpha is None:
+            return [f"second looks: none yet at the {of_all} (vr confirm)"]
+        text = [f"second looks by {self.second['label']}, {values.Alpha(**self.alpha).source()}"]
+        text.append(f"{self.looked:,} of {of_all} looked at")
+        if self.looked < self.candidates:
+            text[-1] += ": the shares are of these, no sample of all (vr confirm looks at the worst first)"
+        return text + rate_lines("verdict", self.rates.items())
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields, JSON-able."""
+        rates = {verdict: rate.figures("count", "total") for verdict, rate in self.rates.items()}
+        return {**vars(self), "rates": rates}
+
+
+def second_looks(store: Store, frame: pd.DataFrame, threshold: float, second: str | None = None) -> Looks:
+    """The looks at the candidates among the rows of `frame`, by the judge that `evidence` takes."""
     check_threshold(threshold)
     rows = frame[is_candidate(frame["disagreement"], threshold)]
     judged = evidence(store, rows, second)
     looked = judged["looked"].to_numpy(np.bool_)
     words = judged["verdict"].to_numpy(object)[looked]
     weight, game = rows["weight"].to_numpy(np.float64)[looked], rows["game_id"].to_numpy(np.int64)[looked]
-    return {
-        "threshold": threshold,
-        "candidates": len(rows),
-        "looked": int(looked.sum()),
-        "second": judged.attrs["second"],
-        "alpha": judged.attrs["alpha"],
-        "rates": {word: weighted(words == word, weight, game).figures("count", "total") for word in VERDICTS},
-    }
-
-
-def lines(figures: Mapping[str, Any]) -> list[str]:
-    """The figures as text for a terminal; nothing without candidates."""
-    if not figures["candidates"]:
-        return []
-    of_all = f"{quantity(figures['candidates'], 'candidate')} at {figures['threshold']:g}"
-    if not figures["looked"]:
-        return [f"second looks: none yet at the {of_all} (vr confirm)"]
-    text = [f"second looks by {figures['second']['label']}, {values.Alpha(**figures['alpha']).source()}"]
-    text.append(f"{figures['looked']:,} of {of_all} looked at")
-    if figures["looked"] < figures["candidates"]:
-        text[-1] += ": the shares are of these, no sample of all (vr confirm looks at the worst first)"
-    return text + rate_lines("verdict", ((word, Rate.of_figures(figures["rates"][word])) for word in VERDICTS))
+    return Looks(
+        threshold,
+        len(rows),
+        int(looked.sum()),
+        judged.attrs["second"],
+        judged.attrs["alpha"],
+        {word: weighted(words == word, weight, game) for word in VERDICTS},
+    )
 
 
 # -- vr confirm -------------------------------------------------------------------------------------------------------
@@ -204,7 +238,7 @@ class Confirmed:
     """Second looks at the candidates of a question.
 
     `net` and `judge` are names, `alpha` and `q_from` of the first look. `done` is what this call searched, `workers` at
-    a time. `verdicts` is `figures` of all looks; `cases` are the candidates with the largest disagreements about which
+    a time. `verdicts` has all looks; `cases` are the candidates with the largest disagreements about which
     the net was right: rows of the frame with those of `evidence`, most disagreeing first. `state` is ``finished``,
     ``interrupted`` (by a signal) or ``limited`` (by the limit).
     """
@@ -217,7 +251,7 @@ class Confirmed:
     q_from: str
     done: SearchCounts
     workers: int
-    verdicts: dict[str, Any]
+    verdicts: Looks
     cases: list[dict[str, Any]]
 
     def lines(self) -> list[str]:
@@ -225,7 +259,7 @@ class Confirmed:
         text = [
             f"{self.net} against {self.judge}, {self.alpha.source(self.q_from)}",
             f"searched again: {self.done.line(self.workers)}",
-            *lines(self.verdicts),
+            *self.verdicts.lines(),
         ]
         if self.cases:
             text += ["", "net right, the largest disagreements (Q of the side to move)"]
@@ -242,8 +276,8 @@ class Confirmed:
             return NOT_DONE
         if self.state == "limited":
             return "done for this --limit: give a larger one, or none, to look at the other candidates"
-        if self.verdicts["rates"][SEARCH_RIGHT]["count"]:
-            return f"next: {next_command('vr books', self.store, self.verdicts['threshold'])} --confirmed"
+        if self.verdicts.rates[SEARCH_RIGHT].count:
+            return f"next: {next_command('vr books', self.store, self.verdicts.threshold)} --confirmed"
         return f"next: {shlex.join(['vr', 'stats', *db_option(self.store)])}"
 
 
@@ -284,6 +318,6 @@ def confirm(
         q_from=question.q_from,
         done=done,
         workers=workers,
-        verdicts=figures(store, frame, question.threshold, second),
+        verdicts=second_looks(store, frame, question.threshold, second),
         cases=looks[looks["verdict"] == NET_RIGHT].head(_WORST).astype(object).to_dict("records"),
     )

@@ -18,7 +18,7 @@ from valuerepair.chess.positions import PHASES
 from valuerepair.chess.values import DEFAULT_ALPHA, Alpha, AlphaFit
 from valuerepair.measure.labels import KINDS, OF_POLICY, labels_of, masks, names
 from valuerepair.mining import again
-from valuerepair.mining.screening import Screened, screened_of
+from valuerepair.mining.screening import Screened, not_finished, screened_of
 from valuerepair.question import Question, is_candidate
 from valuerepair.rates import Interval, Rate, mean, rate_lines, weighted
 from valuerepair.store import alpha as alphas
@@ -90,7 +90,7 @@ class Scored:
     store has none, those off the games (`is_off_games`); the store has `stored` such positions, scored or not.
     Positions without a Q of the requested kind count only in `without_q`. `shares` are those of the candidates with
     each ``label``, ``family`` and ``pieces`` (`label_shares`). `fits` are those of alpha (`alpha.fits`),
-    `confirmed` the second looks (`again.figures`), `played` is None without games from candidates, `worst` has the
+    `confirmed` the second looks, `played` is None without games from candidates, `worst` has the
     largest disagreements.
     """
 
@@ -108,7 +108,7 @@ class Scored:
     nodes: int
     search_seconds: float
     fits: Mapping[str, AlphaFit]
-    confirmed: Mapping[str, Any]
+    confirmed: again.Looks
     played: Played | None
     worst: Sequence[Mapping[str, Any]]
 
@@ -125,14 +125,17 @@ class Scored:
     def as_json(self) -> dict[str, Any]:
         """The fields, JSON-able; rates and shares as lists of rows, ``by_phase`` and so on."""
         plain = {
-            name: cell for name, cell in vars(self).items() if name not in ("attrs", "rates", "shares", "screening")
+            name: cell
+            for name, cell in vars(self).items()
+            if name not in ("attrs", "rates", "shares", "confirmed", "screening")
         }
         screening = self.screening and {**asdict(self.screening), "words": self.screening.lines()}
         tables = {}
         for groups, counts in ((self.rates, ("candidates", "scored")), (self.shares, ("count", "total"))):
             for name, rates in groups.items():
                 tables[f"by_{name}"] = [{name: word, **rate.figures(*counts)} for word, rate in rates.items()]
-        return {**self.attrs, **json_fields(plain), **tables, "screening": screening}
+        confirmed = self.confirmed.as_json()
+        return {**self.attrs, **json_fields(plain), **tables, "confirmed": confirmed, "screening": screening}
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,9 @@ def _scored(
         codes = rows[column]
         return {word: _rate(rows, threshold, codes == code) for code, word in enumerate(words)}
 
+    def of_origin(kind: str) -> Rate:
+        return _rate(_with_q(beside, beside["kind"] == kind), threshold)
+
     (failed,) = store.connection.execute(_FAILED, pair[1:]).fetchone()
     candidates, labels = labelled or (view.candidates(store, replace(question, beside=is_off_games)), None)
     labels = labels_of(store, candidates) if labels is None else labels
@@ -235,7 +241,7 @@ def _scored(
             "phase": rates("phase_code", PHASES),
             "side": rates("side_code", ("White", "Black")),
             "sign": {"optimistic": _rate(rows, threshold, sign=1), "pessimistic": _rate(rows, threshold, sign=-1)},
-            "origin": {kind: _rate(_with_q(beside, beside["kind"] == kind), threshold) for kind in present},
+            "origin": {kind: rate for kind in present if (rate := of_origin(kind)).total},  # of all that were scored
             "alpha": _by_alpha(store, pair, threshold, fits),
         },
         shares=label_shares(candidates, threshold, labels),
@@ -244,7 +250,7 @@ def _scored(
         nodes=int(read["nodes"].sum()),
         search_seconds=float(read["time_ms"].sum()) / 1000,
         fits=fits,
-        confirmed=again.figures(store, candidates, threshold),
+        confirmed=again.second_looks(store, candidates, threshold),
         played=played_from(store, candidates),
         worst=_worst(candidates.head(worst), labels.head(worst)),
     )
@@ -361,11 +367,8 @@ def headline(scored: Scored) -> str:
     rate in brackets; empty if no position has both values.
     """
     screening, rate = scored.screening, scored.rate
-    if screening is not None and screening.left_out and not screening.audits:
-        return (
-            f"screening is not finished: {screening.left_out:,} positions were left out, and none of them audited, "
-            "so that rates count the doubtful ones alone; run the same vr mine again"
-        )
+    if screening is not None and (warning := not_finished(screening.left_out, screening.audits)):
+        return warning
     if not rate.total:
         return ""
     where = "off these games" if scored.is_off_games else "of these games"
@@ -439,13 +442,12 @@ def _label_words(scored: Scored) -> str:
     return f"{_words({name: others[name] for name in often[:_MOST_LABELS]})} of the candidates" if often else ""
 
 
-def _second_looks(confirmed: Mapping[str, Any]) -> str:
-    if not confirmed["looked"]:
-        return "no second look yet (vr confirm)" if confirmed["candidates"] else ""
-    right = Rate.of_figures(confirmed["rates"][again.SEARCH_RIGHT])
-    some = f"the {confirmed['looked']:,} looked at among " if confirmed["looked"] < confirmed["candidates"] else ""
-    looked = f"{some}{quantity(confirmed['candidates'], 'candidate')}"
-    return f"search right {_share(right)} of {looked}, by {printable(confirmed['second']['label'])}"
+def _second_looks(looks: again.Looks) -> str:
+    if looks.second is None:
+        return "no second look yet (vr confirm)" if looks.candidates else ""
+    some = f"the {looks.looked:,} looked at among " if looks.looked < looks.candidates else ""
+    looked = f"{some}{quantity(looks.candidates, 'candidate')}, by {printable(looks.second['label'])}"
+    return f"search right {_share(looks.rates[again.SEARCH_RIGHT])} of {looked}"
 
 
 def _games(played: Played | None) -> str:
@@ -490,7 +492,7 @@ def rest_lines(scored: Scored) -> list[str]:
         title = name if name == "threshold" else f"{name} at {scored.threshold:g}"
         rows = [(str(word), rate) for word, rate in table.items() if rate.count >= least]
         lines += rate_lines(title, rows) if rows and name != "alpha" else []
-    looks = again.lines(scored.confirmed)
+    looks = scored.confirmed.lines()
     lines += ["", *looks] if looks else []
     if (played := scored.played) is not None:
         lines += [

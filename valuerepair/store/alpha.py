@@ -54,10 +54,16 @@ def chosen_alpha(store: Store, pair: Pair, requested: float | None = None) -> va
 
 
 def use_alpha(store: Store, pair: Pair, used: values.Alpha, q_from: QFrom = "cp") -> None:
-    """Puts an alpha in use with this net and this judge: a slope of 1 is that of one net; or Q from W/D/L."""
+    """Puts an alpha in use with this net and this judge: a slope of 1 is that of one net; or Q from W/D/L.
+
+    Raises UsageError for no such number, ValueRepairError for a judge that gives Q itself.
+    """
     if not 0 < used.value < math.inf:
         raise UsageError(f"alpha must be a positive number of centipawns, not {used.value:g}")
-    names = {"net": net_key(store, pair[0]), "judge": judge_of(store, pair[1]).digest}
+    judge = judge_of(store, pair[1])
+    if kind_of(judge.kind).gives_q(judge.options):
+        raise ValueRepairError(f"not put in use: {judge.label} gives Q itself, so that no alpha has an effect")
+    names = {"net": net_key(store, pair[0]), "judge": judge.digest}
     store.use(alpha={**asdict(used), **names, "q_from": q_from})
 
 
