@@ -122,7 +122,7 @@ def write_books(
     for row in choice.rows:
         line = BookLine.of(row["start_fen"], row["moves"].split(), row["fen"])
         pgn.append(pgn_entry(line, pgn_tags(row)))
-        epd.append(epd_line(chess.Board(line.fen), epd_operations(row)))
+        epd.append(epd_line(chess.Board(line.fen), epd_operations(row, choice.attrs["alpha"])))
         white += " w " in line.fen
         on_entry()
     contents = {PGN: "".join(pgn).encode(), EPD: "".join(epd).encode()}
@@ -284,12 +284,9 @@ def pgn_tags(row: Mapping[Any, Any]) -> dict[str, str]:
     return tags
 
 
-def epd_operations(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """`id`, and `ce` or `dm` of the judge; in comments the values (`c0`), the weight (`c1`) and the candidates that it
-    is a parent of (`c2`).
-
-    `ce` is in centipawns; `dm` is written if the side to move mates. A parent has no values.
-    """
+def epd_operations(row: Mapping[Any, Any], alpha: Mapping[str, Any]) -> dict[str, Any]:
+    """`id`, and the judge's score (`score_operation`); in comments the values (`c0`), the weight (`c1`) and the
+    candidates that it is a parent of (`c2`). A parent has no values."""
     operations: dict[str, Any] = {"id": f"{game_name(row)} ply {row['ply']}", "c1": f"weight {row['book_weight']:.4f}"}
     if row["parent_of"]:
         operations["c2"] = _parent_of(row)
@@ -297,11 +294,21 @@ def epd_operations(row: Mapping[Any, Any]) -> dict[str, Any]:
         return operations
     names = {"net_q": "net_q", "deep_q": "deep_q", "difference": "disagreement"}
     operations["c0"] = " ".join(f"{word} {formatted(row[name], '+.3f')}" for word, name in names.items())
-    if pd.notna(row.get("cp")):
-        operations["ce"] = int(row["cp"])
-    elif pd.notna(row.get("mate")) and row["mate"] > 0:
-        operations["dm"] = int(row["mate"])
-    return operations
+    return operations | score_operation(row, alpha)
+
+
+def score_operation(row: Mapping[Any, Any], alpha: Mapping[str, Any]) -> dict[str, int]:
+    """The judge's score in a row of a frame (`store.view`): `ce` in centipawns, or `dm` if the side to move mates.
+
+    If it is mated, `ce` is that of the EPD standard. The `ce` of a judge whose Q is no function of its centipawns is
+    computed from its Q; `alpha` is that of the frame's attrs.
+    """
+    mate, cp = row["mate"], row["cp"]
+    if pd.notna(mate):
+        return {"dm": int(mate)} if mate > 0 else {"ce": -max(CE_MATE + 2 * int(mate), CE_MOST + 1)}
+    if pd.isna(cp) or alpha["origin"] == OWN_Q:
+        cp = q_to_cp(row["deep_q"], alpha["value"])
+    return {"ce": int(np.clip(np.rint(cp), -CE_MOST, CE_MOST))}
 
 
 def _parent_of(row: Mapping[Any, Any]) -> str:
@@ -330,11 +337,9 @@ def epd_line(board: chess.Board, operations: Mapping[str, Any]) -> str:
 
 
 def candidate_epd(row: Mapping[Any, Any], alpha: Mapping[str, Any]) -> str:
-    """A row of `view.candidates` as a line of EPD: `id` (game and ply), `bm` (the judge's best move), `ce` or `dm`.
+    """A row of `view.candidates` as a line of EPD: `id` (game and ply), `bm` (the judge's best move), and its score.
 
-    `dm` is written if the side to move mates; if it is mated, `ce` is that of the EPD standard. The `ce` of a judge
-    whose Q is no function of its centipawns is computed from its Q. `alpha` is that of the frame's attrs. Raises
-    ValueRepairError for a move that cannot be played.
+    Raises ValueRepairError for a move that cannot be played.
     """
     board = chess.Board(row["fen"])
     operations: dict[str, Any] = {"id": f"{game_name(row)} ply {row['ply']}"}
@@ -343,11 +348,4 @@ def candidate_epd(row: Mapping[Any, Any], alpha: Mapping[str, Any]) -> str:
             operations["bm"] = [board.parse_uci(row["deep_best"])]
         except ValueError as error:
             raise ValueRepairError(f"a stored move cannot be played: {error}; mine its game again") from None
-    mate, cp = row["mate"], row["cp"]
-    if pd.notna(mate):
-        operations |= {"dm": int(mate)} if mate > 0 else {"ce": -max(CE_MATE + 2 * int(mate), CE_MOST + 1)}
-    else:
-        if pd.isna(cp) or alpha["origin"] == OWN_Q:
-            cp = q_to_cp(row["deep_q"], alpha["value"])
-        operations["ce"] = int(np.clip(np.rint(cp), -CE_MOST, CE_MOST))
-    return epd_line(board, operations)
+    return epd_line(board, operations | score_operation(row, alpha))
