@@ -79,6 +79,7 @@ def test_epd_and_fen_lines(tmp_path: Path, name: str) -> None:
     [
         ("a.pgn", "", "no opening"),
         ("a.pgn", "1. e4 e4 *\n", "game 1: illegal san"),
+        ("a.pgn", "1. e4 *\n\n(1. e5 e4) 1. d4 *\n", "game 2: its moves"),
         ("a.epd", "no position\n", "a.epd:1: a FEN has at least four fields"),
         ("a.fen", "8/8/8/8/8/8/8/8 w - -\n", "a.fen:1: not a legal position"),
         ("a.pgn", '[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n*\n', "not a legal position: no white king"),

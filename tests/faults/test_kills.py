@@ -1,4 +1,4 @@
-"""kill -9 at random moments of what goes on from a store or a book: the same command ends as if nothing had been."""
+"""kill -9 at random moments of what writes a store or plays a book: the same command ends as if nothing had been."""
 
 from __future__ import annotations
 
@@ -70,22 +70,25 @@ def mined(shared_data: Path, stockfish: str, tmp_path_factory: pytest.TempPathFa
 @pytest.mark.parametrize(
     ("words", "within"),
     [
+        (["mine", "ARCHIVE", "--net", "OLD", "--positions", "300", "--deep", "stockfish:nodes=2000"], 8.0),
         (["confirm", "--deep", "stockfish:nodes=200000"], 8.0),
         (["expand", "--positions", "100"], 6.0),
         (["compare", "maia-1100", "NEW"], 4.0),
         (["compare", "maia-1100", "NEW", "--deep", "stockfish:nodes=100000"], 8.0),
     ],
 )
-def test_kill_9_in_what_goes_on_from_a_store(
+def test_kill_9_in_mining_and_in_what_goes_on_from_a_store(
     mined: Path, shared_data: Path, tmp_path: Path, words: list[str], within: float
 ) -> None:
-    new = str(shared_data / "nets" / "maia-1900.pb.gz")
+    nets = shared_data / "nets"
+    files = {"OLD": nets / "maia-1100.pb.gz", "NEW": nets / "maia-1900.pb.gz"}
+    files["ARCHIVE"] = shared_data / "pgn" / "lichess-blitz.pgn"
 
     def going_on(run: int | str) -> subprocess.Popen[str]:
         db = tmp_path / f"{run}.db"
-        if not db.exists():
+        if not db.exists() and words[0] != "mine":
             shutil.copy(mined, db)
-        return start("-m", "valuerepair", *[new if word == "NEW" else word for word in words], "--db", str(db))
+        return start("-m", "valuerepair", *[str(files.get(word, word)) for word in words], "--db", str(db))
 
     def said(run: int | str) -> dict[str, Any]:
         with Store.open(tmp_path / f"{run}.db") as store:

@@ -76,8 +76,15 @@ class _Quiet(chess.pgn.GameBuilder[chess.pgn.Game]):
 
 def _pgn_lines(name: str, content: str) -> Iterator[_Line]:
     text, number = io.StringIO(content), 0
-    while (game := chess.pgn.read_game(text, Visitor=_Quiet)) is not None:
+    while True:
         number += 1
+        try:
+            game = chess.pgn.read_game(text, Visitor=_Quiet)
+        except IndexError:  # python-chess on an illegal move in a variation before the first move
+            reason = "its moves and variations cannot be read"
+            raise ValueRepairError(f"{name}: game {number}: {reason}; `vr doctor {name}` lists all errors") from None
+        if game is None:
+            return
         if game.errors:
             reason = str(game.errors[0]).splitlines()[0]
             raise ValueRepairError(f"{name}: game {number}: {reason}; `vr doctor {name}` lists all errors")

@@ -270,7 +270,7 @@ def fact_lines(facts: Mapping[str, Any]) -> list[str]:
         "net-deep": _disagreement_words(facts),
         "confirmed": _verdict_words(facts),
         # Families and signatures are for selecting: a reader has the board and the opening's name.
-        "labels": "; ".join(filter(None, [", ".join(w for w in facts["labels"] if w in NAMES), facts["opening"]])),
+        "labels": ", ".join(word for word in facts["labels"] if word in NAMES),
         "from": _origin_words(facts),
         "played": _played_words(facts, has_policy),
     }
@@ -329,7 +329,7 @@ def _verdict_words(facts: Mapping[str, Any]) -> str:
 
 
 def _origin_words(facts: Mapping[str, Any]) -> str:
-    """The game, how the position was reached beside it, and whether it is held out."""
+    """The game, its opening, how the position was reached beside it, and whether it is held out."""
     origin = facts["origin"]
     names = ("white", "black", "event", "date", "result")
     white, black, event, date, result = (printable(origin[name] or "", _NAME).strip() for name in names)
@@ -339,7 +339,7 @@ def _origin_words(facts: Mapping[str, Any]) -> str:
         words += f": {white or '?'} - {black or '?'} {result}".rstrip() + (f" ({occasion})" if occasion else "")
     reached = _REACHED.get(facts["kind"], "").format(facts["parent_id"])
     held_out = f"held out ({facts['part']})" if facts["part"] in HELD_OUT else ""
-    return "; ".join(filter(None, [words, reached, held_out]))
+    return "; ".join(filter(None, [words, facts["opening"], reached, held_out]))
 
 
 def _played_words(facts: Mapping[str, Any], has_policy: bool) -> str:
