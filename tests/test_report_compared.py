@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from valuerepair.chess.values import Alpha
 from valuerepair.measure.compare import Compared, Comparison, by_origin
 from valuerepair.measure.compared_nets import ComparedNet, ComparedPositions
-from valuerepair.report import compared_plot, style
+from valuerepair.report import plots, style
 
 
 def found(nets: int = 2, positions: int = 800) -> Compared:
@@ -47,7 +47,7 @@ def points(figure: Figure, gid: str) -> Line2D:
 @pytest.mark.parametrize("nets", [2, 3])
 def test_every_position_is_in_its_category_and_in_the_panel_of_its_origin(nets: int) -> None:
     data = found(nets)
-    figure = compared_plot.draw(data)
+    figure = plots.compared(data)
     rows = [row for pair in data.comparisons for row in pair.by_origin]
     assert len(figure.axes) == len(rows) == 2 * (nets - 1)
     for i, row in enumerate(rows):
@@ -67,9 +67,9 @@ def test_every_position_is_in_its_category_and_in_the_panel_of_its_origin(nets: 
 
 def test_a_file_has_every_artist_and_is_the_same_again(tmp_path: Path) -> None:
     path = tmp_path / "plot.svg"
-    style.save(compared_plot.draw(found()), path)
+    style.save(plots.compared(found()), path)
     content = path.read_bytes()
     ids = {element.get("id") for element in ElementTree.fromstring(content).iter()}
     assert {"diagonal", "diagonal-2"} <= ids
-    style.save(compared_plot.draw(found()), path)
+    style.save(plots.compared(found()), path)
     assert path.read_bytes() == content

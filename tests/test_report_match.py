@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from matplotlib.container import ErrorbarContainer
 
+import valuerepair as vr
 from tests.figure_parts import band, line, words
 from valuerepair.cli import cli
 from valuerepair.errors import ValueRepairError
@@ -24,7 +25,6 @@ from valuerepair.play.game import CHECKMATE, TOO_LONG, GameRecord, Thought
 from valuerepair.play.pgn import game_text, read_written
 from valuerepair.play.standing import Played as Written
 from valuerepair.play.standing import Standing
-from valuerepair.report import figures
 from valuerepair.report.experiment import read_table, write_table
 
 _MOVES = (Thought("f2f3"), Thought("e7e5"))
@@ -80,7 +80,7 @@ def test_every_point_is_the_interval_of_the_pairs_so_far(tmp_path: Path) -> None
     points = some_points(400)
     order = np.random.default_rng(1).permutation(400).tolist()
     write_match(tmp_path / "match.pgn", points, order)
-    figure = figures.draw("match", tmp_path / "match.pgn")
+    figure = vr.plot("match", tmp_path / "match.pgn")
     x, y = line(figure, "elo")
     pairs = (np.array(points[::2], float) + np.array(points[1::2], float)) / 2
     assert x.tolist() == [1, *range(2, 401, 2)]
@@ -104,7 +104,7 @@ def test_a_long_match_whose_openings_come_again_ends_with_what_vr_match_says(tmp
     standing = Standing(("A", "B"))
     for game in read_written(tmp_path / "match.pgn")[0]:
         standing.add(Written.of_written(game))
-    figure = figures.draw("match", tmp_path / "match.pgn")
+    figure = vr.plot("match", tmp_path / "match.pgn")
     x, y = line(figure, "elo")
     assert x[-1] == 3000
     assert 300 < len(x) < 800
@@ -119,12 +119,12 @@ def test_a_long_match_whose_openings_come_again_ends_with_what_vr_match_says(tmp
 
 def test_one_game_and_a_match_without_a_loss(tmp_path: Path) -> None:
     write_match(tmp_path / "one.pgn", [0.5])
-    one = figures.draw("match", tmp_path / "one.pgn")
+    one = vr.plot("match", tmp_path / "one.pgn")
     x, y = line(one, "elo")
     assert (x.tolist(), y.tolist()) == ([1], [0])
     assert one.description.endswith(" at 0.95, of games; too few games to show a difference: at least 5 are needed")
     write_match(tmp_path / "won.pgn", [1.0] * 40)
-    drawn = figures.draw("match", tmp_path / "won.pgn")
+    drawn = vr.plot("match", tmp_path / "won.pgn")
     low = elo_interval(Pentanomial((0, 0, 0, 0, 20)), 0.95).low
     assert f"Elo above {low:+.1f} (all won) at 0.95, of pairs" in drawn.description
     assert np.isnan(line(drawn, "elo")[1]).all()  # no estimate, so no point
@@ -136,7 +136,7 @@ def test_one_game_and_a_match_without_a_loss(tmp_path: Path) -> None:
 def test_undecided_games_and_a_half_pair(tmp_path: Path) -> None:
     points = [1.0, None, 0.0, 0.5, None, 1.0, 1.0]
     write_match(tmp_path / "match.pgn", points)
-    drawn = figures.draw("match", str(tmp_path / "match.pgn"))
+    drawn = vr.plot("match", str(tmp_path / "match.pgn"))
     assert f"7 games, {MatchScore(3, 1, 1)}" in drawn.description
     assert line(drawn, "elo")[1][-1] == pytest.approx(elo_interval(Pentanomial((0, 1, 0, 0, 0))).value)
 
@@ -209,7 +209,7 @@ def test_the_table_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_the_sweeps_lines_are_the_tables_shares(tmp_path: Path) -> None:
     write_table(report(), tmp_path)
     table = pd.read_csv(tmp_path / "table.csv")
-    figure = figures.draw("sweep", tmp_path)
+    figure = vr.plot("sweep", tmp_path)
     by_scl, by_tau, _, _ = figure.axes
     zero = table[(table["kind"] == "n_scl") & table["value"].isna()]  # infinity is temperature 0, too
     for axes, rows in (
@@ -242,6 +242,6 @@ def test_a_table_that_is_none(tmp_path: Path, content: str | None, said: str) ->
     if content is not None:
         (tmp_path / "table.csv").write_text(content)
     with pytest.raises(ValueRepairError, match=r"table\.csv") as caught:
-        figures.draw("sweep", tmp_path)
+        vr.plot("sweep", tmp_path)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)

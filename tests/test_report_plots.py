@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from matplotlib.figure import Figure
 from statsmodels.nonparametric.smoothers_lowess import lowess
 
+import valuerepair as vr
 from tests.figure_parts import band, bars, has, line, margins, words
 from tests.mining_doubles import mine_by_key, random_games
 from tests.plotted_store import QUESTION, THRESHOLD, frame_of, hajek
@@ -29,19 +30,18 @@ from valuerepair.cli import cli
 from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.measure.labels import NAMES, labels_of, masks
 from valuerepair.rates import weighted
-from valuerepair.report import figures, style
+from valuerepair.report import OF_STORE, style
 from valuerepair.report.lowess import FRACTION, MIN_POSITIONS, lowess_line
 from valuerepair.report.plots import BINS, scatter_of
 from valuerepair.store import view
 from valuerepair.store.store import Store
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
-OF_STORE = [name for name, kind in figures.KINDS.items() if kind.reads == figures.STORE]
 
 
 @cache  # what is drawn once is only looked at here
 def draw(kind: str, db: Path) -> Figure:
-    return figures.draw(kind, db, QUESTION)
+    return vr.plot(kind, db, question=QUESTION)
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ def test_a_net_that_is_nowhere_wrong_has_a_rate_of_0(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as sql, sql:
         sql.execute("UPDATE net_values SET q = 0.01, w = NULL, d = NULL, l = NULL")
         sql.execute("UPDATE deep_values SET cp = 0, mate = NULL")
-    figure = figures.draw("rates", tmp_path / "a.db")
+    figure = vr.plot("rates", tmp_path / "a.db")
     assert "0.00 %" in words(figure)
     style.save(figure, tmp_path / "a.svg")
 
@@ -359,6 +359,6 @@ def test_refused_in_one_line(
 
 def test_python_refuses_what_there_is_not(db: Path) -> None:
     with pytest.raises(UsageError, match="histogram"):
-        figures.draw("histogram", db)
+        vr.plot("histogram", db)
     with Store.open(db) as store, pytest.raises(UsageError, match="match"):
-        figures.draw("match", store)
+        vr.plot("match", store)

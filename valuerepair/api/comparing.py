@@ -79,11 +79,11 @@ def plot_compared(comparison: Compared, path: Path | None = None) -> Figure:
 
     One net's disagreement against the other's: a row for each comparison, a panel for each origin of positions.
     """
-    from valuerepair.report import compared_plot, style
+    from valuerepair.report import plots, style
 
     if path is not None:
         style.format_of(path)
-    figure = compared_plot.draw(comparison)
+    figure = plots.compared(comparison)
     if path is not None:
         style.save(figure, path)
     return figure

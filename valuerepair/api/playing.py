@@ -166,11 +166,11 @@ def _experiment(folder: Path, options: ExperimentOptions | None, quiet: bool) ->
 
 def _write_results(experiment: Experiment, rows: Sequence[Row], lines: Sequence[str]) -> ExperimentTable:
     """Writes table and plot, with the earlier rows of the folder. Raises Interrupted after Ctrl-C."""
-    from valuerepair.report import style
-    from valuerepair.report.experiment import PLOT, ExperimentTable, draw, write_table
+    from valuerepair.report import plots, style
+    from valuerepair.report.experiment import PLOT, ExperimentTable, write_table
 
     all_rows = write_table(rows, experiment.folder)
-    style.save(draw(all_rows), experiment.folder / PLOT)
+    style.save(plots.sweep_of(all_rows), experiment.folder / PLOT)
     if experiment.stopped:
         log.info(f"{experiment.folder}: stopped; all finished games are kept; run the same command again to resume")
     return finished(ExperimentTable(rows, lines), experiment.stopped)

@@ -14,9 +14,10 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from valuerepair.api.calls import Asked, Path, Stored, opened_store, resolved, shown_progress
-from valuerepair.errors import check_word
+from valuerepair.errors import UsageError, check_word
 from valuerepair.files import check_output, written_whole
 from valuerepair.question import Question, is_candidate
+from valuerepair.report import OF_FILES, OF_STORE
 from valuerepair.store import db_option
 from valuerepair.store.store import Store
 from valuerepair.text import table_lines
@@ -188,20 +189,23 @@ def _stream(file: str | None) -> Iterator[IO[bytes]]:
 def plot(kind: str, source: Stored, path: Path | None = None, question: Asked = None) -> Drawing:
     """Draws one of the project's figures: `vr plot`. `path` also writes it (.png, .svg or .pdf).
 
-    `kind` is one of `valuerepair.report.figures.KINDS` (``scatter``, ``rates``, ...), `source` a store, open or by its
-    path, or the file that the kind reads. The figure is matplotlib's, made without pyplot: a notebook shows it as the
-    last line of a cell; its `description` is what `vr plot` prints of it. Raises UsageError for an unknown kind or
+    `kind` is ``scatter``, ``rates`` or ``results`` of a store, open or by its path; or ``training``, ``match`` or
+    ``sweep`` of the file or folder `source`. The figure is matplotlib's, made without pyplot: a notebook shows it as
+    the last line of a cell; its `description` is what `vr plot` prints of it. Raises UsageError for an unknown kind or
     ending, ValueRepairError if there is nothing to draw.
     """
-    from valuerepair.report import figures, style
+    check_word("plot", kind, (*OF_STORE, *OF_FILES))
+    from valuerepair.report import plots, style
 
     if path is not None:
         style.format_of(path)
-    if figures.kind_of(kind).reads == figures.STORE:
+    if kind in OF_STORE:
         with opened_store(source) as opened:
-            figure = figures.draw(kind, opened, resolved(opened, question))
+            figure: Drawing = getattr(plots, kind)(opened, resolved(opened, question))
+    elif isinstance(source, Store):
+        raise UsageError(f"the kind {kind} reads {OF_FILES[kind]}, not a store: give its path")
     else:
-        figure = figures.draw(kind, os.fspath(source) if not isinstance(source, Store) else source)
+        figure = getattr(plots, kind)(os.fspath(source))
     if path is not None:
         style.save(figure, path)
     return figure

@@ -10,7 +10,7 @@ import valuerepair as vr
 from valuerepair.cli.options import DB, FILE, JSON, OUTPUT, part_option, question, typed
 from valuerepair.cli.printing import is_quiet, print_result
 from valuerepair.errors import UsageError, pairs_of
-from valuerepair.report.figures import KINDS, STORE
+from valuerepair.report import OF_FILES, OF_STORE
 
 
 @click.command()
@@ -66,24 +66,8 @@ def show(position: tuple[str, ...], svg: str | None, json: bool, db: str, questi
     print_result(lambda: vr.show(db, " ".join(position), question, svg=svg), json)
 
 
-HELP = """Draw a store, a match, an experiment or a training: KIND is one of those below, scatter unless given.
-
-match reads the PGN of a match, sweep the folder of an experiment and training a net of vr train, given as SOURCE; all
-others read the store.
-
-\b
-{kinds}
-
-\b
-Example:
-  vr plot
-  vr plot rates -o rates.svg --threshold 0.4
-  vr plot match match.pgn -o match.png
-""".format(kinds="\n".join(f"{name:<12} {kind.help}" for name, kind in KINDS.items()))
-
-
-@click.command(help=HELP)
-@click.argument("kind", type=click.Choice(tuple(KINDS)), default="scatter", metavar="[KIND]")
+@click.command()
+@click.argument("kind", type=click.Choice((*OF_STORE, *OF_FILES)), default="scatter", metavar="[KIND]")
 @click.argument("source", required=False, type=FILE, metavar="[SOURCE]")
 @click.option("-o", "--output", type=OUTPUT, default="plot.png", help="The file: .png, .svg or .pdf.")
 @DB
@@ -98,7 +82,25 @@ def plot(
     db: str,
     question: vr.Question | vr.Worst,
 ) -> None:
-    """Writes the plot and reports what it shows; the help is `HELP`."""
+    """Draw a store, a match, an experiment or a training: KIND is one of those below, scatter unless given.
+
+    match reads the PGN of a match, sweep the folder of an experiment and training a net of vr train, given as SOURCE;
+    all others read the store.
+
+    \b
+    scatter      Net Q against deep Q, one point a position, lowess.
+    rates        Rates by threshold, phase, side, men; shares of labels.
+    results      Results of games played against both Q, binned.
+    training     The curve of a training.
+    match        Elo with its interval over the games of a match.
+    sweep        W/D/L by settings of the search.
+
+    \b
+    Example:
+      vr plot
+      vr plot rates -o rates.svg --threshold 0.4
+      vr plot match match.pgn -o match.png
+    """
     # Errors of the command line are reported before a large store is read.
     _check(context, kind, source)
     figure = vr.plot(kind, db if source is None else source, output, question)
@@ -108,14 +110,13 @@ def plot(
 
 def _check(context: click.Context, name: str, source: str | None) -> None:
     """Raises UsageError for an option on the command line, or a source, that the kind `name` of plots does not use."""
-    kind = KINDS[name]
-    used = set(context.params) if kind.reads == STORE else {"kind", "source", "output"}
+    used = set(context.params) if name in OF_STORE else {"kind", "source", "output"}
     if unused := typed(*(option for option in context.params if option not in used)):
         raise UsageError(f"vr plot {name} does not take {unused[0]}; see vr plot --help for what it takes")
-    if kind.reads == STORE and source is not None:
+    if name in OF_STORE and source is not None:
         raise UsageError(f"vr plot {name} reads a store: give it with --db {source}")
-    if kind.reads != STORE and source is None:
-        raise UsageError(f"vr plot {name} reads {kind.reads}: give it, vr plot {name} SOURCE")
+    if name in OF_FILES and source is None:
+        raise UsageError(f"vr plot {name} reads {OF_FILES[name]}: give it, vr plot {name} SOURCE")
 
 
 @click.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -344,24 +343,20 @@ def _image(figure: Figure, description: str) -> str:
     """A figure as an image within the page."""
     from valuerepair.report import style
 
-    with style.house_style():
-        figure.draw_without_rendering()
-        content = io.BytesIO()
-        figure.savefig(content, format="svg", metadata={"Date": None})
-    packed = base64.b64encode(content.getvalue()).decode()
+    packed = base64.b64encode(style.content_of(figure, "svg")).decode()
     return f'<img alt="{escape(description)}" src="data:image/svg+xml;base64,{packed}">'
 
 
 def _training(outcome: RepairOutcome) -> str:
     """The curve of each training, and the share of its change that was written (its amplitude)."""
-    from valuerepair.report import training
+    from valuerepair.report import plots
     from valuerepair.training.train import read_curve
 
     parts = []
     for net in (outcome.repaired, outcome.control):
         if net is None:
             continue
-        drawn, about = training.drawing(str(net)), read_curve(str(net)).about
+        drawn, about = plots.training(str(net)), read_curve(str(net)).about
         parts.append(_image(drawn.figure, drawn.description))
         if (amplitude := about.get("amplitude")) is not None:
             parts.append(f'<p class="small">Amplitude: {amplitude["lambda"]:.2f} of the change was written.</p>')

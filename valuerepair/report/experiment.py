@@ -1,4 +1,4 @@
-"""The rows of an experiment as a table, as CSV and as plots."""
+"""The rows of an experiment as a table and as CSV."""
 
 from __future__ import annotations
 
@@ -10,29 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.transforms import ScaledTranslation
-
 from valuerepair.errors import ValueRepairError
 from valuerepair.files import written_whole
 from valuerepair.play.elo import FEWEST, LEVELS, NOT_SHOWN, Estimate, MatchScore, elo_words
-from valuerepair.rates import wilson_bounds
-from valuerepair.report import style
-from valuerepair.text import formatted, quantity, table_lines
+from valuerepair.text import formatted, table_lines
 
 TABLE = "table.csv"
 PLOT = "plot.png"
 Row = Mapping[str, Any]
 # Games of a setting run in parallel, so until the last one ends the results are biased towards short games.
 UNFINISHED = "* not all games of the setting are over: those that are over are the shorter ones"
-_RESULTS = (("wins", "White wins", style.ORANGE, "o"), ("draws", "draws", style.GREY, "s"),
-          ("losses", "Black wins", style.BLUE, "^"))  # fmt: skip
 _SWEEP_COLUMNS = (
     "setting:<20 | games:>6, | White +W -L =D:>20 | (w+l)/d:>8 | 95 %:>15 | "
     "same to 20:>11 | whole:>7 | interesting/1000:>17 | 95 %:>13 | plies:>6.0f"
 )
 _MATCH_COLUMNS = "match:<50 | games:>6, | +W -L =D:>18 | points:>8 | Elo at 0.95:>28 | shown at:<"
-_REPEATS = (("repeats_20", style.SKY, "to 20 plies"), ("repeats_whole", style.BLUE, "whole"))
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ def match_lines(rows: Sequence[Row]) -> list[str]:
         words = ", ".join(f"{verdict} {level:.2f}" for verdict, level in verdicts if verdict != NOT_SHOWN) or NOT_SHOWN
         if 0 < row["games"] < FEWEST:
             words = "too few games"
-        cells.append((_marked(row), row["games"], score, points, elo_words(_elo(row, 95)), words))
+        cells.append((_marked(row), row["games"], score, points, elo_words(elo_of(row, 95)), words))
     return [*table_lines(_MATCH_COLUMNS, cells), *_unfinished(rows)]
 
 
@@ -132,41 +124,6 @@ def _parsed(rows: Sequence[Mapping[str, str]], table: Path) -> list[Row]:
     return parsed
 
 
-def drawing(path: str) -> style.Drawing:
-    """Draws the table in the folder of a `vr experiment`, see `draw`. Raises ValueRepairError."""
-    rows = [row for row in read_table(path) if row["kind"] != "match"]
-    games = sum(round(row["games"]) for row in rows)
-    return draw(rows).described(f"{quantity(games, 'game')} at {quantity(len(rows), 'setting')}")
-
-
-def draw(rows: Sequence[Row]) -> style.Drawing:
-    """Self-play: W/D/L by each varied parameter, and repeated games; matches: Elo of the first side.
-
-    Artists have the gid of their line: ``White wins``, ``draws``, ``Black wins``. Bars are intervals at 0.95.
-    """
-    matches, played = ([row for row in rows if (row["kind"] == "match") is is_match] for is_match in (True, False))
-    kinds = list(dict.fromkeys(row["kind"] for row in played))
-    panels = max(len(kinds) + bool(played) + bool(matches), 1)
-    with style.house_style():
-        columns = min(panels, 2)
-        rows_of_panels = -(-panels // columns)
-        figure = style.Drawing(5.75 * columns, 4.3 * rows_of_panels)
-        axes = list(figure.subplots(rows_of_panels, columns, squeeze=False).ravel())
-        for kind in kinds:
-            # The setting without contempt and temperature has a place on every axis.
-            points = [(0.0 if row["kind"] != kind else row["value"], row) for row in played
-                      if row["kind"] == kind or (row["plain"] and kind == "temperature")]  # fmt: skip
-            points.sort(key=lambda point: math.inf if point[0] is None else point[0])
-            _draw_results(axes.pop(0), points, kind)
-        if played:
-            _draw_repeats(axes.pop(0), played)
-        if matches:
-            _draw_matches(axes.pop(0), matches)
-        for unused in axes:
-            unused.set_axis_off()
-    return figure
-
-
 def _marked(row: Row) -> str:
     return f"{row['setting']}{'*' * (0 < row['games'] < row['planned'])}"
 
@@ -182,7 +139,7 @@ def _bounds(row: Row, name: str, digits: int) -> str:
     return f"above {low:.{digits}f}" if high is None else f"{low:.{digits}f} to {high:.{digits}f}"
 
 
-def _elo(row: Row, level: int) -> Estimate:
+def elo_of(row: Row, level: int) -> Estimate:
     """Elo with its interval; a None in a row is infinite, or unknown if all three are None."""
     value, low, high = row["elo"], row[f"elo_{level}_low"], row[f"elo_{level}_high"]
     if value is None and low is None and high is None:
@@ -190,68 +147,3 @@ def _elo(row: Row, level: int) -> Estimate:
     if value is None:
         value = math.inf if high is None else -math.inf
     return Estimate(value, -math.inf if low is None else low, math.inf if high is None else high)
-
-
-def _draw_results(axes: Axes, points: Sequence[tuple[float | None, Row]], name: str) -> None:
-    """Draws the shares of White's wins, draws and losses against the setting, and (w + l) / d above each."""
-    counted = [(x, row, row["wins"] + row["draws"] + row["losses"]) for x, (_, row) in enumerate(points)]
-    with_games = [point for point in counted if point[2]]
-    for place, (result, label, colour, marker) in enumerate(_RESULTS):
-        if not with_games:
-            break
-        shares = [row[result] / games for _, row, games in with_games]
-        bounds = [wilson_bounds(share, games) for share, (_, _, games) in zip(shares, with_games, strict=True)]
-        margins = [[s - low for s, (low, _) in zip(shares, bounds, strict=True)],
-                   [high - s for s, (_, high) in zip(shares, bounds, strict=True)]]  # fmt: skip
-        line = axes.errorbar([x for x, _, _ in with_games], shares, margins, color=colour, marker=marker, ms=5, lw=1.2,
-                             elinewidth=0.8, label=label, gid=label)  # fmt: skip
-        # Side by side: results of equal share would hide one another.
-        shift = ScaledTranslation((place - 1) * 5 / 72, 0, axes.figure.dpi_scale_trans)
-        for artist in line.get_children():
-            artist.set_transform(artist.get_transform() + shift)
-    for x, row, _ in with_games:
-        ratio = formatted(row["ratio"], ".2f", "inf")
-        axes.annotate(ratio, (x, 1.0), ha="center", va="bottom", fontsize=7.5)
-    unknown = {"setting": "", "n_scl": "∞"}.get(name, "-")
-    labels = [(unknown or row["setting"]) if value is None else f"{value:g}" for value, row in points]
-    axes.set_xticks(range(len(points)), labels)
-    axes.set(ylim=(0, 1.2), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1], xlabel=name, ylabel="share of games")
-    if with_games:
-        axes.legend(loc="upper center", ncols=3)
-    games, nodes = sum(point[2] for point in with_games), {round(row["nodes"]) for _, row in points}
-    searched = f" {nodes.pop()} nodes," if len(nodes) == 1 else ""
-    words = f"self-play,{searched} {games:,.0f} games; numbers: (w + l) / d, decided games to draws"
-    style.title(axes, f"Results against {name}", words)
-
-
-def _draw_repeats(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draws the shares of games repeated to 20 plies after the book and completely, a row for each setting."""
-    for offset, (key, colour, label) in enumerate(_REPEATS):
-        places = [i + 0.38 * offset - 0.19 for i in range(len(rows))]
-        axes.barh(places, [row[key] or 0.0 for row in rows], 0.36, color=colour, label=label, gid=key)
-    axes.set_yticks(range(len(rows)), [row["setting"] for row in rows])
-    axes.set(xlim=(0, 1), ylim=(len(rows) - 0.4, -0.6), xlabel="share of games with an earlier one of their opening")
-    axes.legend(loc="lower right")
-    style.title(axes, "Repeated games", "identical to an earlier game from the same opening")
-
-
-def _draw_matches(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draws Elo of the first side with intervals: thick at 0.90, thin at 0.99. A match with only wins has no point."""
-    axes.axvline(0, color=style.GREY, lw=0.8)
-    decided = [row for row in rows if row["games"] > row["undecided"]]
-    for i, row in enumerate(decided):
-        for level, width in ((99, 1.0), (90, 3.0)):
-            value, low, high = _elo(row, level)
-            ends = [max(low, -1200), min(high, 1200)]
-            axes.plot(ends, [i, i], color=style.GREEN, lw=width, solid_capstyle="butt")
-        if math.isfinite(value):
-            axes.plot(max(min(value, 1200), -1200), i, "o", color=style.INK, ms=5, gid=f"match-{i}")
-        words = f"+{row['wins']:g} -{row['losses']:g} ={row['draws']:g}, {100 * row['points']:.1f} %"
-        axes.annotate(words, (0.99, i), xycoords=("axes fraction", "data"),
-                      xytext=(0, 6), textcoords="offset points", fontsize=7, ha="right")  # fmt: skip
-    axes.set_yticks(range(len(decided)), [row["first"] for row in decided])
-    axes.set(ylim=(len(decided) - 0.4, -0.6), xlabel="Elo of the first side")
-    against = ", ".join(dict.fromkeys(row["second"] for row in decided))
-    style.title(
-        axes, "Matches", f"against {against}; thick: interval at 0.90, thin: at 0.99" if decided else "not played"
-    )

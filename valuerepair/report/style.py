@@ -28,6 +28,8 @@ from valuerepair.text import printable
 
 ORANGE, SKY, GREEN, BLUE, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00"
 INK, GREY, PALE = "#222222", "#8A8A8A", "#EDEDED"
+# Rasterised points: a million of them as vectors would make a file that no viewer opens.
+POINTS: dict[str, Any] = {"linestyle": "none", "markeredgewidth": 0, "rasterized": True}
 
 DPI = 150
 _SMALL = 7.5  # font size (points) of the lines below a title
@@ -67,22 +69,11 @@ def house_style() -> Iterator[None]:
 
 
 class Drawing(Figure):
-    """A figure with a line that describes it, `description`. Make it, and draw, within `house_style`."""
+    """A figure of a size in inches, with a line that describes it. Make it, and draw, within `house_style`."""
 
     def __init__(self, width: float, height: float) -> None:
         super().__init__(figsize=(width, height), dpi=DPI, layout="constrained")
         self.description = ""
-
-    def described(self, line: str) -> Drawing:
-        """Itself, described by this line."""
-        self.description = line
-        return self
-
-
-def new_figure(width: float, height: float) -> tuple[Drawing, Axes]:
-    """An empty figure of this size in inches, with one pair of axes. Call it, and draw, within `house_style`."""
-    figure = Drawing(width, height)
-    return figure, figure.add_subplot()
 
 
 def for_figure(text: str) -> str:
@@ -103,15 +94,9 @@ def title(axes: Axes, text: str, *lines: str) -> None:
     room = round(_LETTERS_AN_INCH * axes.figure.bbox.width / axes.figure.dpi)
     wrapped = [part for line in lines for part in wrap(line, room, break_long_words=False)]
     axes.set_title(text, pad=8 + 11 * len(wrapped))
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": _SMALL}
     for i, line in enumerate(reversed(wrapped)):
-        annotation = axes.annotate(
-            line,
-            (0, 1),
-            xytext=(0, 5 + 11 * i),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            fontsize=_SMALL,
-        )
+        annotation = axes.annotate(line, (0, 1), xytext=(0, 5 + 11 * i), **place)
         annotation.set_in_layout(False)  # the title's pad makes room for it; the text's length must not change the plot
 
 
@@ -128,12 +113,16 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
 
     Raises UsageError for another ending, OSError when the folder cannot be written.
     """
-    kind = format_of(path)
-    # No time stamp: the same store gives the same file.
+    with written_whole(path) as partial:
+        partial.write_bytes(content_of(figure, format_of(path)))
+
+
+def content_of(figure: Figure, kind: str) -> bytes:
+    """The figure as a file of this kind, with the same bytes each time: without a time stamp."""
     metadata = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
     content = io.BytesIO()  # on a full disk matplotlib itself would raise an AttributeError
-    with written_whole(path) as partial, house_style():
+    with house_style():
         # Axes of equal aspect get their place only in the second pass; in the first pass a title may be cut.
         figure.draw_without_rendering()
         figure.savefig(content, format=kind, dpi=DPI, metadata=metadata)
-        partial.write_bytes(content.getvalue())
+    return content.getvalue()
