@@ -149,7 +149,7 @@ def document(
     on_step("moves")
     data = positions(store, rows, labels)
     on_step("lowess")
-    drawn = figure(lowess(main), len(rows), question.threshold)
+    drawn = figure(lowess(main), len(rows))
     on_step("packing")
     shown = int(is_main(rows).sum())
     is_sample = shown < len(main)  # whose points below the threshold are too few to be counted at a lower one
@@ -280,28 +280,25 @@ def lowess(main: pd.DataFrame) -> tuple[Floats, Floats] | None:
     return lowess_line(x, y, weights)
 
 
-def figure(line: tuple[Floats, Floats] | None, points: int, threshold: float) -> str:
+def figure(line: tuple[Floats, Floats] | None, points: int) -> str:
     """The scatter without its points, as JSON of Plotly: the script fills in those that the filters leave."""
     import plotly.graph_objects as go
 
     ends, drawn = [-1, 1], go.Figure()
     kind = go.Scatter if points <= _SVG_POINTS else go.Scattergl
     size = 6 if points <= _SVG_POINTS else 4
-    for name, symbol, more, opacity in (
-        ("judged about right", "circle", 0, 0.6 if points <= _SVG_POINTS else 0.25),
-        ("net too optimistic", "triangle-up", 3, 0.9),
-        ("net too pessimistic", "triangle-down", 3, 0.9),
+    # About right, too optimistic, too pessimistic.
+    for symbol, more, opacity in (
+        ("circle", 0, 0.6 if points <= _SVG_POINTS else 0.25),
+        ("triangle-up", 3, 0.9),
+        ("triangle-down", 3, 0.9),
     ):
         marker = {"color": GREY, "symbol": symbol, "size": size + more, "opacity": opacity}
         said = "judge %{x:+.2f}, net %{y:+.2f}<extra></extra>"
-        drawn.add_trace(kind(x=[], y=[], mode="markers", name=name, marker=marker, hovertemplate=said))
+        drawn.add_trace(kind(x=[], y=[], mode="markers", marker=marker, hovertemplate=said))
     x, y = line or ([], [])
-    trend = {"color": "#777777", "width": 3}
-    same = {"color": "#999999", "width": 1, "dash": "dash"}
-    drawn.add_scatter(
-        x=np.round(x, 4), y=np.round(y, 4), mode="lines", line=trend, name="the trend (lowess)", hoverinfo="skip"
-    )
-    drawn.add_scatter(x=ends, y=ends, mode="lines", line=same, name="both say the same", hoverinfo="skip")
+    drawn.add_scatter(x=np.round(x, 4), y=np.round(y, 4), mode="lines", line={"width": 3}, hoverinfo="skip")
+    drawn.add_scatter(x=ends, y=ends, mode="lines", line={"width": 1, "dash": "dash"}, hoverinfo="skip")
     # The band within the threshold, and the ring of the position whose board is shown; the script moves both.
     drawn.add_shape(type="path", path="M-1,-1L1,1Z", fillcolor="rgba(140,140,140,0.16)", line_width=0, layer="below")
     pixels = {"xsizemode": "pixel", "ysizemode": "pixel", "x0": -10, "x1": 10, "y0": -10, "y1": 10}
