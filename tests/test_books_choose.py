@@ -224,7 +224,11 @@ def test_confirmed_keeps_what_the_search_was_right_about(tmp_path: Path) -> None
             store.add_deep(position_id, number, DeepResult(cp=cp, nodes=10_000), run)
     confirmed = choice(path, confirmed=True)
     assert [row["moves"] for row in confirmed.rows] == ["e2e4"]
-    assert confirmed.left_out == {"without a second look": 1, "second look: net right": 1, "second look: unclear": 1}
+    assert confirmed.left_out == {
+        "without a second look (vr confirm: candidates in games)": 1,
+        "second look: net right": 1,
+        "second look: unclear": 1,
+    }
     assert len(choice(path, labels=("optimistic", "opening")).rows) == 4
     with pytest.raises(ValueRepairError, match=r"all 4 candidates at 0.5 are left out: not in-check 4$"):
         choice(path, labels=("in-check",))

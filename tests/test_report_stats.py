@@ -107,6 +107,13 @@ def test_nothing_scored_says_nothing(tmp_path: Path) -> None:
     assert "0 runs" in "\n".join(told.details())
 
 
+def test_a_net_that_was_only_compared_was_not_screened_for(db: Path) -> None:
+    of_full = "SELECT position_id FROM deep_values WHERE judge_id = 1"
+    assert scored_of(db).screening is not None
+    changed(db, f"DELETE FROM net_values WHERE position_id NOT IN ({of_full})")
+    assert scored_of(db).screening is None
+
+
 def test_what_screening_left_out_lost_and_saved(plotted_db: Path) -> None:
     """Recounted from the tables: the candidates that were searched because they are doubtful, among all by weight."""
     said = scored_of(plotted_db, threshold=0.3, alpha=170.0).screening

@@ -85,7 +85,7 @@ def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path, how: dict[st
 
 def test_a_missing_or_empty_file(tmp_path: Path) -> None:
     for how in ({}, {"write": True}):
-        assert "make one with vr mine" in message(tmp_path / "a.db", **how)
+        assert "vr mine makes one" in message(tmp_path / "a.db", **how)
     assert "cannot be written: No such file or directory" in message(tmp_path / "no" / "a.db", create=True)
     (tmp_path / "empty.db").touch()
     assert "empty.db is not a valuerepair store" in message(tmp_path / "empty.db")

@@ -216,6 +216,8 @@ def test_picking_nets_and_judges_by_what_a_user_would_type(copy: Path, tmp_path:
         assert net_label(store, many[0]) == "drawn-net"
         store.add_net(replace(NET, sha256="ef" * 32))
         assert net_label(store, many[0]) == f"drawn-net ({NET.sha256[:12]})"
+        with pytest.raises(UsageError, match=f"2 nets of that name; say which: .*{'ef' * 6}"):
+            pick(store, "drawn-net")
 
 
 def test_the_net_and_the_judge_in_use_come_before_those_of_more_values(copy: Path) -> None:

@@ -202,8 +202,9 @@ def stats(
     for name in use or ():
         check_word("--use", name, _IN_USE)
     if use:
-        with opened_store(store, write=True) as opened:
+        with opened_store(store, write=True) as opened, opened.writing():
             question = _use(opened, question, use)
+        log.info(f"in use: {', '.join(f'{name} {words}' for name, words in use.items())}")
     with opened_store(store) as opened, opened.snapshot():
         return store_stats(opened, resolved(opened, question), worst=worst)
 
@@ -212,7 +213,7 @@ _IN_USE = ("net", "judge", "threshold", "alpha")  # alpha last: it is that of th
 
 
 def _use(store: Store, question: Asked, use: Mapping[str, str]) -> Asked:
-    """Sets what is in use, and logs it. Returns the question, with the new threshold if there is one."""
+    """Sets what is in use. Returns the question, with the new threshold if there is one."""
     for name, words in sorted(use.items(), key=lambda item: _IN_USE.index(item[0])):
         if words == "auto":
             store.use(**{name: None})
@@ -221,7 +222,7 @@ def _use(store: Store, question: Asked, use: Mapping[str, str]) -> Asked:
             try:
                 threshold = float(words)
             except ValueError:
-                raise UsageError(f"--use threshold={words}: is not a number") from None
+                raise UsageError(f"--use threshold={words}: give a number; worst:2% is for one command") from None
             check_threshold(threshold)
             store.use(threshold=threshold)
             question = asked_with(question, threshold=threshold)
@@ -232,7 +233,6 @@ def _use(store: Store, question: Asked, use: Mapping[str, str]) -> Asked:
             store.use(judge=judge_of(store, pick(store, None, words)[1]).digest)
         else:
             _use_alpha(store, plain(question), words)
-        log.info(f"in use: {name} {words}")
     return question
 
 

@@ -147,7 +147,7 @@ def export(
     from valuerepair.books.write import candidate_epd
     from valuerepair.measure.labels import with_labels
     from valuerepair.measure.weights import weights_of
-    from valuerepair.store.parts import FAMILIES, GAMES, HELD_OUT, TRAIN
+    from valuerepair.store.parts import FAMILIES, GAMES, HELD_OUT, TRAIN, split_of
     from valuerepair.store.view import candidates, format_of, frame, write_stream
 
     check_word("--part", part or TRAIN, (TRAIN, GAMES, FAMILIES, "held-out"))
@@ -160,6 +160,8 @@ def export(
         asked = replace(resolved(opened, question), beside=True)
         rows = candidates(opened, asked) if candidates_only or form == "epd" else frame(opened, asked)
         if part is not None:
+            if split_of(opened) is None:
+                log.info("nothing is held out in the store: vr split holds some positions out")
             rows = rows[rows["part"].isin(HELD_OUT if part == "held-out" else (part,))]
         if form != "epd":
             rows = with_labels(opened, rows)

@@ -136,7 +136,7 @@ def choose_rows(
         rows = rows[kept]
 
     if options.confirmed:
-        keep(rows["verdict"].notna(), "without a second look")
+        keep(rows["verdict"].notna(), "without a second look (vr confirm: candidates in games)")
         for verdict in sorted({*rows["verdict"]} - {SEARCH_RIGHT}):
             keep(rows["verdict"] != verdict, f"second look: {verdict}")
     keep(rows["part"] == TRAIN, "held out from training")

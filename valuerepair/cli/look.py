@@ -32,7 +32,7 @@ def stats(db: str, question: vr.Question | vr.Worst, use: tuple[str, ...], json:
     phase, side to move, sign and off the games; the most frequent labels (docs/methods.md: what they mean and what they
     do not prove); how often a second look found the search right (vr confirm), and the games played from candidates
     (vr selfplay); what the searches took, and what screening saved and lost. With -v all rates, labels and families,
-    fits of alpha, nets, judges and runs.
+    fits of alpha, nets and judges.
 
     \b
     Example:

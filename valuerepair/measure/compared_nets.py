@@ -134,9 +134,11 @@ def _find(store: Store, words: str, judge: StoredJudge) -> ComparedNet:
         return _of_file(words)
     try:
         number = pick(store, words, judge.digest)[0]
-    except ValueRepairError:
+    except ValueRepairError as error:
         if words in KNOWN_NETS:
             return _of_file(str(locate(words)))
+        if isinstance(error, UsageError):
+            raise
         stored = [row[0] for row in store.connection.execute("SELECT DISTINCT name FROM nets")]
         raise UsageError(
             f"net {words}: no net file, no net known by name ({', '.join(KNOWN_NETS)}), and none with values in "

@@ -162,18 +162,20 @@ def not_finished_by(store: Store, judge: StoredJudge) -> str:
 
 
 def screened_of(store: Store, pair: Pair, alpha: float, q_from: QFrom, threshold: float) -> Screened | None:
-    """The figures of screening at an alpha and a threshold; None if nothing was screened."""
+    """The figures of screening at an alpha and a threshold; None if nothing was screened, or for another net."""
     short_id = judge_of(store, pair[1]).short_id
     if short_id is None:
         return None
     query = """
-        SELECT count(*), count(f.position_id), coalesce(sum(s.nodes), 0) FROM deep_values s
-        JOIN net_values n ON n.net_id = ? AND n.position_id = s.position_id
+        SELECT count(*), count(n.position_id), count(f.position_id), coalesce(sum(s.nodes), 0) FROM deep_values s
         JOIN positions p ON p.id = s.position_id AND p.origin = 'game'
+        LEFT JOIN net_values n ON n.net_id = ? AND n.position_id = s.position_id
         LEFT JOIN deep_values f ON f.judge_id = ? AND f.position_id = s.position_id AND f.failed IS NULL
         WHERE s.judge_id = ? AND s.failed IS NULL
     """
-    short, both, short_nodes = store.connection.execute(query, (*pair, short_id)).fetchone()
+    short, of_net, both, short_nodes = store.connection.execute(query, (*pair, short_id)).fetchone()
+    if of_net < short:  # its values were computed later, where there was a full search
+        return None
     left_out = short - both
     read = columns(store, pair, ("weight", "nodes", "game_id"))
     net_q, deep_q = both_q(store, pair, alpha, q_from)

@@ -19,7 +19,7 @@ from valuerepair.oracles.oracle import DeepFailure, Judge
 from valuerepair.progress import Progress
 from valuerepair.store.rows import Run
 from valuerepair.store.store import Store
-from valuerepair.text import format_duration, format_rate
+from valuerepair.text import format_duration, format_rate, quantity
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class SearchCounts:
         """The counts in words; `workers` searches ran at a time."""
         speed = f", {format_rate(self.nodes / self.seconds)}" if self.nodes and self.seconds else ""
         at_once = f"{workers} at once, {self.failed:,} failed"
-        return f"{self.searched:,}, {at_once}; {format_duration(self.seconds)}{speed}"
+        return f"{quantity(self.searched, 'position')}, {at_once}; {format_duration(self.seconds)}{speed}"
 
 
 def search(

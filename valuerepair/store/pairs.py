@@ -7,7 +7,7 @@ import os
 import re
 from contextlib import suppress
 
-from valuerepair.errors import ValueRepairError
+from valuerepair.errors import UsageError, ValueRepairError
 from valuerepair.files import file_sha256
 from valuerepair.nets.devices import split_key
 from valuerepair.nets.registry import KNOWN_NETS
@@ -57,7 +57,10 @@ def _scored(store: Store, pair: Pair, words: str) -> int:
 
 
 def fitting_nets(store: Store, net: str | None) -> list[tuple[int, str, str]]:
-    """Id, SHA-256 and name of the nets that these words fit; None fits all. Raises ValueRepairError if none does."""
+    """Id, SHA-256 and name of the nets that these words fit: one, at some precisions; None fits all.
+
+    Raises ValueRepairError if none does, UsageError for the name of several nets.
+    """
     nets: list[tuple[int, str, str]] = store.connection.execute("SELECT id, sha256, name FROM nets").fetchall()
     if net is None:
         return nets
@@ -72,6 +75,9 @@ def fitting_nets(store: Store, net: str | None) -> list[tuple[int, str, str]]:
     if not fits:
         has = ", ".join(sorted({net_label(store, i) for i, _, _ in nets})) or "none"
         raise ValueRepairError(f"no net {net} in {store.path}; it has {has}")
+    if len(contents := {split_key(row[1])[0] for row in fits}) > 1:
+        digests = ", ".join(sorted(content[:12] for content in contents))
+        raise UsageError(f"net {net}: {store.path} has {len(contents)} nets of that name; say which: {digests}")
     return fits
 
 

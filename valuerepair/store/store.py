@@ -73,7 +73,7 @@ class Store:
         """
         name, write = os.fspath(path), write or create
         if not create and not os.path.isfile(name):
-            raise ValueRepairError(f"there is no store at {name}; make one with vr mine, or give another --db")
+            raise ValueRepairError(f"there is no store at {name}; vr mine makes one")
         with ExitStack() as held:
             if write:
                 try:
