@@ -107,7 +107,8 @@ def test_nothing_scored_says_nothing(tmp_path: Path) -> None:
     assert "0 runs" in "\n".join(told.details())
 
 
-def test_a_net_that_was_only_compared_was_not_screened_for(db: Path) -> None:
+def test_a_net_that_was_only_compared_was_not_screened_for(plotted_db: Path, tmp_path: Path) -> None:
+    db = Path(shutil.copy(plotted_db, tmp_path))
     of_full = "SELECT position_id FROM deep_values WHERE judge_id = 1"
     assert scored_of(db).screening is not None
     changed(db, f"DELETE FROM net_values WHERE position_id NOT IN ({of_full})")
