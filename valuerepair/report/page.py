@@ -222,14 +222,13 @@ def cards(scored: stats.Scored) -> Iterable[str]:
         f"too optimistic {_percent(sign['optimistic'])}, too pessimistic {_percent(sign['pessimistic'])}",
         f"{' and '.join(more)} or more",
     )
-    right = {verdict: Rate.of_figures(looks["rates"][verdict]) for verdict in VERDICTS}
-    if looks["looked"]:
-        second = right[SEARCH_RIGHT]
+    if looks.second:
+        right = looks.rates
         yield _card(
             "Who was right?",
-            f"the judge: {_percent(second)}",
-            f"of {looks['looked']:,} errors that were looked at again, by {looks['second']['label']} "
-            f"(95 %: {_ends(second)})",
+            f"the judge: {_percent(right[SEARCH_RIGHT])}",
+            f"of {looks.looked:,} errors that were looked at again, by {looks.second['label']} "
+            f"(95 %: {_ends(right[SEARCH_RIGHT])})",
             f"the net {_percent(right[NET_RIGHT])}, unclear {_percent(right[UNCLEAR])}",
         )
     else:
