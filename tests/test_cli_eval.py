@@ -147,6 +147,8 @@ def test_the_key_does_not_depend_on_the_way(shared_data: Path) -> None:
         (("K7/8/1k6 w - - 0 1",), 2, "position 'K7/8/1k6 w - - 0 1': "),
         (("rnbq w",), 2, "position 'rnbq w': "),
         (("gone.epd",), 2, "position 'gone.epd': "),
+        (("https://x.org/games.pgn",), 2, "https://x.org/games.pgn: is an address; download it first"),
+        (("https://x.org/some.epd",), 2, "https://x.org/some.epd: is an address; download it first"),
         (("startpos moves e4 e6 Ke3",), 2, "position 'startpos moves e4 e6 Ke3': move 'Ke3'"),
         (("startpos", "--nodes", "0"), 2, "--nodes 0: "),
         (("startpos", "--nodes", "2000000000000"), 2, "2,000,000,000,000 nodes in "),
@@ -170,6 +172,10 @@ def test_errors_in_files_name_the_line(maia_file: str, tmp_path: Path) -> None:
     assert (exit_code, line) == (1, f"{path}: line 2: not a legal position: no white king")
     path.write_text("\n# nothing\n")
     assert failure("eval", "--net", maia_file, str(path)) == (1, f"{path}: no positions in it")
+    path.write_bytes(gzip.compress(TRAP_FEN.encode()))
+    assert failure("eval", "--net", maia_file, str(path))[1].startswith(f"{path}: is not text; ")
+    path.write_text('[Event "Casual"]\n\n1. e4 *\n')
+    assert failure("eval", "--net", maia_file, str(path))[1].startswith(f"{path}: holds games; ")
 
 
 def test_describe(meangirl: str) -> None:

@@ -51,8 +51,13 @@ def file_sha256(path: str) -> str:
 _PACKERS = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a\x07": "rar"}
 
 
-def check_unpacked(path: str) -> None:
-    """Raises UsageError for a file that a packer of many files made: zip, 7z, rar. Others, and none at all, pass."""
+def check_input(path: str) -> None:
+    """Raises UsageError for an address, and for a file that a packer of many files made: zip, 7z, rar.
+
+    Others pass, also if there is no such file.
+    """
+    if path.startswith(("http://", "https://", "ftp://")):
+        raise UsageError(f"{path}: is an address; download it first, then give the file")
     if not os.path.isfile(path):
         return
     with open(path, "rb") as file:

@@ -15,7 +15,7 @@ import numpy as np
 from valuerepair.api.asking import EvaluatedPosition, evaluate_each
 from valuerepair.api.calls import Path, paths_of, resolved
 from valuerepair.errors import TruncatedInput, ValueRepairError, one_line
-from valuerepair.files import check_unpacked
+from valuerepair.files import check_input
 from valuerepair.text import finite, printable
 
 if TYPE_CHECKING:
@@ -107,12 +107,12 @@ def evaluate_games(
 
     names = paths_of(paths)
     for name in names:
-        check_unpacked(name)
+        check_input(name)
     report = ReadReport()
     with ExitStack() as held:
-        judge_q = _judge(db, held)
-        last = None
+        judge_q, last = None, None
         for evaluated in evaluate_each(_positions(names, report), net, nodes, params, device=device):
+            judge_q = judge_q or _judge(db, held)
             game = evaluated.position.origin.source, evaluated.position.origin.game
             yield Ply(evaluated, judge_q(evaluated.position), game != last)
             last = game

@@ -7,6 +7,7 @@ that ends with a quoted text.
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import sys
@@ -21,7 +22,7 @@ from valuerepair.arrays import Moves
 from valuerepair.chess.board import keys, parse_fens, status_error
 from valuerepair.chess.positions import STARTPOS_FEN, Position, decode_moves
 from valuerepair.errors import UsageError, ValueRepairError, one_line
-from valuerepair.files import check_unpacked
+from valuerepair.files import check_input
 
 PLACEMENT_AND_SIDE = r"[pnbrqkPNBRQK1-8]+(?:/[pnbrqkPNBRQK1-8]+){7}\s+[wb](?=[\s;]|$)"
 MATE_IN = re.compile(r"#\s*([+-]?\d+)")  # of `bm`
@@ -43,6 +44,7 @@ _CASTLING_BY_FILES = re.compile(r"[A-Ha-h]")
 _MOVES = ("am", "bm", "pm", "pv", "sm")
 # What users type.
 _MOST_LINE = 1 << 20
+_MOST_LOOKED_AT = 1 << 12
 _QUOTED = re.compile(r'"[^"]*"')
 _COMMAND = re.compile(r"^\s*(?:position\s+)?(?:fen\s+)?")
 _MOVES_WORD = re.compile(r"(?<!\S)moves(?!\S)")
@@ -221,10 +223,16 @@ def read_positions(source: str) -> Iterator[Position]:
 
     Raises UsageError for another text, and ValueRepairError for a file with a wrong line or without positions.
     """
+    check_input(source)
     if source == "-":
         yield from read_lines(_lines(sys.stdin), "standard input")
     elif os.path.isfile(source):  # also of a text that is too long for a name
-        check_unpacked(source)
+        with open(source, "rb") as file:
+            head = file.read(_MOST_LOOKED_AT).removeprefix(codecs.BOM_UTF8).lstrip()
+        if b"\0" in head:
+            raise ValueRepairError(f"{source}: is not text; give lines of FEN or EPD, not packed, or games as .pgn")
+        if head.startswith(b"["):
+            raise ValueRepairError(f"{source}: holds games; those are read from files whose name ends in .pgn")
         with open(source, encoding="utf-8", errors="replace") as file:
             yield from read_lines(_lines(file), source)
     elif source and " " not in source and source != "startpos":

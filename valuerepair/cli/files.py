@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from valuerepair.errors import UsageError
-from valuerepair.files import check_folder, check_output, check_unpacked
+from valuerepair.files import check_folder, check_input, check_output
 
 
 class File(click.Path):
@@ -17,9 +16,7 @@ class File(click.Path):
         super().__init__(readable=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if str(value).startswith(("http://", "https://", "ftp://")):
-            raise UsageError(f"{value}: is an address; download it first, then give the file")
-        check_unpacked(str(value))
+        check_input(str(value))
         return super().convert(value, param, ctx)
 
 
