@@ -90,7 +90,7 @@ class Scored:
     store has none, those off the games (`is_off_games`); the store has `stored` such positions, scored or not.
     Positions without a Q of the requested kind count only in `without_q`. `shares` are those of the candidates with
     each ``label``, ``family`` and ``pieces`` (`label_shares`). `fits` are those of alpha (`alpha.fits`),
-    `looks` the second looks, `played` is None without games from candidates, `worst` has the
+    `confirmed` the second looks, `played` is None without games from candidates, `worst` has the
     largest disagreements.
     """
 
@@ -108,7 +108,7 @@ class Scored:
     nodes: int
     search_seconds: float
     fits: Mapping[str, AlphaFit]
-    looks: again.Looks
+    confirmed: again.Looks
     played: Played | None
     worst: Sequence[Mapping[str, Any]]
 
@@ -116,11 +116,6 @@ class Scored:
     def rate(self) -> Rate:
         """The rate at the threshold."""
         return self.rates["threshold"][self.threshold]
-
-    @property
-    def confirmed(self) -> dict[str, Any]:
-        """The second looks, JSON-able."""
-        return self.looks.as_json()
 
     @property
     def source(self) -> str:
@@ -132,15 +127,15 @@ class Scored:
         plain = {
             name: cell
             for name, cell in vars(self).items()
-            if name not in ("attrs", "rates", "shares", "looks", "screening")
+            if name not in ("attrs", "rates", "shares", "confirmed", "screening")
         }
         screening = self.screening and {**asdict(self.screening), "words": self.screening.lines()}
         tables = {}
         for groups, counts in ((self.rates, ("candidates", "scored")), (self.shares, ("count", "total"))):
             for name, rates in groups.items():
                 tables[f"by_{name}"] = [{name: word, **rate.figures(*counts)} for word, rate in rates.items()]
-        others = {"confirmed": self.confirmed, "screening": screening}
-        return {**self.attrs, **json_fields(plain), **tables, **others}
+        confirmed = self.confirmed.as_json()
+        return {**self.attrs, **json_fields(plain), **tables, "confirmed": confirmed, "screening": screening}
 
 
 @dataclass(frozen=True)
@@ -255,7 +250,7 @@ def _scored(
         nodes=int(read["nodes"].sum()),
         search_seconds=float(read["time_ms"].sum()) / 1000,
         fits=fits,
-        looks=again.second_looks(store, candidates, threshold),
+        confirmed=again.second_looks(store, candidates, threshold),
         played=played_from(store, candidates),
         worst=_worst(candidates.head(worst), labels.head(worst)),
     )
@@ -402,7 +397,7 @@ def first_lines(stats: StoreStats, scored: Scored) -> list[str]:
         "sign": _words(scored.rates["sign"]),
         "off games": _words(scored.rates["origin"]),
         "labels": _label_words(scored),
-        "second looks": _second_looks(scored.looks),
+        "second looks": _second_looks(scored.confirmed),
         "games": _games(scored.played),
         "searches": _cost(scored),
     }
@@ -497,7 +492,7 @@ def rest_lines(scored: Scored) -> list[str]:
         title = name if name == "threshold" else f"{name} at {scored.threshold:g}"
         rows = [(str(word), rate) for word, rate in table.items() if rate.count >= least]
         lines += rate_lines(title, rows) if rows and name != "alpha" else []
-    looks = scored.looks.lines()
+    looks = scored.confirmed.lines()
     lines += ["", *looks] if looks else []
     if (played := scored.played) is not None:
         lines += [
