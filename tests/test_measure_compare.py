@@ -407,7 +407,7 @@ def test_better_only_if_better_of_each_origin() -> None:
     worse = comparison({"game": (0.3, 0.2), "random_move": (0.3, 0.4), "policy_move": (0.3, 0.3)})
     assert not worse.is_better_judge
     assert [row.finding for row in worse.by_origin] == ["better", "worse", "unclear"]
-    assert "not shown; better in games; worse after a random legal move; unclear after the policy" in worse.sentence
+    assert "not shown; in games: better; after a random legal move: worse; after the policy" in worse.sentence
     few = comparison({"game": (0.3, 0.1)}, games=15)
     assert few.by_origin[0].finding == "too few games"
     assert np.isnan(few.by_origin[0].candidates[0].change.low)

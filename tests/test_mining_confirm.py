@@ -116,9 +116,15 @@ def candidates() -> list[Candidate]:
     return [Candidate(position_of(chess.STARTING_FEN, move), 0.9, first, "e7e5") for move in moves]
 
 
-def add(path: Path, judge: JudgeIdentity, looks: dict[int, DeepResult], first: JudgeIdentity = STOCKFISH) -> None:
-    """Adds second looks: position -> result."""
-    judges = {"first": first.digest, "second": judge.digest}
+def add(
+    path: Path,
+    judge: JudgeIdentity,
+    looks: dict[int, DeepResult],
+    first: JudgeIdentity = STOCKFISH,
+    role: str = "first",
+) -> None:
+    """Adds second looks: position -> result; `role` is that of the first judge."""
+    judges = {role: first.digest, "second": judge.digest}
     record = RunRecord("second " + judge.digest, "vr confirm", judges, {})
     with Store.open(path, write=True) as store, store.running(record) as run:
         for position_id, result in looks.items():
@@ -225,10 +231,10 @@ def test_the_same_search_by_another_limit_is_no_second_look_unless_it_was_asked_
         assert evidence(store, view.frame(store)).attrs["second"]["label"].endswith("nodes=10000")
 
 
-def test_of_the_same_search_the_deeper_one_is_asked(path: Path) -> None:
-    """A comparison's judge comes later than that of `vr confirm`, looks at as many, and is less deep."""
-    for judge, cp in ((DEEPER, 900), (replace(DEEPER, limits={"nodes": 9_000}), -50)):
-        add(path, judge, {1: DeepResult(cp=cp)})
+def test_the_judge_of_a_comparison_takes_no_second_look(path: Path) -> None:
+    """It comes later than that of `vr confirm`, and looks at as many."""
+    for judge, role, cp in ((DEEPER, "first", 900), (replace(DEEPER, limits={"nodes": 90_000}), "compared", -50)):
+        add(path, judge, {1: DeepResult(cp=cp)}, role=role)
     with Store.open(path) as store:
         assert evidence(store, view.frame(store))["verdict"].iloc[0] == NET_RIGHT
 

@@ -157,7 +157,7 @@ def test_sizes_are_in_proportion_to_the_positions() -> None:
         ("games.pgn --db games.db", 2, "give archives or a store, not both"),
         ("--db missing.db", 1, "missing.db"),
         ("games.pgn --positions 0", 2, "--positions 0: must be at least 1"),
-        ("games.pgn --deep stockfish:depth=8", 2, "give nodes=N"),
+        ("games.pgn --deep stockfish:depth=8", 2, "number of nodes"),
         ("games.pgn --net missing.pb.gz", 1, "missing.pb.gz"),
         ("games.pgn --deep stockfish:nodes=10,path=/nowhere", 1, "/nowhere: no such engine"),
         ("games.pgn -o games.pgn", 2, "games.pgn is a file, not a folder"),

@@ -19,6 +19,7 @@ from valuerepair.archives.select import salt, scrambled
 from valuerepair.arrays import Ids
 from valuerepair.chess import values
 from valuerepair.chess.origins import GAME, KINDS, Kind
+from valuerepair.engines.kinds import kind_of
 from valuerepair.errors import ValueRepairError, check_least
 from valuerepair.measure.compared_nets import ALL, TOGETHER, ComparedNet, ComparedPositions, read_values
 from valuerepair.measure.q_scale import QScale, q_scale_of
@@ -123,7 +124,7 @@ class Comparison:
             of_finding.setdefault(row.finding, []).append(WORDS[row.origin])
         if self.is_better_judge:
             return f"better judge: shown, {', '.join(of_finding['better'])}"
-        found = (f"{finding} {', '.join(words)}" for finding, words in of_finding.items())
+        found = (f"{', '.join(words)}: {finding}" for finding, words in of_finding.items())
         return f"better judge: not shown; {'; '.join(found)}"
 
     def as_json(self) -> dict[str, Any]:
@@ -137,8 +138,9 @@ class Compared:
 
     `part` is the part that is held out in the store, or all of these; None without one. `left_out` has, by name of the
     net, the number of positions that it has no value of; `without_q` positions have no Q of the requested kind. Each
-    position counts by its weight of screening; `not_finished` warns if that is not known yet. `deeper` is the
-    same by a deeper judge on a plain random sample of the positions, None unless requested.
+    position counts by its weight of screening. `cautions` are on the judges: whether screening is not finished, whose
+    net one searches with. `deeper` is the same by a deeper judge on a plain random sample of the positions, None unless
+    requested.
     """
 
     judge: str
@@ -151,7 +153,7 @@ class Compared:
     nets: list[ComparedNet]
     comparisons: list[Comparison]
     positions: ComparedPositions
-    not_finished: str = ""
+    cautions: Sequence[str] = ()
     deeper: Compared | None = None
 
     def __str__(self) -> str:
@@ -170,9 +172,9 @@ class Compared:
     @property
     def notes(self) -> list[str]:
         """What else a reader must know."""
-        notes = [self.not_finished] if self.not_finished else []
+        notes = [*self.cautions]
         if self.part is None:
-            notes.append("training may have seen these positions: vr split holds some out, and vr compare judges by it")
+            notes.append("training may have seen these positions: judge by those that vr split holds out")
         if {row.origin for pair in self.comparisons for row in pair.by_origin} == {GAME}:
             notes.append("positions beside the games were not looked at: vr mine --off-game 0.5 adds them to the store")
         return notes
@@ -182,7 +184,7 @@ class Compared:
         rule = "candidates as in vr stats: |net Q - deep Q| without the scale"
         lines = [*self._heading(), f"{rule}; B - A with 95 % intervals by games, below 0 is better", *self._pairs()]
         if self.deeper is not None:
-            lines += ["", "by a deeper judge, on a random sample of these positions:"]
+            lines += ["", "by another judge, on a random sample of these positions:"]
             lines += [*self.deeper._heading(), *self.deeper._pairs(named=len(self.comparisons) > 1)]
         return [*lines, *(f"  {note}" for note in self.notes)]
 
@@ -275,8 +277,14 @@ def compared(store: Store, nets: Sequence[ComparedNet], judge: StoredJudge, part
         list(nets),
         _comparisons(usable, nets, question.threshold),
         usable,
-        not_finished_by(store, judge),
+        [*filter(None, [not_finished_by(store, judge)]), *_favours(judge, nets)],
     )
+
+
+def _favours(judge: StoredJudge, nets: Sequence[ComparedNet]) -> list[str]:
+    """A caution for a judge that searches with one of the nets."""
+    key = kind_of(judge.kind).net_of(judge)
+    return [f"{judge.label} searches with {net.name}, and favours it" for net in nets if net.key == key][:1]
 
 
 def _comparisons(positions: ComparedPositions, nets: Sequence[ComparedNet], threshold: float) -> list[Comparison]:
@@ -349,7 +357,8 @@ def judged_deeper(
         open_deeper(store, judge, deep, {"sha256": compared.nets[0].key}) as deeper,
         Progress("judging again", unit="positions", quiet=quiet) as progress,
     ):
-        if search_again(store, judge, deeper, drawn.position_id, progress, command).stopped:
+        ids = drawn.position_id
+        if search_again(store, judge, deeper, ids, progress, command, is_second_look=False).stopped:
             log.info(NOT_DONE)
             raise KeyboardInterrupt
         asked = Question(alpha=compared.alpha.value, q_from=compared.q_from)
@@ -369,7 +378,8 @@ def judged_deeper(
         comparisons=_comparisons(judged, compared.nets, compared.threshold),
         positions=judged,
     )
-    return replace(compared, deeper=again)
+    cautions = [*compared.cautions, *_favours(deep_judge, compared.nets)]
+    return replace(compared, deeper=again, cautions=list(dict.fromkeys(cautions)))
 
 
 def sampled(position_id: Ids, count: int) -> Ids:

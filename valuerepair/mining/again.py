@@ -57,11 +57,19 @@ def decide(net_q: Floats, deep_q: Floats, second_q: Floats) -> NDArray[np.int8]:
 
 
 def search_again(
-    store: Store, first: StoredJudge, judge: Judge, ids: Ids, progress: Progress, command: str = ""
+    store: Store,
+    first: StoredJudge,
+    judge: Judge,
+    ids: Ids,
+    progress: Progress,
+    command: str = "",
+    *,
+    is_second_look: bool = True,
 ) -> SearchCounts:
     """Has a judge search the positions `ids` [n], in this order, that it has no value of, after `first` did.
 
-    The same call resumes, however it ended; a failure is tried again. Raises ValueRepairError if the judge is broken.
+    The store remembers whose second look it is, unless it `is_second_look` of nobody, but of a comparison. The same
+    call resumes, however it ended; a failure is tried again. Raises ValueRepairError if the judge is broken.
     """
     number = store.add_judge(judge.identity)
     missing = ids[store.without_value(number, ids)]
@@ -74,7 +82,7 @@ def search_again(
             block = missing[begin : begin + _AT_ONCE]
             yield from (Task(i, position) for i, position in zip(block.tolist(), store.positions(block), strict=True))
 
-    looks = {"first": first.digest, "second": judge.identity.digest}
+    looks = {"first" if is_second_look else "compared": first.digest, "second": judge.identity.digest}
     with stop.flag(), store.running(RunRecord.of({"again": looks}, command, looks)) as run:
         done = search(store, run, judge, number, tasks(), progress)
         run.counts["searched"] = run.counts.get("searched", 0) + done.searched
@@ -89,9 +97,9 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
     """The verdicts and their evidence, one row for each row of a frame (`store.view.frame`), with its index.
 
     The looks are those of the judge that `second` names, by default of the one that looked at most rows; of several the
-    newest, or the same search with the highest limit. `second_q` is
-    Q of the side to move by the frame's alpha and ``q_from``, NaN if unknown; `second_best` a UCI move, `second_nodes`
-    the nodes of the look, `looked` whether there was one; `verdict` is one of `VERDICTS`, None without a look. attrs:
+    newest. `second_q` is Q of the side to move by the frame's alpha and ``q_from``, NaN if unknown; `second_best` a UCI
+    move, `second_nodes` the nodes of the look, `looked` whether there was one; `verdict` is one of `VERDICTS`, None
+    without a look. attrs:
     ``second`` {label, digest} and its ``alpha`` {value, origin}, None without any look. Raises ValueRepairError for a
     judge that is not in the store.
     """
@@ -100,7 +108,8 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
     first = judge_of(store, pick(store, frame.attrs["net"]["sha256"], frame.attrs["oracle"]["digest"])[1])
     ids: list[int] = frame["position_id"].tolist()
     looks = [(judge, _looks(store, judge, ids)) for judge in second_judges(store, first, second)]
-    judge, of_id = _of_most(looks)
+    judge, of_id = max(looks, key=lambda look: (len(look[1]), look[0].id), default=(None, {}))
+    judge = judge if of_id else None
     alpha, q_from = frame.attrs["alpha"]["value"], frame.attrs["q_from"]
     cells = [of_id.get(number, (None, 0, *[None] * 6)) for number in ids]
     second_q = values.deep_q(np.array([row[2:] for row in cells], np.float64).reshape(-1, 6), alpha, q_from)
@@ -128,20 +137,6 @@ def evidence(store: Store, frame: pd.DataFrame, second: str | None = None) -> pd
 _Looks = dict[int, tuple[Any, ...]]
 
 
-def _of_most(looks: list[tuple[StoredJudge, _Looks]]) -> tuple[StoredJudge | None, _Looks]:
-    """The judge whose looks `evidence` takes, with them; None without any look."""
-    most = max((len(of_id) for _, of_id in looks), default=0)
-    if not most:
-        return None, {}
-    equal = [(judge, of_id) for judge, of_id in looks if len(of_id) == most]
-    newest = max((judge for judge, _ in equal), key=lambda judge: judge.id)
-    # A comparison's judge is often less deep than that of `vr confirm`, and looks at all candidates, too.
-    alike = [
-        look for look in equal if is_same_search(newest, look[0]) and look[0].limits.keys() == newest.limits.keys()
-    ]
-    return max(alike, key=lambda look: (sorted(look[0].limits.items()), look[0].id))
-
-
 def alpha_beside(first: values.Alpha, judge: StoredJudge, q_from: QFrom) -> values.Alpha:
     """The alpha of another judge's values beside those that were read by `first`: the same one."""
     if kind_of(judge.kind).gives_q(judge.options):
@@ -152,20 +147,17 @@ def alpha_beside(first: values.Alpha, judge: StoredJudge, q_from: QFrom) -> valu
 
 
 def second_judges(store: Store, first: StoredJudge, words: str | None = None) -> list[StoredJudge]:
-    """The judges that looked again after `first` (`search_again`), and the same search with a higher limit; or those
+    """The judges that looked again after `first` (`search_again`), else the same search with a higher limit; or those
     that `words` fit. By another limit nobody can tell whether it is deeper."""
     if words is not None:
         return [judge for judge in fitting_judges(store, words) if judge.id != first.id]
     query = "SELECT DISTINCT json_extract(options, '$.second') FROM runs WHERE json_extract(options, '$.first') = ?"
     used = {row[0] for row in store.connection.execute(query, (first.digest,))}
-    return [
+    return [judge for judge in judges(store) if judge.digest in used] or [
         judge
         for judge in judges(store)
-        if judge.digest in used
-        or (
-            is_same_search(first, judge)
-            and any(judge.limits.get(name, 0) > limit for name, limit in first.limits.items())
-        )
+        if is_same_search(first, judge)
+        and any(judge.limits.get(name, 0) > limit for name, limit in first.limits.items())
     ]
 
 

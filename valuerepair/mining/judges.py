@@ -177,7 +177,9 @@ def open_deeper(
         label = judge.identity.label
         if not is_deeper(first, judge.identity):
             raise UsageError(f"--deep: {label} looks no deeper than {first.label}; give it more")
-        if not is_same_search(first, judge.identity):
+        if not first.limits.keys() & judge.identity.limits.keys():
+            log.info(f"{label} has another kind of limit than {first.label}: not surely deeper")
+        elif not is_same_search(first, judge.identity):
             log.info(f"{label} is another search than {first.label}: a second opinion, not surely a better one")
         yield judge
 
