@@ -293,7 +293,8 @@ def confirm(
     frame = view.candidates(store, question)
     if not len(frame):
         raise ValueRepairError(
-            f"{store.path}: no candidates at {question.threshold:g} to look at; mine more, or lower --threshold"
+            f"{store.path}: no candidates in games at {question.threshold:g}, and others get no second look; "
+            "mine more, or lower --threshold"
         )
     net, first = frame.attrs["net"], judge_of(store, pick(store, question.net, frame.attrs["oracle"]["digest"])[1])
     ids = frame["position_id"].to_numpy()[:limit]

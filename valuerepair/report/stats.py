@@ -87,9 +87,9 @@ class Scored:
 
     `rates` of candidates have 95 % intervals by games (`rates.weighted`), by ``threshold``, ``phase``, ``side``,
     ``sign``, ``origin`` (off the games) and ``alpha``. All but those by origin count positions of games; only if a
-    store has none, those off the games (`is_off_games`); the store has `stored` such positions, scored or not.
-    Positions without a Q of the requested kind count only in `without_q`. `shares` are those of the candidates with
-    each ``label``, ``family`` and ``pieces`` (`label_shares`). `fits` are those of alpha (`alpha.fits`),
+    store has none, those off the games (`is_off_games`). These are `positions` of `games` games; the store has `stored`
+    of the kind. Positions without a Q of the requested kind count only in `without_q`. `shares` are those of the
+    candidates with each ``label``, ``family`` and ``pieces`` (`label_shares`). `fits` are those of alpha,
     `confirmed` the second looks, `played` is None without games from candidates, `worst` has the
     largest disagreements.
     """
@@ -98,6 +98,7 @@ class Scored:
     threshold: float
     is_off_games: bool
     stored: int
+    games: int
     positions: int
     without_q: int
     failed: int
@@ -233,6 +234,7 @@ def _scored(
         threshold=threshold,
         is_off_games=is_off_games,
         stored=sum(origins.get(kind, 0) for kind in (present if is_off_games else (GAME,))),
+        games=len(np.unique(read["game_id"])),
         positions=len(read["weight"]),
         without_q=len(read["weight"]) - len(off),
         failed=failed,
@@ -391,7 +393,7 @@ def first_lines(stats: StoreStats, scored: Scored) -> list[str]:
     near = sorted({*_OTHERS} - {scored.threshold}, key=lambda limit: abs(limit - scored.threshold))[:2]
     lines = {
         "thresholds": _words({f"at {limit:g}": scored.rates["threshold"][limit] for limit in sorted(near)}),
-        "sample": _sample(scored, stats),
+        "sample": _sample(scored),
         "phase": _words(scored.rates["phase"]),
         "side": _words(scored.rates["side"]),
         "sign": _words(scored.rates["sign"]),
@@ -424,10 +426,12 @@ def _words(rates: Rates) -> str:
     return ", ".join(f"{name} {_share(rate)}" for name, rate in rates.items())
 
 
-def _sample(scored: Scored, stats: StoreStats) -> str:
+def _sample(scored: Scored) -> str:
     """How many positions the rates are of, and how far to trust them."""
-    scored_ones = f"{scored.positions:,} scored, of {positions_of_games(scored.stored, stats.games)}"
-    words = [f"{quantity(scored.rate.count, 'candidate')} among {scored_ones}"]
+    candidates = quantity(scored.rate.count, "candidate")
+    words = [
+        f"{candidates} among {positions_of_games(scored.positions, scored.games)}; the store has {scored.stored:,}"
+    ]
     words += [f"{scored.without_q:,} without a Q of the requested kind left out"] if scored.without_q else []
     loose = f", wide above: only {quantity(few, 'audit')}" if (few := scored.rate.few_drawn) else ""
     return "; ".join([*words, f"in brackets 95 %, by games{loose}"])
