@@ -192,7 +192,7 @@ def test_an_open_store_may_be_given_wherever_its_path_may(tmp_path: Path) -> Non
         assert [net.name for net in compared.nets] == ["maia-1900", "maia-1100"]
         assert vr.merge_stores([opened], tmp_path / "merged.db").rows
         # Only what is open for writing is written by its own connection; this one is opened again.
-        with pytest.raises(vr.ValueRepairError, match=r"a\.db: no candidates at 1\.99 to look at"):
+        with pytest.raises(vr.ValueRepairError, match=r"a\.db: no candidates in games at 1\.99"):
             vr.confirm(opened, vr.Question(threshold=1.99))
 
 
