@@ -20,11 +20,13 @@ from valuerepair.arrays import Flags, Floats
 from valuerepair.chess.positions import PHASES
 from valuerepair.chess.values import Alpha
 from valuerepair.errors import ValueRepairError
+from valuerepair.mining.screening import not_finished_by
 from valuerepair.question import DEFAULT_THRESHOLD, Question, check_threshold, is_candidate, no_deep_score
 from valuerepair.rates import Rate, weighted, wilson_bounds
 from valuerepair.report import style
 from valuerepair.report.lowess import lowess_line
 from valuerepair.store import view
+from valuerepair.store.pairs import judge_of, pick
 from valuerepair.store.plays import outcomes
 from valuerepair.store.store import Store
 from valuerepair.text import formatted, positions_of_games, printable, quantity
@@ -190,8 +192,13 @@ def rates(store: Store, question: Question) -> style.Drawing:
         by_weight = "; by weight" if (rows["weight"] != 1).any() else ""
         title = f"Rates of candidates\n{_made_from(frame)}\n{words}, dashed{by_weight}"
         figure.suptitle(title, x=0.01, ha="left", fontsize=9.5)
-    figure.description = f"{words}; {_scale(frame)}"
+    figure.description = "; ".join(filter(None, [words, _scale(frame), _not_finished(store, frame)]))
     return figure
+
+
+def _not_finished(store: Store, frame: pd.DataFrame) -> str:
+    """A warning if the judge's screening is not finished; else empty."""
+    return not_finished_by(store, judge_of(store, pick(store, None, frame.attrs["oracle"]["digest"])[1]))
 
 
 def _labels(store: Store, question: Question) -> list[tuple[str, Rate]]:
