@@ -147,18 +147,28 @@ def alpha_beside(first: values.Alpha, judge: StoredJudge, q_from: QFrom) -> valu
 
 
 def second_judges(store: Store, first: StoredJudge, words: str | None = None) -> list[StoredJudge]:
-    """The judges that looked again after `first` (`search_again`), else the same search with a higher limit; or those
-    that `words` fit. By another limit nobody can tell whether it is deeper."""
+    """The judges that looked again after `first` (`search_again`); or those that `words` fit.
+
+    The same search with a higher limit looked again, too, unless it did for a comparison. By another kind of limit
+    nobody can tell whether it is deeper.
+    """
     if words is not None:
         return [judge for judge in fitting_judges(store, words) if judge.id != first.id]
-    query = "SELECT DISTINCT json_extract(options, '$.second') FROM runs WHERE json_extract(options, '$.first') = ?"
-    used = {row[0] for row in store.connection.execute(query, (first.digest,))}
-    return [judge for judge in judges(store) if judge.digest in used] or [
+    query = """
+        SELECT DISTINCT json_extract(options, '$.first') IS NOT NULL, json_extract(options, '$.second') FROM runs
+        WHERE ? IN (json_extract(options, '$.first'), json_extract(options, '$.compared'))
+    """
+    searched = {(bool(is_look), digest) for is_look, digest in store.connection.execute(query, (first.digest,))}
+    return [
         judge
         for judge in judges(store)
-        if is_same_search(first, judge)
-        and any(judge.limits.get(name, 0) > limit for name, limit in first.limits.items())
+        if (True, judge.digest) in searched
+        or ((False, judge.digest) not in searched and is_same_search(first, judge) and _has_more(first, judge))
     ]
+
+
+def _has_more(first: StoredJudge, judge: StoredJudge) -> bool:
+    return any(judge.limits.get(name, 0) > limit for name, limit in first.limits.items())
 
 
 def _looks(store: Store, judge: StoredJudge, ids: list[int]) -> _Looks:
