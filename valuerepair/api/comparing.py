@@ -57,11 +57,11 @@ def compare(
     command = recorded_command("compare", *net_words)
     with opened_store(path) as opened:
         judge, part = find_judge(opened, plain(question).oracle, net_words), compared_part(opened, part)
-        found = find_nets(opened, net_words, judge)
-    measure_missing(path, found, judge, part, command=command, quiet=quiet, device=device)
+        nets_compared = find_nets(opened, net_words, judge)
+    measure_missing(path, nets_compared, judge, part, command=command, quiet=quiet, device=device)
     with opened_store(path) as opened:
-        asked = resolved(opened, asked_with(question, net=found[0].key, oracle=judge.digest))
-        comparison = compared(opened, found, judge, part, asked)
+        asked = resolved(opened, asked_with(question, net=nets_compared[0].key, oracle=judge.digest))
+        comparison = compared(opened, nets_compared, judge, part, asked)
         rows = None if output is None else wrong_positions(opened, judge, comparison)
     if deep is not None:
         comparison = judged_deeper(path, judge, comparison, deep, sample, command=command, quiet=quiet)

@@ -124,8 +124,8 @@ class Comparison:
             of_finding.setdefault(row.finding, []).append(WORDS[row.origin])
         if self.is_better_judge:
             return f"better judge: shown, {', '.join(of_finding['better'])}"
-        found = (f"{', '.join(words)}: {finding}" for finding, words in of_finding.items())
-        return f"better judge: not shown; {'; '.join(found)}"
+        findings = (f"{', '.join(words)}: {finding}" for finding, words in of_finding.items())
+        return f"better judge: not shown; {'; '.join(findings)}"
 
     def as_json(self) -> dict[str, Any]:
         """For JSON; NaN is None."""

@@ -65,7 +65,7 @@ WHERE v.judge_id = ? AND v.failed IS NOT NULL
 
 
 @dataclass(frozen=True)
-class Played:
+class GamesPlayed:
     """Results Z of decided games from candidates, against Q of net and judge, all for the side to move.
 
     A position counts once, with the mean Z of its games. `deep_nearer` is the share with the judge's Q nearer to Z than
@@ -110,7 +110,7 @@ class Scored:
     search_seconds: float
     fits: Mapping[str, AlphaFit]
     confirmed: again.Looks
-    played: Played | None
+    played: GamesPlayed | None
     worst: Sequence[Mapping[str, Any]]
 
     @property
@@ -320,7 +320,7 @@ def label_shares(frame: pd.DataFrame, threshold: float, labels: pd.DataFrame) ->
     return shares
 
 
-def played_from(store: Store, frame: pd.DataFrame) -> Played | None:
+def played_from(store: Store, frame: pd.DataFrame) -> GamesPlayed | None:
     """The results of the games from the rows of `frame` (`view.candidates`); None without decided games."""
     results = outcomes(store)
     usable = frame[~np.isnan(frame["disagreement"])].set_index("position_id")
@@ -331,7 +331,7 @@ def played_from(store: Store, frame: pd.DataFrame) -> Played | None:
     z, net, deep = results.z[in_frame], rows["net_q"].to_numpy(), rows["deep_q"].to_numpy()
     net_errors, deep_errors = (z - net) ** 2, (z - deep) ** 2
     once, source = np.ones(len(z)), rows["game_id"].to_numpy(np.int64)
-    return Played(
+    return GamesPlayed(
         positions=len(z),
         games=int(results.games[in_frame].sum()),
         deep_nearer=weighted(np.abs(z - deep) < np.abs(z - net), once, source),
@@ -454,7 +454,7 @@ def _second_looks(looks: again.Looks) -> str:
     return f"search right {_share(looks.rates[again.SEARCH_RIGHT])} of {looked}"
 
 
-def _games(played: Played | None) -> str:
+def _games(played: GamesPlayed | None) -> str:
     if played is None:
         return ""
     nearer = f"result nearer to the search than to the net {_share(played.deep_nearer)}"
